@@ -1,0 +1,1 @@
+"""A generator judged from outside: does it use more than Phi?"""

@@ -1,0 +1,1 @@
+"""Generators that read records: none is trusted, all are audited."""

@@ -1,0 +1,150 @@
+"""What is negotiated, agreed, offered instead or refused."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gencard.core.budget import Price, Privacy, decimal_of
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
+
+LONGEST_PURPOSE = 2_000
+MOST_MARGINALS = 10_000
+MOST_ROWS = 1_000_000_000
+MOST_RUNS = 1_000
+
+
+class Tier(StrEnum):
+    """Where a generator stands; written on the card."""
+
+    BY_CONSTRUCTION = "by-construction"
+    AUDITED = "audited"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTerms:
+    """How audits under the card are run, agreed before any record is read.
+
+    Args:
+        runs: Runs of the generator on each side, in each of the two steps.
+        order: Highest order of the interactions looked at, in attributes.
+        alpha: Level of the test over all tries, a decimal string.
+    """
+
+    runs: int = 10
+    order: int = 3
+    alpha: str = "0.05"
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.runs <= MOST_RUNS:
+            raise InvalidNumberError(field="audit.runs", expected=f"from 3 to {MOST_RUNS}")
+        if not 1 <= self.order <= 8:
+            raise InvalidNumberError(field="audit.order", expected="from 1 to 8")
+        if decimal_of(self.alpha, "audit.alpha") >= 1:
+            raise InvalidNumberError(field="audit.alpha", expected="below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What an analyst asks for; also the form of the terms of an offer.
+
+    Raises:
+        InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
+    """
+
+    dataset: str
+    purpose: str
+    marginals: tuple[Clique, ...]
+    generator: str
+    rows: int
+    privacy: Privacy = Privacy()
+    audit: AuditTerms = AuditTerms()
+
+    def __post_init__(self) -> None:
+        if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
+            raise InvalidInputError(
+                field="purpose", problem=f"needs a sentence of at most {LONGEST_PURPOSE} characters"
+            )
+        if not self.marginals:
+            raise InvalidInputError(field="marginals", problem="names no marginal")
+        if len(self.marginals) > MOST_MARGINALS:
+            raise InvalidInputError(field="marginals", problem=f"names more than {MOST_MARGINALS}")
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise InvalidNumberError(field="rows", expected=f"from 1 to {MOST_ROWS}")
+        _refuse_repeats(self.marginals)
+
+    def in_order_of(self, domain: Domain) -> "Proposal":
+        """The same proposal with its cliques in the schema's order, sorted, each once.
+
+        Raises:
+            UnknownAttributeError: A clique names an attribute that the schema does not declare.
+            InvalidCliqueError: Two cliques name the same set of attributes.
+        """
+        cliques = tuple(domain.canonical(clique) for clique in self.marginals)
+        _refuse_repeats(cliques)
+        ordered = tuple(sorted(cliques, key=lambda clique: (len(clique), domain.axes(clique))))
+        return Proposal(
+            self.dataset, self.purpose, ordered, self.generator, self.rows, self.privacy, self.audit
+        )
+
+
+def _refuse_repeats(cliques: tuple[Clique, ...]) -> None:
+    seen: set[frozenset[str]] = set()
+    for clique in cliques:
+        names = frozenset(clique)
+        if not clique or len(names) != len(clique):
+            problem = "an attribute repeats" if clique else "it is empty"
+            raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
+        if names in seen:
+            raise InvalidCliqueError(clique=", ".join(clique), problem="the workload names it twice")
+        seen.add(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a typed diff: field, what was asked, what is offered, reason code."""
+
+    field: str
+    old: str
+    new: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CounterOffer:
+    """The nearest acceptable terms, how they differ, and their price. No change: accepted as asked."""
+
+    terms: Proposal
+    changes: tuple[Change, ...]
+    price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No acceptable terms are near; the reasons are codes of the policy."""
+
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The agreed form, frozen: what both parties sign.
+
+    Times are RFC 3339 strings in UTC. ``name`` is datasets/{dataset}/cards/{card}; ``version`` the
+    salted digest of the records; ``coding_digest`` the digest of the public schema.
+    """
+
+    name: str
+    controller: str
+    analyst: str
+    dataset_title: str
+    version: str
+    coding_digest: str
+    declared_by: str
+    terms: Proposal
+    price: Price
+    tier: Tier
+    generator_digest: str
+    agreed_by_policy: str
+    offer_time: str
+    expire_time: str
+    nonce: str

@@ -1,0 +1,179 @@
+"""How values become codes: declared labels, declared edges, a level for "missing".
+
+Nothing here is ever taken from records at run time: the schema is public by declaration.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.dataset import code_dtype
+from gencard.core.domain import LARGEST_SIZE, Clique, Domain
+from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A categorical attribute. Code ``i`` is ``labels[i]``; with ``missing``, the last code is "missing".
+
+    Args:
+        integer: The labels are whole numbers and are given back as such.
+        ordered: The order of the labels means something.
+    """
+
+    labels: tuple[str, ...]
+    integer: bool = False
+    ordered: bool = False
+    missing: bool = False
+
+    def problem(self) -> str | None:
+        if not self.labels:
+            return "there is no label"
+        if len(set(self.labels)) != len(self.labels):
+            return "labels repeat"
+        if self.integer and not all(_is_integer(label) for label in self.labels):
+            return "a label is not a whole number"
+        return None
+
+    @property
+    def size(self) -> int:
+        return len(self.labels) + self.missing
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """What each code is called, for people."""
+        return self.labels + (("missing",) if self.missing else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """A numeric attribute. Code ``i`` is ``[edges[i], edges[i+1])``, the last interval closed.
+
+    With ``missing``, the last code is "missing".
+    """
+
+    edges: tuple[float, ...]
+    missing: bool = False
+
+    def problem(self) -> str | None:
+        if len(self.edges) < 2:
+            return "there are fewer than two edges"
+        if not all(isfinite(edge) for edge in self.edges):
+            return "an edge is not finite"
+        if not all(low < high for low, high in pairwise(self.edges)):
+            return "edges do not increase"
+        return None
+
+    @property
+    def size(self) -> int:
+        return len(self.edges) - 1 + self.missing
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """What each code is called, for people."""
+        last = len(self.edges) - 2
+        intervals = tuple(
+            f"[{low:g}, {high:g}{']' if i == last else ')'}"
+            for i, (low, high) in enumerate(pairwise(self.edges))
+        )
+        return intervals + (("missing",) if self.missing else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of the public schema.
+
+    Raises:
+        InvalidCodingError: No name, no level, repeated labels, edges that do not increase, or too
+            many levels.
+    """
+
+    name: str
+    coding: Labels | Edges
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        problem = "it has no name" if not self.name else self.coding.problem()
+        if problem is None and self.coding.size > LARGEST_SIZE:
+            problem = f"it has more than {LARGEST_SIZE} levels"
+        if problem:
+            raise InvalidCodingError(attribute=self.name, problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class StructuralZeros:
+    """Cells of the marginal on ``clique`` that cannot occur, each one code per attribute."""
+
+    clique: Clique
+    cells: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """The public schema: attributes in order, and combinations that cannot occur.
+
+    Raises:
+        InvalidCodingError: A structural zero names cells outside the domain.
+        InvalidDomainError: Attribute names repeat.
+    """
+
+    attributes: tuple[Attribute, ...]
+    structural_zeros: tuple[StructuralZeros, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        domain = self.domain
+        for zeros in self.structural_zeros:
+            domain.canonical(zeros.clique)  # refuses unknown and repeated attributes
+            sizes = domain.project(zeros.clique).sizes
+            for cell in zeros.cells:
+                inside = len(cell) == len(sizes) and all(
+                    0 <= code < size for code, size in zip(cell, sizes, strict=True)
+                )
+                if not inside:
+                    raise InvalidCodingError(
+                        attribute=", ".join(zeros.clique),
+                        problem="a structural zero lies outside the domain",
+                    )
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(
+            tuple(attribute.name for attribute in self.attributes),
+            tuple(attribute.coding.size for attribute in self.attributes),
+        )
+
+    def attribute(self, name: str) -> Attribute:
+        return self.attributes[self.domain.axis(name)]
+
+
+def codes_of_labels(name: str, coding: Labels, values: NDArray[np.str_]) -> NDArray[np.integer]:
+    """Codes of textual values; raises UndeclaredLevelError (which names no value)."""
+    order = np.argsort(np.asarray(coding.labels))
+    sorted_labels = np.asarray(coding.labels)[order]
+    found = np.minimum(np.searchsorted(sorted_labels, values), len(sorted_labels) - 1)
+    if not np.array_equal(sorted_labels[found], values):
+        raise UndeclaredLevelError(attribute=name)
+    return order[found].astype(code_dtype(coding.size))
+
+
+def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> NDArray[np.integer]:
+    """Codes of numbers, NaN being "missing"; raises UndeclaredLevelError outside the edges."""
+    edges = np.asarray(coding.edges)
+    absent = np.isnan(values)
+    inside = (values >= edges[0]) & (values <= edges[-1])
+    if not np.all(inside | (absent & coding.missing)):
+        raise UndeclaredLevelError(attribute=name)
+    intervals = len(edges) - 1
+    codes = np.minimum(np.searchsorted(edges, values, side="right") - 1, intervals - 1)
+    codes[absent] = intervals
+    return codes.astype(code_dtype(coding.size))
+
+
+def _is_integer(label: str) -> bool:
+    try:
+        return str(int(label)) == label
+    except ValueError:
+        return False

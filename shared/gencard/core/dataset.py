@@ -1,0 +1,107 @@
+"""Records as integer codes: real, synthetic and extremal alike."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import DomainMismatchError, InvalidDatasetError
+
+Codes = NDArray[np.uint8] | NDArray[np.uint16]
+"""One attribute's codes, or a table of them."""
+
+
+def code_dtype(size: int) -> np.dtype[Any]:
+    """The narrowest code that holds ``size`` levels: one byte up to 256, else two."""
+    return np.dtype(np.uint8 if size <= 256 else np.uint16)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """A domain and its records as codes.
+
+    ``codes`` has shape ``(n, d)``, attribute by attribute in memory (Fortran order), because every
+    use of it counts or copies whole attributes. It is read-only.
+
+    Raises:
+        InvalidDatasetError: Wrong shape, not integers, or a code outside its attribute's size.
+    """
+
+    domain: Domain
+    codes: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        codes = np.asarray(self.codes)
+        if codes.ndim != 2 or codes.shape[1] != len(self.domain):
+            raise InvalidDatasetError(problem="codes need one column for each attribute")
+        for axis in range(len(self.domain)):
+            _check_range(codes[:, axis], self.domain, axis)
+        narrow = code_dtype(max(self.domain.sizes, default=1))
+        frozen = np.asfortranarray(codes, dtype=narrow)
+        if frozen is codes:
+            frozen = codes.view()
+        frozen.flags.writeable = False
+        object.__setattr__(self, "codes", frozen)
+
+    @classmethod
+    def of_columns(cls, domain: Domain, columns: Sequence[NDArray[Any]]) -> "Dataset":
+        """A dataset from one array of codes per attribute, in the domain's order."""
+        lengths = {len(column) for column in columns}
+        if len(columns) != len(domain) or len(lengths) > 1:
+            raise InvalidDatasetError(problem="attributes differ in length or are missing")
+        rows = lengths.pop() if lengths else 0
+        narrow = code_dtype(max(domain.sizes, default=1))
+        codes = np.empty((rows, len(domain)), dtype=narrow, order="F")
+        for axis, column in enumerate(columns):
+            _check_range(column, domain, axis)
+            codes[:, axis] = column
+        return cls(domain, codes)
+
+    def __len__(self) -> int:
+        return int(self.codes.shape[0])
+
+    def column(self, attribute: str) -> NDArray[Any]:
+        """Codes of one attribute, shape ``(n,)``."""
+        column: NDArray[Any] = self.codes[:, self.domain.axis(attribute)]
+        return column
+
+    def project(self, clique: Clique) -> "Dataset":
+        return Dataset(self.domain.project(clique), self.codes[:, list(self.domain.axes(clique))])
+
+    def take(self, rows: NDArray[np.intp]) -> "Dataset":
+        """The records at the given positions, in that order."""
+        return Dataset(self.domain, self.codes[rows])
+
+    def digest(self) -> str:
+        """SHA-256, in hex, of names, sizes, number of records and codes attribute by attribute.
+
+        Codes are one byte up to 256 levels, two little-endian bytes above: the bytes of the wire.
+        """
+        header = "".join(
+            f"{name}\x00{size}\x00"
+            for name, size in zip(self.domain.attributes, self.domain.sizes, strict=True)
+        )
+        hasher = hashlib.sha256(f"gencard.dataset.v1\x00{header}{len(self)}\x00".encode())
+        for axis, size in enumerate(self.domain.sizes):
+            wire = code_dtype(size).newbyteorder("<")
+            hasher.update(np.ascontiguousarray(self.codes[:, axis], dtype=wire).tobytes())
+        return hasher.hexdigest()
+
+
+def _check_range(column: NDArray[Any], domain: Domain, axis: int) -> None:
+    """Refuse before a narrowing copy could wrap a code around into its domain."""
+    array = np.asarray(column)
+    if array.dtype.kind not in "iu":
+        raise InvalidDatasetError(problem="codes must be integers")
+    if len(array) and (int(array.max()) >= domain.sizes[axis] or int(array.min()) < 0):
+        raise InvalidDatasetError(problem=f"a code of '{domain.attributes[axis]}' is outside its domain")
+
+
+def check_same_domain(one: Domain, other: Domain) -> None:
+    """Raises DomainMismatchError where two domains differ."""
+    if one != other:
+        raise DomainMismatchError(problem="attributes or sizes differ")

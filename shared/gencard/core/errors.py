@@ -1,0 +1,309 @@
+"""Every error a person can meet, drawn as one tree.
+
+An error is a *reason* (stable, for programs), a *text* (one public sentence whose blanks are filled
+from ``fields``) and an *advice* (what to do next). Fields hold only what the caller said or what is
+public by declaration: never a record, never a count, never the message of another exception.
+
+    GencardError
+    ├── InvalidInputError        what was sent is wrong; sending it again will not help
+    ├── TooLargeError            refused before any work: over a bound
+    ├── NegotiationError         right request, wrong moment
+    ├── AccessError              who you are does not allow it
+    ├── BudgetExceededError      the ledger says no
+    ├── DatasetError             the controller's records cannot be used
+    ├── ComputationError         the mathematics has no answer
+    ├── VerificationError        a signature, digest or replay does not agree
+    └── OperationError           the service or its job did not finish
+"""
+
+from typing import ClassVar
+
+_LONGEST_FIELD = 200
+
+
+class GencardError(Exception):
+    """Root of the tree.
+
+    >>> error = UnknownAttributeError(attribute="sex")
+    >>> error.reason, str(error)
+    ('UNKNOWN_ATTRIBUTE', "Attribute 'sex' is not declared in the dataset's public schema.")
+    """
+
+    reason: ClassVar[str] = "GENCARD"
+    text: ClassVar[str] = "Gencard could not do this."
+    advice: ClassVar[str] = "Read the documentation of the call."
+
+    def __init__(self, **fields: object) -> None:
+        self.fields = {name: _printable(str(value)) for name, value in fields.items()}
+        super().__init__(self.text.format(**self.fields))
+
+
+def _printable(value: str) -> str:
+    """One line, no control characters, bounded: what may be put in a log or on a terminal."""
+    clean = "".join(character if character.isprintable() else "?" for character in value)
+    return clean if len(clean) <= _LONGEST_FIELD else clean[: _LONGEST_FIELD - 1] + "…"
+
+
+# What was sent is wrong ------------------------------------------------------------------------
+
+
+class InvalidInputError(GencardError):
+    reason = "INVALID_INPUT"
+    text = "{field}: {problem}."
+    advice = "Correct the field named and send it again."
+
+
+class UnknownAttributeError(InvalidInputError):
+    reason = "UNKNOWN_ATTRIBUTE"
+    text = "Attribute '{attribute}' is not declared in the dataset's public schema."
+    advice = "List the schema with `gencard datasets NAME` and use a declared attribute."
+
+
+class InvalidDomainError(InvalidInputError):
+    reason = "INVALID_DOMAIN"
+    text = "The domain is not valid: {problem}."
+    advice = "Attributes need distinct, non-empty names and sizes from 1 to 65536."
+
+
+class InvalidCliqueError(InvalidInputError):
+    reason = "INVALID_CLIQUE"
+    text = "The clique ({clique}) is not valid: {problem}."
+    advice = "A clique names one or more different attributes, and a workload names it once."
+
+
+class InvalidNumberError(InvalidInputError):
+    reason = "INVALID_NUMBER"
+    text = "{field} must be {expected}."
+    advice = "Send a finite number in the range named."
+
+
+class InvalidCodingError(InvalidInputError):
+    reason = "INVALID_CODING"
+    text = "The coding of attribute '{attribute}' is not valid: {problem}."
+    advice = "Correct the schema: labels must differ, edges must increase."
+
+
+class InvalidDatasetError(InvalidInputError):
+    reason = "INVALID_DATASET"
+    text = "The dataset is not valid: {problem}."
+    advice = "Codes are integers from 0 to size - 1, one column for each attribute."
+
+
+class DomainMismatchError(InvalidInputError):
+    reason = "DOMAIN_MISMATCH"
+    text = "The domains do not agree: {problem}."
+    advice = "Project the dataset to the attributes of the card first."
+
+
+class InvalidPsiError(InvalidInputError):
+    reason = "INVALID_PSI"
+    text = "psi is not valid: {problem}."
+    advice = "Use psi as it was released, with the card it was released under."
+
+
+class RequestIdReusedError(InvalidInputError):
+    reason = "REQUEST_ID_REUSED"
+    text = "This request_id was used before with another request."
+    advice = "Make a new random UUID for each new request; repeat one only to retry the same request."
+
+
+# Refused before any work -----------------------------------------------------------------------
+
+
+class TooLargeError(GencardError):
+    reason = "TOO_LARGE"
+    text = "{what} is over the bound of {limit}."
+    advice = "Ask for fewer or smaller marginals, fewer rows or fewer runs."
+
+
+# Right request, wrong moment -------------------------------------------------------------------
+
+
+class NegotiationError(GencardError):
+    reason = "NEGOTIATION"
+    text = "The negotiation does not allow this."
+    advice = "Look at the card's state and turn with `gencard cards`."
+
+
+class WrongTurnError(NegotiationError):
+    reason = "WRONG_TURN"
+    text = "It is the {turn}'s turn to move on this card."
+    advice = "Wait for the other side, or terminate the negotiation."
+
+
+class StaleEtagError(NegotiationError):
+    reason = "STALE_ETAG"
+    text = "The card has changed since you read it."
+    advice = "Read the card again, look at what changed, and repeat the call with the new etag."
+
+
+class CardStateError(NegotiationError):
+    reason = "CARD_STATE"
+    text = "A card in state {state} does not allow this."
+    advice = "Propose a new card, or bring this one to the state the call needs."
+
+
+class CardExpiredError(NegotiationError):
+    reason = "CARD_EXPIRED"
+    text = "The card has expired."
+    advice = "Propose the same card again."
+
+
+class ProposalRefusedError(NegotiationError):
+    reason = "PROPOSAL_REFUSED"
+    text = "The policy refuses this proposal and has no nearer one to offer: {reasons}."
+    advice = "Read the policy in the dataset's catalogue entry and ask for what it allows."
+
+
+# Who you are does not allow it -----------------------------------------------------------------
+
+
+class AccessError(GencardError):
+    reason = "ACCESS"
+    text = "Access is not allowed."
+    advice = "Ask the controller's steward for a certificate with the role you need."
+
+
+class UnauthenticatedError(AccessError):
+    reason = "UNAUTHENTICATED"
+    text = "The call carries no client certificate that this service knows."
+    advice = "Connect with the certificate, key and authority that the controller gave you."
+
+
+class PermissionDeniedError(AccessError):
+    reason = "PERMISSION_DENIED"
+    text = "The role of this certificate may not call this method."
+    advice = "Ask the controller's steward for a certificate with the role you need."
+
+
+class NotFoundError(AccessError):
+    reason = "NOT_FOUND"
+    text = "There is no such resource, or it is not yours."
+    advice = "List what you can see first; names are exact."
+
+
+# The ledger says no ----------------------------------------------------------------------------
+
+
+class BudgetExceededError(GencardError):
+    reason = "BUDGET_EXCEEDED"
+    text = "The {scope}'s budget does not cover the price."
+    advice = "Ask for fewer statistics; the price of a proposal is shown by validate_only."
+
+
+# The controller's records cannot be used -------------------------------------------------------
+
+
+class DatasetError(GencardError):
+    reason = "DATASET"
+    text = "The records cannot be used."
+    advice = "Tell the controller's steward; nothing was released."
+
+
+class DatasetUnavailableError(DatasetError):
+    reason = "DATASET_UNAVAILABLE"
+    text = "The records of this dataset cannot be read at present."
+
+
+class DatasetChangedError(DatasetError):
+    reason = "DATASET_CHANGED"
+    text = "The records are not the version that the card names."
+    advice = "Propose a new card on the present version."
+
+
+class EmptyDatasetError(DatasetError):
+    reason = "EMPTY_DATASET"
+    text = "The file holds no records."
+    advice = "Give a CSV or Parquet file with at least one record."
+
+
+class UndeclaredLevelError(DatasetError):
+    reason = "UNDECLARED_LEVEL"
+    text = "Attribute '{attribute}' holds a value that the schema does not declare."
+    advice = "Steward: correct the records, or declare the level in the schema and review it."
+
+
+class StorageError(DatasetError):
+    reason = "STORAGE"
+    text = "The service could not store its work."
+    advice = "Steward: free disk space and look at the state folder; then run the call again."
+
+
+# The mathematics has no answer -----------------------------------------------------------------
+
+
+class ComputationError(GencardError):
+    reason = "COMPUTATION"
+    text = "There is no answer: {problem}."
+    advice = "Change the card or the plan."
+
+
+class NotConvergedError(ComputationError):
+    reason = "NOT_CONVERGED"
+    text = "The fit did not reach its tolerance: {problem}."
+    advice = "Reconcile noisy marginals first, or check that structural zeros leave room for psi."
+
+
+class NoExtremalPairError(ComputationError):
+    reason = "NO_EXTREMAL_PAIR"
+    text = "No two datasets share this psi and differ outside it: {problem}."
+    advice = "Phi may determine everything here. This is not a pass: nothing was tested."
+
+
+# A signature, digest or replay does not agree --------------------------------------------------
+
+
+class VerificationError(GencardError):
+    reason = "VERIFICATION"
+    text = "Verification failed: {problem}."
+    advice = "Do not use these data; send the files to the controller's steward."
+
+
+# The service or its job did not finish ---------------------------------------------------------
+
+
+class OperationError(GencardError):
+    reason = "OPERATION"
+    text = "The operation did not finish."
+    advice = "Start it again; what was already measured costs nothing more."
+
+
+class OperationCancelledError(OperationError):
+    reason = "OPERATION_CANCELLED"
+    text = "The operation was cancelled."
+
+
+class JobFailedError(OperationError):
+    reason = "JOB_FAILED"
+    text = "The job ended without a result (incident {incident})."
+    advice = "Give the incident's number to the controller's steward."
+
+
+class JobLimitError(OperationError):
+    reason = "JOB_LIMIT"
+    text = "The job went over its limit of {what}."
+    advice = "Ask for fewer or smaller marginals, fewer rows or fewer runs."
+
+
+class ServiceUnavailableError(OperationError):
+    reason = "SERVICE_UNAVAILABLE"
+    text = "The service cannot be reached."
+    advice = "Check address, certificate and authority; then try again."
+
+
+class ServiceBusyError(OperationError):
+    reason = "SERVICE_BUSY"
+    text = "The service is at its limit of {what}."
+    advice = "Wait for your other calls to end and try again."
+
+
+class DeadlineError(OperationError):
+    reason = "DEADLINE"
+    text = "The call took longer than its deadline."
+    advice = "Try again; a long job goes on and can be watched as an operation."
+
+
+class InternalError(OperationError):
+    reason = "INTERNAL"
+    text = "The service met an error of its own (incident {incident})."
+    advice = "Give the incident's number to the controller's steward."

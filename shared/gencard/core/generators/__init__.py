@@ -1,0 +1,1 @@
+"""Generators that see psi only: one contract, one file for each method."""

@@ -1,0 +1,37 @@
+"""The promise of the by-construction tier, made by a signature."""
+
+from typing import Protocol
+
+import numpy as np
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.statistics.psi import Psi
+
+
+class Model(Protocol):
+    """A fitted distribution over a domain."""
+
+    domain: Domain
+
+    def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
+        """Draw ``rows`` independent records; a function of (model, state of ``rng``) alone."""
+        ...
+
+
+class Generator(Protocol):
+    """A way to turn measured statistics into a distribution.
+
+    There is no parameter through which a record could enter. That is the whole of the promise
+    G(D) = S(psi(D)): it holds because this signature cannot say anything else.
+    """
+
+    def fit(self, psi: Psi, domain: Domain) -> Model:
+        """Fit a model to ``psi``; deterministic, so that all randomness is in ``sample``.
+
+        Raises:
+            TooLargeError: Before anything is allocated.
+            InvalidPsiError: psi does not belong to the domain or contradicts itself.
+            NotConvergedError: No model was found within the tolerance.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""From records to psi, through one door: measure.py."""
