@@ -1,0 +1,175 @@
+"""What every benchmark shares: a table, targets with their verdict, JSON, one line, an exit code.
+
+A benchmark is a module with a function ``run(quick: bool) -> Result`` that ends in
+``bench.main("name", run)``; it takes ``--quick`` and ``--json FILE``.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as RichTable
+
+Cell = str | int | float | None
+
+_MIB = 1024.0 * 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of results; each row has one cell per column."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound that a figure must keep.
+
+    >>> Target("speed-up", 12.0, 8.0, "at least").met
+    True
+    """
+
+    name: str
+    value: float
+    bound: float
+    direction: Literal["at least", "at most"]
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        """False also for a value that is not a number."""
+        return self.value >= self.bound if self.direction == "at least" else self.value <= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a benchmark measured. ``figures`` is anything more that belongs in the JSON."""
+
+    tables: Sequence[Table]
+    targets: Sequence[Target]
+    figures: dict[str, Any] | None = None
+
+
+def main(name: str, run: Callable[[bool], Result], arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a benchmark as a program; exit 1 where a target is missed."""
+    parser = argparse.ArgumentParser(prog=f"benchmarks.{name}")
+    parser.add_argument("--quick", action="store_true", help="a small part, in a few seconds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
+    options = parser.parse_args(arguments)
+    begin = time.perf_counter()
+    result = run(options.quick)
+    summary = _summary(name, result, time.perf_counter() - begin)
+    _show(result)
+    if options.json:
+        options.json.write_text(
+            json.dumps(_report(name, options.quick, result, summary), indent=2) + "\n"
+        )
+    print(summary)
+    sys.exit(0 if all(target.met for target in result.targets) else 1)
+
+
+def seconds(function: Callable[[], object], repeats: int = 5) -> float:
+    """Median wall time of one call, in seconds, after one call to warm up."""
+    function()
+    return statistics.median(once(function) for _ in range(repeats))
+
+
+def once(function: Callable[[], object]) -> float:
+    """Wall time of one call, in seconds."""
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def resident_mib() -> float:
+    """Memory resident in this process now, in MiB (Linux)."""
+    return _status_mib("VmRSS")
+
+
+def peak_mib(function: Callable[[], object]) -> float:
+    """Peak memory of one call above what the process held before it, in MiB (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")  # sets the kernel's high-water mark back
+    before = resident_mib()
+    function()
+    return max(0.0, _status_mib("VmHWM") - before)
+
+
+def _status_mib(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kib = next(line.split()[1] for line in lines if line.startswith(field + ":"))
+    return int(kib) * 1024.0 / _MIB
+
+
+def _show(result: Result) -> None:
+    # A log file has no width; wide tables must not be folded there.
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    for table in (*result.tables, _target_table(result.targets)):
+        shown = RichTable(title=table.title, title_justify="left")
+        for index, column in enumerate(table.columns):
+            shown.add_column(column, justify="left" if index == 0 else "right")
+        for row in table.rows:
+            shown.add_row(*(_text(cell) for cell in row))
+        console.print(shown)
+
+
+def _target_table(targets: Sequence[Target]) -> Table:
+    rows = [
+        (
+            target.name,
+            target.value,
+            f"{target.direction} {_text(target.bound)}",
+            target.unit,
+            _verdict(target),
+        )
+        for target in targets
+    ]
+    return Table("Targets", ("target", "value", "bound", "unit", "verdict"), rows)
+
+
+def _verdict(target: Target) -> str:
+    return "met" if target.met else "MISSED"
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _summary(name: str, result: Result, elapsed: float) -> str:
+    missed = [target.name for target in result.targets if not target.met]
+    verdict = f"MISSED {', '.join(missed)}" if missed else f"all {len(result.targets)} targets met"
+    figures = ", ".join(
+        f"{target.name} {_text(target.value)} {target.unit}".strip() for target in result.targets
+    )
+    return f"{name}: {verdict} in {elapsed:.1f} s ({figures})"
+
+
+def _report(name: str, quick: bool, result: Result, summary: str) -> dict[str, Any]:
+    return {
+        "benchmark": name,
+        "quick": quick,
+        "machine": {
+            "cores": os.cpu_count(),
+            "processor": platform.machine(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "tables": [asdict(table) for table in result.tables],
+        "targets": [asdict(target) | {"met": target.met} for target in result.targets],
+        "figures": result.figures or {},
+        "summary": summary,
+    }
