@@ -65,7 +65,9 @@ class Privacy:
         wants_rho = self.mechanism is Mechanism.GAUSSIAN
         noisy = wants_epsilon or wants_rho
         if (self.epsilon is not None) != wants_epsilon:
-            raise InvalidInputError(field="privacy.epsilon", problem="belongs to laplace, and only there")
+            raise InvalidInputError(
+                field="privacy.epsilon", problem="belongs to laplace, and only there"
+            )
         if (self.rho is not None) != wants_rho:
             raise InvalidInputError(field="privacy.rho", problem="belongs to gaussian, and only there")
         if (self.neighbouring is not None) != noisy:
@@ -106,6 +108,8 @@ class Price:
 
     def fits(self, cap: "Price") -> bool:
         """Whether no currency goes over the cap."""
-        return (
-            self.statistics <= cap.statistics and self.epsilon <= cap.epsilon and self.rho <= cap.rho
-        )
+        return self.statistics <= cap.statistics and self.epsilon <= cap.epsilon and self.rho <= cap.rho
+
+
+EXACT = Privacy()
+"""Counts as they are."""

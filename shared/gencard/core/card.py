@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gencard.core.budget import Price, Privacy, decimal_of
+from gencard.core.budget import EXACT, Price, Privacy, decimal_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 
@@ -43,6 +43,10 @@ class AuditTerms:
             raise InvalidNumberError(field="audit.alpha", expected="below 1")
 
 
+USUAL_AUDIT = AuditTerms()
+"""What an audit does where nobody asks for something else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What an analyst asks for; also the form of the terms of an offer.
@@ -56,8 +60,8 @@ class Proposal:
     marginals: tuple[Clique, ...]
     generator: str
     rows: int
-    privacy: Privacy = Privacy()
-    audit: AuditTerms = AuditTerms()
+    privacy: Privacy = EXACT
+    audit: AuditTerms = USUAL_AUDIT
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:

@@ -17,7 +17,7 @@ from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """A categorical attribute. Code ``i`` is ``labels[i]``; with ``missing``, the last code is "missing".
+    """A categorical attribute. Code ``i`` is ``labels[i]``; with ``missing``, the last code is it.
 
     Args:
         integer: The labels are whole numbers and are given back as such.

@@ -1,0 +1,116 @@
+"""The closed catalogue of errors on the wire: reason -> status, and back to a typed exception.
+
+Only ``reason`` and ``fields`` travel (google.rpc.ErrorInfo); the text is made again from the
+class's own template on the other side, so no free text ever crosses.
+"""
+
+from collections.abc import Callable, Mapping
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from gencard.core import errors
+from gencard.core.errors import GencardError
+
+DOMAIN = "gencard"
+_INVALID = grpc.StatusCode.INVALID_ARGUMENT
+_PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
+_EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
+_INTERNAL = grpc.StatusCode.INTERNAL
+
+STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
+    errors.InvalidInputError: _INVALID,
+    errors.UnknownAttributeError: _INVALID,
+    errors.InvalidDomainError: _INVALID,
+    errors.InvalidCliqueError: _INVALID,
+    errors.InvalidNumberError: _INVALID,
+    errors.InvalidCodingError: _INVALID,
+    errors.InvalidDatasetError: _INVALID,
+    errors.DomainMismatchError: _INVALID,
+    errors.InvalidPsiError: _INVALID,
+    errors.RequestIdReusedError: _INVALID,
+    errors.TooLargeError: _EXHAUSTED,
+    errors.NegotiationError: _PRECONDITION,
+    errors.WrongTurnError: _PRECONDITION,
+    errors.StaleEtagError: grpc.StatusCode.ABORTED,
+    errors.CardStateError: _PRECONDITION,
+    errors.CardExpiredError: _PRECONDITION,
+    errors.ProposalRefusedError: _PRECONDITION,
+    errors.AccessError: grpc.StatusCode.PERMISSION_DENIED,
+    errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    errors.PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
+    errors.NotFoundError: grpc.StatusCode.NOT_FOUND,
+    errors.BudgetExceededError: _EXHAUSTED,
+    errors.DatasetError: _PRECONDITION,
+    errors.DatasetUnavailableError: _PRECONDITION,
+    errors.DatasetChangedError: _PRECONDITION,
+    errors.EmptyDatasetError: _PRECONDITION,
+    errors.UndeclaredLevelError: _PRECONDITION,
+    errors.StorageError: _INTERNAL,
+    errors.ComputationError: _PRECONDITION,
+    errors.NotConvergedError: _PRECONDITION,
+    errors.NoExtremalPairError: _PRECONDITION,
+    errors.VerificationError: _INVALID,
+    errors.OperationError: _INTERNAL,
+    errors.OperationCancelledError: grpc.StatusCode.CANCELLED,
+    errors.JobFailedError: _INTERNAL,
+    errors.JobLimitError: _EXHAUSTED,
+    errors.ServiceUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    errors.ServiceBusyError: _EXHAUSTED,
+    errors.DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.InternalError: _INTERNAL,
+}
+
+_FOREIGN: Mapping[grpc.StatusCode, Callable[[], GencardError]] = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineError,
+    grpc.StatusCode.CANCELLED: errors.OperationCancelledError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: lambda: errors.ServiceBusyError(
+        what="concurrent calls or message size"
+    ),
+    grpc.StatusCode.UNAUTHENTICATED: errors.UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: errors.PermissionDeniedError,
+    grpc.StatusCode.UNIMPLEMENTED: errors.PermissionDeniedError,
+    grpc.StatusCode.INTERNAL: lambda: errors.InternalError(incident="not named"),
+}
+"""What gRPC itself or the network ended a call with."""
+
+BY_REASON: Mapping[str, type[GencardError]] = {kind.reason: kind for kind in STATUS}
+
+
+def status_message(error: GencardError) -> status_pb2.Status:
+    """The error as ``google.rpc.Status``; a class outside the table becomes INTERNAL."""
+    if type(error) not in STATUS:
+        error = errors.InternalError(incident="unlisted")
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.fields)
+    packed = Any()
+    packed.Pack(info)
+    return status_pb2.Status(code=STATUS[type(error)].value[0], message=str(error), details=[packed])
+
+
+def error_of(status: status_pb2.Status) -> GencardError | None:
+    """The typed error that a status carries, or None where it is not one of ours."""
+    for detail in status.details:
+        info = error_details_pb2.ErrorInfo()
+        if detail.Is(info.DESCRIPTOR) and detail.Unpack(info) and info.domain == DOMAIN:
+            return error_named(info.reason, dict(info.metadata))
+    return None
+
+
+def error_named(reason: str, fields: Mapping[str, str]) -> GencardError | None:
+    """The error with this reason and these fields; None where the catalogue does not hold it."""
+    kind = BY_REASON.get(reason)
+    try:
+        return kind(**fields) if kind else None
+    except (KeyError, IndexError):
+        return None
+
+
+def error_of_call(call: grpc.RpcError) -> GencardError:
+    """The typed error of a failed call, whoever ended it: the service, gRPC or the network."""
+    if not isinstance(call, grpc.Call):
+        return errors.ServiceUnavailableError()
+    status = rpc_status.from_call(call)
+    ours = error_of(status) if status is not None else None
+    return ours or _FOREIGN.get(call.code(), errors.ServiceUnavailableError)()

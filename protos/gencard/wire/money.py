@@ -1,0 +1,100 @@
+"""Privacy and prices on the wire and in documents: exact decimals as strings."""
+
+from decimal import Decimal
+
+from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.v1 import common_pb2 as pb
+from gencard.wire.canonical import Document
+
+_MECHANISM = {
+    Mechanism.EXACT: pb.Privacy.MECHANISM_EXACT,
+    Mechanism.LAPLACE: pb.Privacy.MECHANISM_LAPLACE,
+    Mechanism.GAUSSIAN: pb.Privacy.MECHANISM_GAUSSIAN,
+}
+_NEIGHBOURING = {
+    None: pb.Privacy.NEIGHBOURING_UNSPECIFIED,
+    Neighbouring.ADD_REMOVE: pb.Privacy.NEIGHBOURING_ADD_REMOVE,
+    Neighbouring.REPLACE_ONE: pb.Privacy.NEIGHBOURING_REPLACE_ONE,
+}
+_MECHANISM_OF: dict[int, Mechanism] = {number: mechanism for mechanism, number in _MECHANISM.items()}
+_NEIGHBOURING_OF: dict[int, Neighbouring | None] = {
+    number: relation for relation, number in _NEIGHBOURING.items()
+}
+
+
+def decimal_text(number: Decimal) -> str:
+    """Plain digits, no exponent, no trailing zeros."""
+    text = f"{number:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+
+
+def mechanism_message(mechanism: Mechanism) -> pb.Privacy.Mechanism.ValueType:
+    return _MECHANISM[mechanism]
+
+
+def mechanism_of(number: int) -> Mechanism:
+    """Raises InvalidInputError for a mechanism that is not said or not known."""
+    if number not in _MECHANISM_OF:
+        raise InvalidInputError(field="privacy.mechanism", problem="is not one of the known ones")
+    return _MECHANISM_OF[number]
+
+
+def privacy_message(privacy: Privacy) -> pb.Privacy:
+    return pb.Privacy(
+        mechanism=_MECHANISM[privacy.mechanism],
+        neighbouring=_NEIGHBOURING[privacy.neighbouring],
+        epsilon="" if privacy.epsilon is None else decimal_text(privacy.epsilon),
+        rho="" if privacy.rho is None else decimal_text(privacy.rho),
+    )
+
+
+def privacy_of(message: pb.Privacy) -> Privacy:
+    """Raises InvalidInputError or InvalidNumberError where the parts do not make a privacy."""
+    if message.neighbouring not in _NEIGHBOURING_OF:
+        raise InvalidInputError(field="privacy.neighbouring", problem="is not one of the known ones")
+    return Privacy(
+        mechanism=mechanism_of(message.mechanism),
+        neighbouring=_NEIGHBOURING_OF[message.neighbouring],
+        epsilon=decimal_of(message.epsilon, "privacy.epsilon") if message.epsilon else None,
+        rho=decimal_of(message.rho, "privacy.rho") if message.rho else None,
+    )
+
+
+def price_message(price: Price) -> pb.Price:
+    return pb.Price(
+        statistics=price.statistics,
+        epsilon=decimal_text(price.epsilon),
+        rho=decimal_text(price.rho),
+    )
+
+
+def price_of(message: pb.Price) -> Price:
+    return Price(message.statistics, _amount(message.epsilon), _amount(message.rho))
+
+
+def price_document(price: Price) -> Document:
+    return {
+        "epsilon": decimal_text(price.epsilon),
+        "rho": decimal_text(price.rho),
+        "statistics": str(price.statistics),
+    }
+
+
+def privacy_document(privacy: Privacy) -> Document:
+    document = {"mechanism": str(privacy.mechanism)}
+    if privacy.neighbouring is not None:
+        document["neighbouring"] = str(privacy.neighbouring)
+    if privacy.epsilon is not None:
+        document["epsilon"] = decimal_text(privacy.epsilon)
+    if privacy.rho is not None:
+        document["rho"] = decimal_text(privacy.rho)
+    return document
+
+
+def _amount(text: str) -> Decimal:
+    if text in ("", "0"):
+        return Decimal(0)
+    if len(text) > 32:
+        raise InvalidNumberError(field="price", expected="a decimal")
+    return decimal_of(text, "price")

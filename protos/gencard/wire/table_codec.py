@@ -1,0 +1,107 @@
+"""Rows on the wire: one ``bytes`` of codes for each attribute, about 1 MB a message."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.domain import Domain
+from gencard.core.errors import InvalidDatasetError, TooLargeError, VerificationError
+from gencard.v1 import common_pb2 as pb
+
+MESSAGE_BYTES = 1_000_000
+
+
+def wire_dtype(size: int) -> np.dtype[np.unsignedinteger]:
+    """One byte up to 256 levels, two little-endian bytes above."""
+    return code_dtype(size).newbyteorder("<")
+
+
+def row_bytes(domain: Domain) -> int:
+    """Bytes of one record on the wire."""
+    return sum(wire_dtype(size).itemsize for size in domain.sizes)
+
+
+def batch_rows(domain: Domain) -> int:
+    """Rows in one message of about 1 MB."""
+    return max(1, MESSAGE_BYTES // max(1, row_bytes(domain)))
+
+
+def table_chunks(dataset: Dataset) -> Iterator[pb.TableChunk]:
+    """A dataset as header, batches, trailer."""
+    yield header_chunk(dataset.domain, len(dataset))
+    step = batch_rows(dataset.domain)
+    for start in range(0, len(dataset), step):
+        rows = dataset.codes[start : start + step]
+        columns = [
+            np.ascontiguousarray(rows[:, axis], dtype=wire_dtype(size)).tobytes()
+            for axis, size in enumerate(dataset.domain.sizes)
+        ]
+        yield pb.TableChunk(batch=pb.TableBatch(rows=len(rows), codes=columns))
+    yield trailer_chunk(dataset.digest())
+
+
+def header_chunk(domain: Domain, rows: int) -> pb.TableChunk:
+    return pb.TableChunk(
+        header=pb.TableHeader(attributes=domain.attributes, sizes=domain.sizes, rows=rows)
+    )
+
+
+def trailer_chunk(digest: str) -> pb.TableChunk:
+    return pb.TableChunk(trailer=pb.TableTrailer(digest=digest))
+
+
+def dataset_of_chunks(chunks: Iterable[pb.TableChunk], *, most_rows: int) -> Dataset:
+    """The dataset that chunks carry, checked against its own digest.
+
+    Raises:
+        InvalidDatasetError: Parts are missing, repeated, or do not fill rows x attributes codes.
+        TooLargeError: The header announces more rows than ``most_rows``; nothing is allocated.
+        VerificationError: The digest does not agree.
+    """
+    parts = iter(chunks)
+    domain, rows = _header_of(next(parts, None), most_rows)
+    columns: list[NDArray[np.unsignedinteger]] = [
+        np.empty(rows, dtype=code_dtype(size)) for size in domain.sizes
+    ]
+    done = 0
+    for part in parts:
+        if part.HasField("trailer"):
+            return _checked(domain, columns, done, part.trailer.digest)
+        done = _append(part.batch, domain, columns, done)
+    raise InvalidDatasetError(problem="the end of the table is missing")
+
+
+def _header_of(chunk: pb.TableChunk | None, most_rows: int) -> tuple[Domain, int]:
+    if chunk is None or not chunk.HasField("header"):
+        raise InvalidDatasetError(problem="the header of the table is missing")
+    header = chunk.header
+    if header.rows > most_rows:
+        raise TooLargeError(what="the table", limit=f"{most_rows} rows")
+    return Domain(tuple(header.attributes), tuple(header.sizes)), header.rows
+
+
+def _append(
+    batch: pb.TableBatch, domain: Domain, columns: list[NDArray[np.unsignedinteger]], done: int
+) -> int:
+    if len(batch.codes) != len(domain) or batch.rows == 0:
+        raise InvalidDatasetError(problem="a batch does not hold one entry for each attribute")
+    end = done + batch.rows
+    for column, size, codes in zip(columns, domain.sizes, batch.codes, strict=True):
+        dtype = wire_dtype(size)
+        if len(codes) != batch.rows * dtype.itemsize or end > len(column):
+            raise InvalidDatasetError(problem="the bytes do not fill rows x attributes codes")
+        column[done:end] = np.frombuffer(codes, dtype=dtype)
+    return end
+
+
+def _checked(
+    domain: Domain, columns: list[NDArray[np.unsignedinteger]], done: int, digest: str
+) -> Dataset:
+    if any(done != len(column) for column in columns):
+        raise InvalidDatasetError(problem="rows are missing")
+    dataset = Dataset.of_columns(domain, columns)
+    if dataset.digest() != digest:
+        raise VerificationError(problem="the rows do not have the digest that came with them")
+    return dataset
