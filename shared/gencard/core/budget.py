@@ -1,6 +1,7 @@
 """What measuring costs: the privacy asked for, and prices in exact decimals."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 
@@ -9,6 +10,7 @@ from gencard.core.errors import InvalidInputError, InvalidNumberError
 ZERO = Decimal(0)
 _FINEST = Decimal("1e-9")
 _LARGEST = Decimal("1e6")
+_LARGEST_SUM = Decimal("1e9")
 
 
 class Mechanism(StrEnum):
@@ -95,10 +97,10 @@ class Price:
     rho: Decimal = ZERO
 
     def __post_init__(self) -> None:
-        if self.statistics < 0:
-            raise InvalidNumberError(field="price.statistics", expected="zero or more")
+        if not isinstance(self.statistics, int) or self.statistics < 0:
+            raise InvalidNumberError(field="price.statistics", expected="a whole number, zero or more")
         for field, amount in (("epsilon", self.epsilon), ("rho", self.rho)):
-            if not amount.is_finite() or amount < 0 or amount != amount.quantize(_FINEST):
+            if not _is_amount(amount):
                 raise InvalidNumberError(field=f"price.{field}", expected="a decimal, zero or more")
 
     def __add__(self, other: "Price") -> "Price":
@@ -113,3 +115,42 @@ class Price:
 
 EXACT = Privacy()
 """Counts as they are."""
+
+
+def _is_amount(amount: object) -> bool:
+    """Whether this is a finite decimal from 0 to 1e9 with at most nine places: never a float."""
+    if not isinstance(amount, Decimal) or not amount.is_finite():
+        return False
+    return 0 <= amount <= _LARGEST_SUM and amount == amount.quantize(_FINEST)
+
+
+class SpendState(StrEnum):
+    """Where a line of the ledger stands. A reserved line counts as spent."""
+
+    RESERVED = "reserved"
+    SETTLED = "settled"
+    VOIDED = "voided"
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """One line of the ledger. Lines are never deleted, and only voiding one gives its price back.
+
+    Args:
+        line: Number of the line, from 1.
+        dataset: datasets/{dataset}.
+        analyst: URI of the identity that spends.
+        resource: For what: a card or an audit, by name.
+        kind: What kind of release, such as "psi" or "audit".
+        created: When it was reserved, in UTC.
+    """
+
+    line: int
+    dataset: str
+    project: str
+    analyst: str
+    resource: str
+    kind: str
+    price: Price
+    state: SpendState
+    created: datetime
