@@ -39,7 +39,7 @@ class Dataset:
         if codes.ndim != 2 or codes.shape[1] != len(self.domain):
             raise InvalidDatasetError(problem="codes need one column for each attribute")
         for axis in range(len(self.domain)):
-            _check_range(codes[:, axis], self.domain, axis)
+            check_codes(codes[:, axis], self.domain, axis)
         narrow = code_dtype(max(self.domain.sizes, default=1))
         frozen = np.asfortranarray(codes, dtype=narrow)
         if frozen is codes:
@@ -57,7 +57,7 @@ class Dataset:
         narrow = code_dtype(max(domain.sizes, default=1))
         codes = np.empty((rows, len(domain)), dtype=narrow, order="F")
         for axis, column in enumerate(columns):
-            _check_range(column, domain, axis)
+            check_codes(column, domain, axis)
             codes[:, axis] = column
         return cls(domain, codes)
 
@@ -92,7 +92,7 @@ class Dataset:
         return hasher.hexdigest()
 
 
-def _check_range(column: NDArray[Any], domain: Domain, axis: int) -> None:
+def check_codes(column: NDArray[Any], domain: Domain, axis: int) -> None:
     """Refuse before a narrowing copy could wrap a code around into its domain."""
     array = np.asarray(column)
     if array.dtype.kind not in "iu":

@@ -12,7 +12,10 @@ from gencard.core.statistics.psi import Psi
 class Model(Protocol):
     """A fitted distribution over a domain."""
 
-    domain: Domain
+    @property
+    def domain(self) -> Domain:
+        """The attributes of the records that it draws."""
+        ...
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
         """Draw ``rows`` independent records; a function of (model, state of ``rng``) alone."""

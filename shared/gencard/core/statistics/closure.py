@@ -1,0 +1,73 @@
+"""Which sets of attributes a workload determines, and how many independent counts that is."""
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import combinations
+from math import prod
+
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import TooLargeError
+
+Attributes = frozenset[str]
+"""A set of attributes: a clique whose order does not matter."""
+
+MOST_SUBSETS = 2**20
+"""Sets of attributes that are ever listed, counted before the first is made."""
+
+
+def subsets(clique: Collection[str]) -> Iterable[Attributes]:
+    """Every subset of a clique, the empty one first and the clique itself last."""
+    for order in range(len(clique) + 1):
+        yield from map(frozenset, combinations(clique, order))
+
+
+def closure(cliques: Sequence[Clique]) -> frozenset[Attributes]:
+    """Every set of attributes inside some clique: exactly those whose marginal the cliques determine.
+
+    The empty set is one of them: its marginal is the number of records.
+
+    >>> sorted("".join(sorted(inside)) for inside in closure([("a", "b"), ("b", "c")]))
+    ['', 'a', 'ab', 'b', 'bc', 'c']
+
+    Raises:
+        TooLargeError: The cliques have more than ``MOST_SUBSETS`` subsets.
+    """
+    check_subsets(cliques)
+    return frozenset(inside for clique in cliques for inside in subsets(clique))
+
+
+def maximal(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
+    """The cliques that lie inside no other one, in the given order; of equal sets, the first."""
+    kept: dict[Attributes, Clique] = {}
+    by_length = sorted(cliques, key=len, reverse=True)
+    wider: list[Attributes] = []
+    width = 0
+    for clique in by_length:
+        if len(clique) != width:
+            wider, width = list(kept), len(clique)
+        names = frozenset(clique)
+        if not any(names < other for other in wider):
+            kept.setdefault(names, clique)
+    chosen = set(kept.values())
+    return tuple(clique for clique in dict.fromkeys(by_length) if clique in chosen)
+
+
+def dimension(domain: Domain, cliques: Sequence[Clique]) -> int:
+    r"""Independent counts that the marginals on ``cliques`` release: their price in "statistics".
+
+    The space of tables splits into orthogonal interaction blocks, one per set S of attributes, of
+    dimension :math:`\prod_{i \in S} (n_i - 1)`; the marginals span the blocks of their closure.
+
+    >>> dimension(Domain.of({"activity": 10, "occupation": 10, "sex": 2}), [("activity", "sex")])
+    20
+
+    Raises:
+        TooLargeError: The cliques have more than ``MOST_SUBSETS`` subsets.
+        UnknownAttributeError: An attribute is not in the domain.
+    """
+    return sum(prod(domain.size(name) - 1 for name in inside) for inside in closure(cliques))
+
+
+def check_subsets(cliques: Iterable[Clique]) -> None:
+    """Refuse cliques so wide that listing their subsets would be work in itself."""
+    if sum(2 ** len(clique) for clique in cliques) > MOST_SUBSETS:
+        raise TooLargeError(what="The number of subsets of the cliques", limit=MOST_SUBSETS)

@@ -1,0 +1,73 @@
+"""Whether the marginals of psi could all be marginals of one table."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidPsiError
+from gencard.core.statistics.closure import Attributes, check_subsets, subsets
+from gencard.core.statistics.psi import Counts, Measurement, Psi
+from gencard.core.statistics.table import project
+
+_RELATIVE = 1e-9
+"""How far reconciled noisy marginals may differ, as a share of the records: rounding of floats."""
+
+
+def check_consistent(psi: Psi) -> None:
+    """Refuse a psi that contradicts itself: two marginals must agree wherever they overlap.
+
+    Exact counts must agree as integers; noisy ones, once reconciled, up to rounding.
+
+    Raises:
+        InvalidPsiError: A value is negative, an exact count is not an integer, psi counts no record,
+            or two marginals disagree on the attributes that they share (or on the total).
+        TooLargeError: The cliques are too wide to compare.
+    """
+    for measurement in psi.measurements:
+        _check_values(measurement)
+    total = float(psi.measurements[0].values.sum())
+    if total <= 0:
+        raise InvalidPsiError(problem="it counts no record")
+    slack = 0.0 if psi.exact else _RELATIVE * total
+    first: dict[Attributes, tuple[Clique, Counts]] = {}
+    shared = _shared(psi.cliques)
+    for measurement in psi.measurements:
+        for attributes in _inside(measurement.clique, shared):
+            _check_agrees(measurement, attributes, first, slack)
+
+
+def _check_values(measurement: Measurement) -> None:
+    where = ", ".join(measurement.clique)
+    if np.any(measurement.values < 0):
+        raise InvalidPsiError(problem=f"({where}) holds a negative value")
+    if measurement.stddev == 0 and np.any(measurement.values != np.floor(measurement.values)):
+        raise InvalidPsiError(problem=f"({where}) is exact and holds a value that is not an integer")
+
+
+def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
+    """The sets of attributes that lie inside more than one clique."""
+    check_subsets(cliques)
+    times = Counter(inside for clique in cliques for inside in subsets(clique))
+    return frozenset(inside for inside, number in times.items() if number > 1)
+
+
+def _inside(clique: Clique, shared: frozenset[Attributes]) -> Iterable[Attributes]:
+    return (inside for inside in subsets(clique) if inside in shared)
+
+
+def _check_agrees(
+    measurement: Measurement,
+    attributes: Attributes,
+    first: dict[Attributes, tuple[Clique, Counts]],
+    slack: float,
+) -> None:
+    """Compare a sub-marginal with the first one seen on the same attributes."""
+    clique = tuple(sorted(attributes))
+    values = project(measurement.values, measurement.clique, clique)
+    other, expected = first.setdefault(attributes, (measurement.clique, values))
+    if np.any(np.abs(values - expected) > slack):
+        where = f"on ({', '.join(clique)})" if clique else "on the number of records"
+        names = f"({', '.join(other)}) and ({', '.join(measurement.clique)})"
+        raise InvalidPsiError(problem=f"{names} disagree {where}")

@@ -1,0 +1,61 @@
+"""The door: the one function through which records become psi.
+
+Nothing below this door (fit, sample, release, replay) may import it: see ``tests/test_imports.py``.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidPsiError
+from gencard.core.statistics.consistency import check_consistent
+from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.psi import Counts, Measurement, Psi
+
+
+class MarginalSource(Protocol):
+    """Records that can be counted, wherever they are kept: only counts come out."""
+
+    def count(self, cliques: Sequence[Clique]) -> Sequence[Counts]:
+        """Integer counts, in records: one table per clique, axes in the clique's own order."""
+        ...
+
+
+def measure(source: MarginalSource, cliques: Sequence[Clique], domain: Domain) -> Psi:
+    """Measure the marginals on ``cliques`` exactly.
+
+    Args:
+        source: The records.
+        cliques: The card's marginals, in the card's order.
+        domain: The declared domain of the records.
+
+    Returns:
+        psi in the order of ``cliques``, over the part of the domain that they name.
+
+    Raises:
+        InvalidPsiError: The source gave tables that cannot come from one set of records, or there
+            is no record.
+        UnknownAttributeError: A clique names an attribute that is not declared.
+    """
+    public = domain.covered_by([domain.canonical(clique) for clique in cliques])
+    tables = source.count(cliques)
+    if len(tables) != len(cliques):
+        raise InvalidPsiError(problem="it does not hold one table for each clique")
+    pairs = zip(cliques, tables, strict=True)
+    psi = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
+    check_consistent(psi)
+    return psi
+
+
+def measure_dataset(dataset: Dataset, cliques: Sequence[Clique]) -> Psi:
+    """Measure a dataset held in memory; see ``measure``."""
+    return measure(_InMemory(dataset), cliques, dataset.domain)
+
+
+class _InMemory:
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def count(self, cliques: Sequence[Clique]) -> Sequence[Counts]:
+        return count_all(self._dataset, cliques)
