@@ -1,6 +1,7 @@
 """Rows on the wire: one ``bytes`` of codes for each attribute, about 1 MB a message."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,12 @@ from gencard.core.errors import InvalidDatasetError, TooLargeError, Verification
 from gencard.v1 import common_pb2 as pb
 
 MESSAGE_BYTES = 1_000_000
+
+Table = NDArray[Any]
+"""Codes of all attributes, shape (rows, attributes), attribute by attribute in memory."""
+
+Allocate = Callable[[tuple[int, int], np.dtype[np.unsignedinteger]], Table]
+"""Makes room for a table of this shape and type, in Fortran order: in memory or in a file."""
 
 
 def wire_dtype(size: int) -> np.dtype[np.unsignedinteger]:
@@ -52,7 +59,13 @@ def trailer_chunk(digest: str) -> pb.TableChunk:
     return pb.TableChunk(trailer=pb.TableTrailer(digest=digest))
 
 
-def dataset_of_chunks(chunks: Iterable[pb.TableChunk], *, most_rows: int) -> Dataset:
+def in_memory(shape: tuple[int, int], dtype: np.dtype[np.unsignedinteger]) -> Table:
+    return np.empty(shape, dtype=dtype, order="F")
+
+
+def dataset_of_chunks(
+    chunks: Iterable[pb.TableChunk], *, most_rows: int, allocate: Allocate = in_memory
+) -> Dataset:
     """The dataset that chunks carry, checked against its own digest.
 
     Raises:
@@ -62,14 +75,12 @@ def dataset_of_chunks(chunks: Iterable[pb.TableChunk], *, most_rows: int) -> Dat
     """
     parts = iter(chunks)
     domain, rows = _header_of(next(parts, None), most_rows)
-    columns: list[NDArray[np.unsignedinteger]] = [
-        np.empty(rows, dtype=code_dtype(size)) for size in domain.sizes
-    ]
+    table = allocate((rows, len(domain)), code_dtype(max(domain.sizes, default=1)))
     done = 0
     for part in parts:
         if part.HasField("trailer"):
-            return _checked(domain, columns, done, part.trailer.digest)
-        done = _append(part.batch, domain, columns, done)
+            return _checked(domain, table, done, part.trailer.digest)
+        done = _append(part.batch, domain, table, done)
     raise InvalidDatasetError(problem="the end of the table is missing")
 
 
@@ -82,26 +93,22 @@ def _header_of(chunk: pb.TableChunk | None, most_rows: int) -> tuple[Domain, int
     return Domain(tuple(header.attributes), tuple(header.sizes)), header.rows
 
 
-def _append(
-    batch: pb.TableBatch, domain: Domain, columns: list[NDArray[np.unsignedinteger]], done: int
-) -> int:
+def _append(batch: pb.TableBatch, domain: Domain, table: Table, done: int) -> int:
     if len(batch.codes) != len(domain) or batch.rows == 0:
         raise InvalidDatasetError(problem="a batch does not hold one entry for each attribute")
     end = done + batch.rows
-    for column, size, codes in zip(columns, domain.sizes, batch.codes, strict=True):
+    for axis, (size, codes) in enumerate(zip(domain.sizes, batch.codes, strict=True)):
         dtype = wire_dtype(size)
-        if len(codes) != batch.rows * dtype.itemsize or end > len(column):
+        if len(codes) != batch.rows * dtype.itemsize or end > len(table):
             raise InvalidDatasetError(problem="the bytes do not fill rows x attributes codes")
-        column[done:end] = np.frombuffer(codes, dtype=dtype)
+        table[done:end, axis] = np.frombuffer(codes, dtype=dtype)
     return end
 
 
-def _checked(
-    domain: Domain, columns: list[NDArray[np.unsignedinteger]], done: int, digest: str
-) -> Dataset:
-    if any(done != len(column) for column in columns):
+def _checked(domain: Domain, table: Table, done: int, digest: str) -> Dataset:
+    if done != len(table):
         raise InvalidDatasetError(problem="rows are missing")
-    dataset = Dataset.of_columns(domain, columns)
+    dataset = Dataset(domain, table)
     if dataset.digest() != digest:
         raise VerificationError(problem="the rows do not have the digest that came with them")
     return dataset
