@@ -76,7 +76,7 @@ class Edges:
         """What each code is called, for people."""
         last = len(self.edges) - 2
         intervals = tuple(
-            f"[{low:g}, {high:g}{']' if i == last else ')'}"
+            f"[{_plain(low)}, {_plain(high)}{']' if i == last else ')'}"
             for i, (low, high) in enumerate(pairwise(self.edges))
         )
         return intervals + (("missing",) if self.missing else ())
@@ -170,6 +170,11 @@ def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> N
     codes = np.minimum(np.searchsorted(edges, values, side="right") - 1, intervals - 1)
     codes[absent] = intervals
     return codes.astype(code_dtype(coding.size))
+
+
+def _plain(edge: float) -> str:
+    """The shortest text that reads back as the same number, so that no two intervals share a name."""
+    return repr(float(edge)).removesuffix(".0")
 
 
 def _is_integer(label: str) -> bool:
