@@ -217,6 +217,12 @@ class EmptyDatasetError(DatasetError):
     advice = "Give a CSV or Parquet file with at least one record."
 
 
+class MissingAttributeError(DatasetError):
+    reason = "MISSING_ATTRIBUTE"
+    text = "Attribute '{attribute}' is declared, but the records do not have it."
+    advice = "Steward: correct the records, or the name in the schema; names are exact."
+
+
 class UndeclaredLevelError(DatasetError):
     reason = "UNDECLARED_LEVEL"
     text = "Attribute '{attribute}' holds a value that the schema does not declare."
@@ -248,6 +254,12 @@ class NoExtremalPairError(ComputationError):
     reason = "NO_EXTREMAL_PAIR"
     text = "No two datasets share this psi and differ outside it: {problem}."
     advice = "Phi may determine everything here. This is not a pass: nothing was tested."
+
+
+class BlackBoxError(ComputationError):
+    reason = "BLACK_BOX"
+    text = "The black box broke its contract: {problem}."
+    advice = "Mend the program: a dataset and a number of rows in, so many rows over its domain out."
 
 
 # A signature, digest or replay does not agree --------------------------------------------------
