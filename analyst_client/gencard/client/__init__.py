@@ -1,0 +1,35 @@
+"""The analyst's and the auditor's side.
+
+from gencard.client import Analyst
+
+with Analyst.connect("localhost:7443", certificate="ana/certificate.pem") as analyst:
+    card = analyst.propose("census", marginals=[("sex", "health")], purpose="...").accept()
+    data = card.generate(rows=10_000, seed=7)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gencard.client.analyst import Analyst
+    from gencard.client.audits import Audit
+    from gencard.client.card import Card
+    from gencard.client.releases import Release
+    from gencard.client.workload import all_marginals
+
+_HOME = {
+    "Analyst": "analyst",
+    "Audit": "audits",
+    "Card": "card",
+    "Release": "releases",
+    "all_marginals": "workload",
+}
+
+__all__ = ["Analyst", "Audit", "Card", "Release", "all_marginals"]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name's home when it is first asked for, so that nothing is paid for in advance."""
+    if name not in _HOME:
+        raise AttributeError(name)
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

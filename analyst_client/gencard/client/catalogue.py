@@ -1,0 +1,140 @@
+"""What there is to ask for: datasets with their public schemas and policies, and generators."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from gencard.client import html
+from gencard.client.connection import Connection
+from gencard.client.paging import pages
+from gencard.core.budget import Mechanism, Price
+from gencard.core.card import Tier
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique
+from gencard.v1 import catalog_pb2 as pb
+from gencard.wire.money import mechanism_of, price_of
+from gencard.wire.schema_codec import coding_of
+
+_TIER = {pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION, pb.TIER_AUDITED: Tier.AUDITED}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a proposal may ask for; depends on no record."""
+
+    largest_order: int
+    largest_marginal_cells: int
+    most_marginals: int
+    most_rows: int
+    forbidden: tuple[Clique, ...]
+    generators: tuple[str, ...]
+    mechanisms: tuple[Mechanism, ...]
+    most_per_card: Price
+    automatic: bool
+    valid: timedelta
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """The policy, for people."""
+        yield "Attributes in one marginal", f"at most {self.largest_order}"
+        yield "Cells in one marginal", f"at most {self.largest_marginal_cells:,}"
+        yield "Marginals in one card", f"at most {self.most_marginals:,}"
+        yield "Rows in one release", f"at most {self.most_rows:,}"
+        yield "Never together", "; ".join(" × ".join(clique) for clique in self.forbidden) or "—"
+        yield "Generators", ", ".join(self.generators)
+        yield "Measured", ", ".join(self.mechanisms)
+        yield "Price of one card", f"at most {html.price_text(self.most_per_card)}"
+        yield "Answer", "at once" if self.automatic else "by a steward"
+        yield "Valid for", f"{self.valid.days} days"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A dataset as everybody may know it. A list holds it without attributes and policy."""
+
+    name: str
+    title: str
+    description: str
+    declared_by: str
+    version: str
+    coding: Coding
+    policy: Policy
+
+    @property
+    def id(self) -> str:
+        """The last part of the name: what ``propose`` takes."""
+        return self.name.removeprefix("datasets/")
+
+    def levels(self) -> Iterator[tuple[str, str, str, str]]:
+        """Attribute, number of levels, their names, description."""
+        for attribute in self.coding.attributes:
+            names = attribute.coding.level_names
+            shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+            yield attribute.name, str(len(names)), shown, attribute.description
+
+    def _repr_html_(self) -> str:
+        return html.panel(
+            self.title or self.id,
+            html.paragraph(self.description),
+            html.grid(("Attribute", "Levels", "", "Meaning"), self.levels()),
+            html.facts([*self.policy.lines(), ("Declared by", self.declared_by)]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorEntry:
+    """A generator or a black box. ``digest``: SHA-256 in hex of the code and parameters that run."""
+
+    name: str
+    tier: Tier
+    description: str
+    digest: str
+
+
+def list_datasets(connection: Connection) -> list[CatalogueEntry]:
+    stub = connection.catalog
+    return [
+        _entry(dataset)
+        for page in pages(connection, stub.ListDatasets, pb.ListDatasetsRequest())
+        for dataset in page.datasets
+    ]
+
+
+def get_dataset(connection: Connection, name: str) -> CatalogueEntry:
+    request = pb.GetDatasetRequest(name=name)
+    return _entry(connection.call(connection.catalog.GetDataset, request).dataset)
+
+
+def list_generators(connection: Connection) -> list[GeneratorEntry]:
+    stub = connection.catalog
+    return [
+        GeneratorEntry(entry.name, _TIER.get(entry.tier, Tier.AUDITED), entry.description, entry.digest)
+        for page in pages(connection, stub.ListGenerators, pb.ListGeneratorsRequest())
+        for entry in page.generators
+    ]
+
+
+def _entry(message: pb.Dataset) -> CatalogueEntry:
+    return CatalogueEntry(
+        name=message.name,
+        title=message.title,
+        description=message.description,
+        declared_by=message.declared_by,
+        version=message.version,
+        coding=coding_of(message),
+        policy=_policy(message.policy),
+    )
+
+
+def _policy(message: pb.Policy) -> Policy:
+    return Policy(
+        largest_order=message.largest_order,
+        largest_marginal_cells=message.largest_marginal_cells,
+        most_marginals=message.most_marginals,
+        most_rows=message.most_rows,
+        forbidden=tuple(tuple(clique.attributes) for clique in message.forbidden),
+        generators=tuple(message.generators),
+        mechanisms=tuple(mechanism_of(number) for number in message.mechanisms),
+        most_per_card=price_of(message.most_per_card),
+        automatic=message.automatic,
+        valid=timedelta(seconds=message.valid_seconds),
+    )

@@ -1,0 +1,97 @@
+"""Codes and data frames: the way there and back gives the same codes, whatever is declared."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gencard.client.frames import dataset_of_frame, frame_of
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_flags = st.booleans()
+
+
+@st.composite
+def labels(draw):
+    integer = draw(_flags)
+    source = st.integers(-(10**12), 10**12).map(str) if integer else _text
+    names = draw(st.lists(source, min_size=1, max_size=6, unique=True))
+    return Labels(tuple(names), integer, draw(_flags), draw(_flags))
+
+
+@st.composite
+def edges(draw):
+    points = draw(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=7, unique=True))
+    return Edges(tuple(sorted(set(points))), draw(_flags))
+
+
+@st.composite
+def codings(draw):
+    parts = draw(st.lists(labels() | edges(), min_size=1, max_size=5))
+    return Coding(tuple(Attribute(f"a{i}", coding) for i, coding in enumerate(parts)))
+
+
+@st.composite
+def datasets(draw):
+    coding = draw(codings())
+    rows = draw(st.integers(0, 12))
+    codes = [[draw(st.integers(0, size - 1)) for size in coding.domain.sizes] for _ in range(rows)]
+    array = np.array(codes, dtype=np.int64).reshape(rows, len(coding.domain))
+    return coding, Dataset(coding.domain, array)
+
+
+@settings(deadline=None)
+@given(datasets())
+def test_the_way_back_gives_the_same_codes(drawn):
+    coding, dataset = drawn
+    back = dataset_of_frame(frame_of(dataset, coding), coding, dataset.domain)
+    assert back.digest() == dataset.digest()
+
+
+@settings(deadline=None)
+@given(datasets())
+def test_plain_values_and_another_order_of_columns_give_the_same_codes(drawn):
+    coding, dataset = drawn
+    plain = frame_of(dataset, coding).astype(object)
+    back = dataset_of_frame(plain[plain.columns[::-1]], coding, dataset.domain)
+    assert back.digest() == dataset.digest()
+
+
+CODING = Coding(
+    (
+        Attribute("sex", Labels(("female", "male"))),
+        Attribute("children", Labels(("0", "1", "2"), integer=True, ordered=True, missing=True)),
+        Attribute("age", Edges((0, 18, 65.5), missing=True)),
+    )
+)
+
+
+def test_declared_types():
+    frame = frame_of(Dataset(CODING.domain, np.array([[1, 2, 1], [0, 3, 2]])), CODING)
+    assert list(frame["sex"]) == ["male", "female"]
+    assert not frame["sex"].cat.ordered
+    assert frame["children"].cat.ordered
+    assert frame["children"][0] == 2
+    assert frame["age"][0] == pd.Interval(18, 65.5, closed="left")
+    assert frame.isna().sum().tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("sex", ["female", "other"]), ("sex", [None, "male"]), ("children", [3, 1]), ("age", [7.0, 20.0])],
+)
+def test_a_value_that_is_not_declared_is_refused_and_not_named(column, values):
+    frame = frame_of(Dataset(CODING.domain, np.zeros((2, 3), dtype=int)), CODING)
+    with pytest.raises(UndeclaredLevelError) as refused:
+        dataset_of_frame(frame.assign(**{column: values}), CODING, CODING.domain)
+    assert refused.value.fields == {"attribute": column}
+
+
+def test_a_missing_attribute_is_refused():
+    frame = frame_of(Dataset(CODING.domain, np.zeros((2, 3), dtype=int)), CODING)
+    with pytest.raises(DomainMismatchError):
+        dataset_of_frame(frame.drop(columns="age"), CODING, CODING.domain)
