@@ -1,0 +1,82 @@
+"""The three accounts that every release is paid from, and their caps, in whole units."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Decimal
+from enum import StrEnum
+from typing import Any
+
+from gencard.core.budget import Price
+from gencard.core.errors import InvalidNumberError
+
+MOST_STATISTICS = 10**18
+"""Largest cap: sums of two stay inside the 63 bits of the database's integers."""
+
+
+class Scope(StrEnum):
+    """Whose budget."""
+
+    DATASET = "dataset"
+    PROJECT = "project"
+    ANALYST = "analyst"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A budget on one dataset: everybody's together, one project's, or one analyst's."""
+
+    scope: Scope
+    dataset: str
+    holder: str = ""
+
+    def columns(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def accounts_of(dataset: str, project: str, analyst: str) -> tuple[Account, Account, Account]:
+    """The accounts that a release is paid from, widest first."""
+    return (
+        Account(Scope.DATASET, dataset),
+        Account(Scope.PROJECT, dataset, project),
+        Account(Scope.ANALYST, dataset, analyst),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The most that may ever be spent on one dataset: by all, by each project, by each analyst.
+
+    Raises:
+        InvalidNumberError: A cap is above 10^18 statistics.
+    """
+
+    dataset: Price
+    project: Price
+    analyst: Price
+
+    def __post_init__(self) -> None:
+        for scope in Scope:
+            if self.of(scope).statistics > MOST_STATISTICS:
+                raise InvalidNumberError(field=f"caps.{scope}.statistics", expected="at most 10^18")
+
+    def of(self, scope: Scope) -> Price:
+        return {Scope.DATASET: self.dataset, Scope.PROJECT: self.project}.get(scope, self.analyst)
+
+
+def columns_of(price: Price) -> dict[str, int]:
+    """A price in whole units; nano-epsilon and nano-rho are rounded up."""
+    return {
+        "statistics": price.statistics,
+        "nano_epsilon": _nano(price.epsilon),
+        "nano_rho": _nano(price.rho),
+    }
+
+
+def price_of(row: Mapping[Any, Any]) -> Price:
+    """The price that the columns of a row hold, exactly."""
+    epsilon, rho = (Decimal(row[name]).scaleb(-9).normalize() for name in ("nano_epsilon", "nano_rho"))
+    return Price(row["statistics"], epsilon, rho)
+
+
+def _nano(amount: Decimal) -> int:
+    return int(amount.scaleb(9).to_integral_value(rounding=ROUND_CEILING))

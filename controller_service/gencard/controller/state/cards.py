@@ -1,0 +1,129 @@
+"""Cards as they are stored: who, which dataset, where they stand, and a body that is the caller's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, exists, insert, or_, select, update
+
+from gencard.controller.state.paging import Page, page_of
+from gencard.controller.state.tables import cards, psis
+from gencard.core.errors import NotFoundError, StaleEtagError
+from gencard.core.negotiation import CardState
+
+STANDING = frozenset(
+    {
+        CardState.AGREED,
+        CardState.AUDITING,
+        CardState.AUDITED,
+        CardState.AUDIT_FAILED,
+        CardState.RELEASED,
+        CardState.SUSPENDED,
+    }
+)
+"""States in which a card may still release, or has."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardRow:
+    """A card as stored; ``number`` grows with every new card."""
+
+    number: int
+    name: str
+    dataset: str
+    analyst: str
+    state: CardState
+    etag: str
+    body: bytes
+    created: datetime
+    changed: datetime
+
+
+class CardStore:
+    """Cards, changed only by whoever has read the newest etag."""
+
+    def insert(
+        self,
+        tx: Connection,
+        name: str,
+        dataset: str,
+        analyst: str,
+        state: CardState,
+        body: bytes,
+        etag: str,
+        now: datetime,
+    ) -> None:
+        """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+        tx.execute(
+            insert(cards).values(
+                name=name,
+                dataset=dataset,
+                analyst=analyst,
+                state=state,
+                body=body,
+                etag=etag,
+                created=now,
+                changed=now,
+            )
+        )
+
+    def update(
+        self,
+        tx: Connection,
+        name: str,
+        *,
+        old_etag: str,
+        new_etag: str,
+        state: CardState,
+        body: bytes,
+        now: datetime,
+    ) -> None:
+        """Change a card by one conditional UPDATE.
+
+        Raises:
+            NotFoundError: There is no such card.
+            StaleEtagError: The card is not as it was when ``old_etag`` was read; nothing was changed.
+        """
+        fresh = update(cards).where(cards.c.name == name, cards.c.etag == old_etag)
+        if tx.execute(fresh.values(etag=new_etag, state=state, body=body, changed=now)).rowcount != 1:
+            self.get(tx, name)
+            raise StaleEtagError()
+
+    def get(self, tx: Connection, name: str) -> CardRow:
+        """Raises NotFoundError where there is no such card."""
+        row = tx.execute(select(cards).where(cards.c.name == name)).mappings().one_or_none()
+        if row is None:
+            raise NotFoundError()
+        return _row_of(row)
+
+    def list(
+        self,
+        tx: Connection,
+        *,
+        analyst: str | None = None,
+        dataset: str | None = None,
+        before: str = "",
+        limit: int = 50,
+    ) -> Page[CardRow]:
+        """Cards, newest first, of one analyst, on one dataset, or all."""
+        query = select(cards)
+        if analyst is not None:
+            query = query.where(cards.c.analyst == analyst)
+        if dataset is not None:
+            query = query.where(cards.c.dataset == dataset)
+        return page_of(tx, query, cards.c.number, _row_of, before=before, limit=limit)
+
+    def granted(self, tx: Connection, dataset: str) -> tuple[CardRow, ...]:
+        """Every card on a dataset, of anybody, that was granted and still says something about it.
+
+        That is each card that stands, and each, even if ended, whose psi was measured.
+        """
+        measured = exists().where(psis.c.card == cards.c.name)
+        counts = or_(cards.c.state.in_(sorted(STANDING)), measured)
+        query = select(cards).where(cards.c.dataset == dataset, counts).order_by(cards.c.number)
+        return tuple(map(_row_of, tx.execute(query).mappings()))
+
+
+def _row_of(row: Mapping[Any, Any]) -> CardRow:
+    return CardRow(**{**row, "state": CardState(row["state"]), "body": bytes(row["body"])})

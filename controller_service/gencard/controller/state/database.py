@@ -1,0 +1,138 @@
+"""The one connection to SQLite or PostgreSQL: one writer at a time, foreign errors translated here."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from gencard.core.errors import StorageError
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_FOREIGN = (SQLAlchemyError, sqlite3.Error, CommandError)
+_WRITES = "gencard_writes"
+_BUSY_SECONDS = 30
+_WRITER_LOCK = 0x67656E63617264
+"""The word "gencard": which of PostgreSQL's advisory locks is the writer's."""
+
+
+class Database:
+    """The controller's state, by URL: ``sqlite:////path/state.sqlite`` or ``postgresql+psycopg://...``.
+
+    Writers follow one another, on both databases: SQLite through ``BEGIN IMMEDIATE``, PostgreSQL through
+    an advisory lock. So the log has one order, and nobody decides on what another is about to change.
+    A committed transaction is on the disk (WAL with ``synchronous=FULL``).
+    """
+
+    def __init__(self, url: str) -> None:
+        with _translated():
+            self._engine = _engine_of(url)
+
+    def migrate(self) -> None:
+        """Bring the tables to the newest version, in one transaction.
+
+        Raises:
+            StorageError: The database cannot be used, or was made by a newer version of Gencard.
+        """
+        config = Config()
+        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+        with self.transaction() as tx:
+            config.attributes["connection"] = tx
+            command.upgrade(config, "head")
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Work that is true as a whole once the block ends, or not at all where it raises.
+
+        Raises:
+            StorageError: The database failed: disk full, locked for 30 s, a broken file.
+        """
+        with _translated(), self._engine.execution_options(**{_WRITES: True}).begin() as tx:
+            yield tx
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One unchanging view of everything committed; what is written in it is lost.
+
+        Raises:
+            StorageError: The database failed.
+        """
+        with _translated(), self._engine.connect() as tx:
+            yield tx
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Let no word of the database out: its messages quote statements and values."""
+    try:
+        yield
+        return
+    except _FOREIGN:
+        pass
+    error = StorageError()
+    try:
+        raise error
+    finally:
+        error.__context__ = None  # the with statement that calls us has put the foreign error there
+
+
+def _engine_of(url: str) -> Engine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        _create_private(Path(parsed.database or ""))
+        engine = create_engine(parsed, hide_parameters=True, pool_size=32)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    else:
+        engine = create_engine(parsed, hide_parameters=True, pool_size=32, pool_pre_ping=True)
+        event.listen(engine, "begin", _begin_postgresql)
+    return engine
+
+
+def _create_private(file: Path) -> None:
+    """Make the file readable by its owner alone; SQLite's companions of it take the same mode."""
+    try:
+        file.touch(mode=0o600)
+    except OSError:
+        failed = True
+    else:
+        failed = False
+    if failed:
+        raise StorageError()
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself
+    for pragma in (
+        f"busy_timeout = {_BUSY_SECONDS * 1000}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "trusted_schema = OFF",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    if _writes(connection):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
+    else:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+def _writes(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get(_WRITES))

@@ -1,0 +1,141 @@
+"""The log: append-only, hash-chained, and signed as a whole by Merkle checkpoints."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection, func, insert, select
+
+from gencard.controller.state.event import FIRST, Event, event_of
+from gencard.controller.state.log_check import Entry
+from gencard.controller.state.tables import checkpoints, events, log_nodes
+from gencard.core.errors import InvalidNumberError, StorageError
+from gencard.wire import dsse, merkle
+from gencard.wire.canonical import time_text
+from gencard.wire.statements import CHECKPOINT, statement
+
+
+class EventLog:
+    """Appends entries, proves what is in the log, and signs checkpoints with a key of its own."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    def append(
+        self,
+        tx: Connection,
+        *,
+        action: str,
+        actor: str,
+        resource: str,
+        details: Mapping[str, str],
+        now: datetime,
+    ) -> Event:
+        """Write a decision down, in the transaction that also makes it true.
+
+        A clock that went back does not take the log's time back: the entry bears the time of the one in
+        front and says in ``clock_behind_seconds`` how far behind the clock was.
+
+        Raises:
+            InvalidInputError: A detail is not one that the log takes.
+        """
+        last = self._last(tx)
+        now = now.replace(microsecond=0)
+        if last is not None and now < last.time:
+            behind = int((last.time - now).total_seconds())
+            details, now = {**details, "clock_behind_seconds": str(behind)}, last.time
+        index, previous = (0, FIRST) if last is None else (last.index + 1, last.leaf)
+        event = Event(index, now, action, actor, resource, dict(details), previous)
+        _store(tx, event)
+        return event
+
+    def size(self, tx: Connection) -> int:
+        """Number of entries."""
+        last = tx.execute(select(func.max(events.c.index))).scalar_one()
+        return 0 if last is None else int(last) + 1
+
+    def checkpoint(self, tx: Connection, now: datetime) -> bytes:
+        """The signed root of the log as it stands: a DSSE envelope over ``{"root", "size", "time"}``.
+
+        A log that has not grown keeps the checkpoint it has.
+        """
+        size = self.size(tx)
+        known = select(checkpoints.c.envelope).where(checkpoints.c.size == size)
+        envelope = tx.execute(known).scalar_one_or_none()
+        if envelope is None:
+            envelope = self._signed(merkle.root(_node_of(tx), size), size, now)
+            tx.execute(insert(checkpoints).values(size=size, envelope=envelope))
+        return bytes(envelope)
+
+    def inclusion(self, tx: Connection, index: int, size: int) -> tuple[bytes, list[bytes]]:
+        """Leaf hash of an entry, and the path from it to the root of the first ``size`` entries.
+
+        Raises:
+            InvalidNumberError: The log is not so long, or the entry not inside that size.
+        """
+        self._refuse_beyond(tx, size)
+        path = merkle.inclusion_path(_node_of(tx), index, size)
+        return _node_of(tx)(0, index), path
+
+    def consistency(self, tx: Connection, old_size: int, new_size: int) -> list[bytes]:
+        """Hashes that show the log of the newer size to continue that of the older.
+
+        Raises:
+            InvalidNumberError: The log is not so long, or the sizes are not in order.
+        """
+        self._refuse_beyond(tx, new_size)
+        return merkle.consistency_path(_node_of(tx), old_size, new_size)
+
+    def entries(self, tx: Connection) -> Iterator[Entry]:
+        """Everything, oldest first, as it is stored."""
+        query = select(events.c.body, events.c.leaf).order_by(events.c.index)
+        for body, leaf in tx.execute(query, execution_options={"yield_per": 1000}):
+            yield Entry(bytes(body), bytes(leaf))
+
+    def checkpoints(self, tx: Connection) -> list[bytes]:
+        """All checkpoints, oldest first."""
+        query = select(checkpoints.c.envelope).order_by(checkpoints.c.size)
+        return [bytes(envelope) for envelope in tx.execute(query).scalars()]
+
+    def _signed(self, root: bytes, size: int, now: datetime) -> bytes:
+        facts = {"root": root.hex(), "size": str(size), "time": time_text(now)}
+        return dsse.sign(statement(CHECKPOINT, "log", facts, root.hex()), [self._key])
+
+    def _refuse_beyond(self, tx: Connection, size: int) -> None:
+        if size > (present := self.size(tx)):
+            raise InvalidNumberError(field="size", expected=f"at most {present}")
+
+    @staticmethod
+    def _last(tx: Connection) -> Event | None:
+        query = select(events.c.body).order_by(events.c.index.desc()).limit(1)
+        body = tx.execute(query).scalar_one_or_none()
+        return None if body is None else event_of(bytes(body))
+
+
+def _store(tx: Connection, event: Event) -> None:
+    """The entry, and the nodes of the tree that it completes: one for each trailing 1 of its index."""
+    node, body = _node_of(tx), event.body
+    level, position, digest = 0, event.index, merkle.leaf_hash(body)
+    tx.execute(insert(events).values(index=event.index, body=body, leaf=digest))
+    while position & 1:
+        digest = merkle.node_hash(node(level, position - 1), digest)
+        level, position = level + 1, position >> 1
+        tx.execute(insert(log_nodes).values(level=level, position=position, hash=digest))
+
+
+def _node_of(tx: Connection) -> merkle.Node:
+    """The stored nodes of the tree; level 0 are the leaves of the entries."""
+
+    def node(level: int, position: int) -> bytes:
+        if level == 0:
+            query = select(events.c.leaf).where(events.c.index == position)
+        else:
+            query = select(log_nodes.c.hash).where(
+                log_nodes.c.level == level, log_nodes.c.position == position
+            )
+        found = tx.execute(query).scalar_one_or_none()
+        if found is None:
+            raise StorageError()
+        return bytes(found)
+
+    return node

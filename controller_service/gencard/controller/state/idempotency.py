@@ -1,0 +1,67 @@
+"""The same request has one effect and one answer, however often it is sent."""
+
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, select, update
+
+from gencard.controller.state.tables import answers
+from gencard.controller.state.upsert import insert_if_absent
+from gencard.core.errors import InvalidInputError, RequestIdReusedError, StorageError
+
+
+def answered_once(
+    tx: Connection,
+    *,
+    actor: str,
+    method: str,
+    request_id: str,
+    request_digest: str,
+    now: datetime,
+    make: Callable[[], bytes],
+) -> bytes:
+    """The answer to a request: made now, or the stored bytes of the first time.
+
+    The id is claimed before ``make`` runs, so of two equal requests at the same moment one makes the
+    answer and the other waits for it. Where ``make``, which works inside ``tx``, raises, the claim is
+    undone with all that it did. ``request_digest`` is the SHA-256, in hex, of the whole request; ids of
+    different actors never meet.
+
+    Raises:
+        InvalidInputError: The id is not a random UUID in its usual spelling.
+        RequestIdReusedError: The id came before with another method or request.
+    """
+    _check_random_uuid(request_id)
+    key = {"actor": actor, "request_id": request_id.lower()}
+    said = {"method": method, "request_digest": request_digest}
+    with tx.begin_nested():
+        if insert_if_absent(tx, answers, {**key, **said, "answer": b"", "created": now}):
+            answer = make()
+            _store(tx, key, answer)
+            return answer
+    return _stored(tx, key, said)
+
+
+def _store(tx: Connection, key: dict[str, str], answer: bytes) -> None:
+    mine = [answers.c[name] == value for name, value in key.items()]
+    if tx.execute(update(answers).where(*mine).values(answer=answer)).rowcount != 1:
+        raise StorageError()
+
+
+def _stored(tx: Connection, key: dict[str, str], said: dict[str, str]) -> bytes:
+    mine = [answers.c[name] == value for name, value in key.items()]
+    row = tx.execute(select(answers).where(*mine)).mappings().one()
+    if any(row[name] != value for name, value in said.items()):
+        raise RequestIdReusedError()
+    return bytes(row["answer"])
+
+
+def _check_random_uuid(text: str) -> None:
+    """Version 4 in 36 characters: what has no bits of randomness could be met by accident."""
+    try:
+        uuid = UUID(text)
+    except ValueError:
+        uuid = None
+    if uuid is None or uuid.version != 4 or str(uuid) != text.lower():
+        raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")

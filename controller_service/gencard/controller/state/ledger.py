@@ -1,0 +1,176 @@
+"""The ledger: what was spent, on what, by whom; and the caps that nothing gets past.
+
+Reserve, run, settle. A reserved line counts as spent until it is settled, or voided by a steward; so a
+crash at any moment loses budget at worst, and never frees any.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, and_, insert, select, update
+
+from gencard.controller.state.accounts import Account, Caps, accounts_of, columns_of, price_of
+from gencard.controller.state.paging import Page, page_of
+from gencard.controller.state.tables import balances, lines
+from gencard.controller.state.upsert import insert_if_absent
+from gencard.core.budget import Price, Spend, SpendState
+from gencard.core.errors import BudgetExceededError, InvalidInputError, NotFoundError
+
+
+class Ledger:
+    """Reserves and settles under the caps of each dataset.
+
+    Args:
+        caps: By dataset name, ``datasets/{dataset}``. They may be raised or lowered between runs; what
+            was spent stays spent.
+    """
+
+    def __init__(self, caps: Mapping[str, Caps]) -> None:
+        self._caps = dict(caps)
+
+    def reserve(
+        self,
+        tx: Connection,
+        *,
+        dataset: str,
+        project: str,
+        analyst: str,
+        resource: str,
+        kind: str,
+        price: Price,
+        now: datetime,
+    ) -> int:
+        """Hold the price in all three accounts before work begins; the number of the new line.
+
+        Raises:
+            BudgetExceededError: An account does not cover the price; nothing was changed.
+            NotFoundError: The dataset has no caps.
+        """
+        with tx.begin_nested():
+            for account in accounts_of(dataset, project, analyst):
+                _take(tx, account, price, self.cap(account))
+            line = insert(lines).values(
+                dataset=dataset,
+                project=project,
+                analyst=analyst,
+                resource=resource,
+                kind=kind,
+                state=SpendState.RESERVED,
+                created=now,
+                **columns_of(price),
+            )
+            return int(tx.execute(line.returning(lines.c.number)).scalar_one())
+
+    def settle(self, tx: Connection, line: int, now: datetime) -> None:
+        """The release happened: the line stays spent for good.
+
+        Raises:
+            InvalidInputError: The line is no longer reserved: a steward voided it meanwhile, and what
+                it was to pay for must not be released.
+            NotFoundError: There is no such line.
+        """
+        _end(tx, line, SpendState.SETTLED, now)
+
+    def void(self, tx: Connection, line: int, now: datetime) -> None:
+        """Give a reservation back, once a steward knows that nothing was released for it.
+
+        Raises:
+            InvalidInputError: The line is no longer reserved.
+            NotFoundError: There is no such line.
+        """
+        spend = _end(tx, line, SpendState.VOIDED, now)
+        for account in accounts_of(spend.dataset, spend.project, spend.analyst):
+            less = {name: balances.c[name] - units for name, units in columns_of(spend.price).items()}
+            tx.execute(update(balances).where(_is(account)).values(less))
+
+    def cap(self, account: Account) -> Price:
+        """The most that may ever be spent in an account.
+
+        Raises:
+            NotFoundError: The dataset has no caps.
+        """
+        if account.dataset not in self._caps:
+            raise NotFoundError()
+        return self._caps[account.dataset].of(account.scope)
+
+    def spent(self, tx: Connection, account: Account) -> Price:
+        """Spent or reserved so far."""
+        row = tx.execute(select(balances).where(_is(account))).mappings().one_or_none()
+        return Price() if row is None else price_of(row)
+
+    def line(self, tx: Connection, line: int) -> Spend:
+        """Raises NotFoundError where there is no such line."""
+        return _line(tx, line)
+
+    def lines(
+        self,
+        tx: Connection,
+        *,
+        analyst: str | None = None,
+        dataset: str | None = None,
+        before: str = "",
+        limit: int = 50,
+    ) -> Page[Spend]:
+        """Lines, newest first, of one analyst, of one dataset, or all."""
+        query = select(lines)
+        if analyst is not None:
+            query = query.where(lines.c.analyst == analyst)
+        if dataset is not None:
+            query = query.where(lines.c.dataset == dataset)
+        return page_of(tx, query, lines.c.number, _spend_of, before=before, limit=limit)
+
+
+def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
+    """Add the price to a balance by **one conditional UPDATE**: no reading before, no race.
+
+    A price over the cap is refused before it meets the database, whose integers have 63 bits.
+    """
+    if not price.fits(cap):
+        raise BudgetExceededError(scope=account.scope)
+    insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
+    more = {name: balances.c[name] + units for name, units in columns_of(price).items()}
+    within = [more[name] <= limit for name, limit in columns_of(cap).items()]
+    if tx.execute(update(balances).where(_is(account), *within).values(more)).rowcount != 1:
+        raise BudgetExceededError(scope=account.scope)
+
+
+def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
+    """End a reserved line by one conditional UPDATE; the line as it was."""
+    spend = _line(tx, line)
+    reserved = (lines.c.number == line, lines.c.state == SpendState.RESERVED)
+    if tx.execute(update(lines).where(*reserved).values(state=state, ended=now)).rowcount != 1:
+        raise InvalidInputError(
+            field="line", problem=f"is {spend.state}, and only a reserved line can end"
+        )
+    return spend
+
+
+def _line(tx: Connection, line: int) -> Spend:
+    known = 0 < line < 2**63
+    row = (
+        tx.execute(select(lines).where(lines.c.number == line)).mappings().one_or_none()
+        if known
+        else None
+    )
+    if row is None:
+        raise NotFoundError()
+    return _spend_of(row)
+
+
+def _spend_of(row: Mapping[Any, Any]) -> Spend:
+    return Spend(
+        line=row["number"],
+        dataset=row["dataset"],
+        project=row["project"],
+        analyst=row["analyst"],
+        resource=row["resource"],
+        kind=row["kind"],
+        price=price_of(row),
+        state=SpendState(row["state"]),
+        created=row["created"],
+    )
+
+
+def _is(account: Account) -> Any:
+    return and_(*(balances.c[name] == value for name, value in account.columns().items()))

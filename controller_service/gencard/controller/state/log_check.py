@@ -1,0 +1,112 @@
+"""Check a whole log without trusting who kept it, and name the first entry that is wrong.
+
+What a pass does not prove: that nothing was cut off after the newest checkpoint at hand, and that
+nobody was shown another log. For that, compare checkpoints: each must be continued by every newer one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.controller.state.event import FIRST, Event, event_of
+from gencard.core.errors import VerificationError
+from gencard.wire import dsse, merkle
+from gencard.wire.merkle import leaf_hash
+from gencard.wire.statements import CHECKPOINT, predicate_of
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry as stored: its bytes, and the leaf hash that was made of them."""
+
+    body: bytes
+    leaf: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint says: the root over the first ``size`` entries, and when."""
+
+    root: bytes
+    size: int
+    time: str
+
+
+def checkpoint_of(envelope: bytes, key: Ed25519PublicKey) -> Checkpoint:
+    """The checkpoint in an envelope, once its signature is found to be the log's.
+
+    Raises:
+        VerificationError: The signature is missing or wrong, or it signs something else.
+    """
+    facts = predicate_of(dsse.verify(envelope, [key]), CHECKPOINT)
+    try:
+        return Checkpoint(bytes.fromhex(facts["root"]), int(facts["size"]), str(facts["time"]))
+    except (KeyError, TypeError, ValueError):
+        raise VerificationError(problem="the statement is not a checkpoint") from None
+
+
+def verify(entries: Iterable[Entry], checkpoints: Iterable[bytes], key: Ed25519PublicKey) -> int:
+    """Check every entry, the chain, the clock and every checkpoint; the number of entries.
+
+    Raises:
+        VerificationError: Names the first index that is wrong; or, where a stretch of the log was
+            rewritten with all its hashes, the stretch between two checkpoints.
+    """
+    walk = _Walk([checkpoint_of(envelope, key) for envelope in checkpoints])
+    for entry in entries:
+        walk.step(entry)
+    walk.end()
+    return walk.size
+
+
+class _Walk:
+    """One pass over the log; holds the last leaf, the peaks of the tree and the checkpoints ahead."""
+
+    def __init__(self, checkpoints: Iterable[Checkpoint]) -> None:
+        self.size = 0
+        self._ahead = sorted(checkpoints, key=lambda checkpoint: checkpoint.size, reverse=True)
+        self._agreed = 0
+        self._peaks = merkle.Peaks()
+        self._leaf = FIRST
+        self._time = datetime.min.replace(tzinfo=UTC)
+        self._compare()
+
+    def step(self, entry: Entry) -> None:
+        """Take the next entry as it is stored."""
+        event = self._event(entry)
+        if event.index != self.size:
+            raise VerificationError(problem=f"entry {self.size} of the log is missing or out of place")
+        if event.previous != self._leaf:
+            raise VerificationError(problem=f"entry {max(self.size - 1, 0)} of the log was changed")
+        if event.time < self._time:
+            raise VerificationError(problem=f"entry {self.size} of the log goes back in time")
+        self._peaks.append(entry.leaf)
+        self._leaf, self._time = entry.leaf, event.time
+        self.size += 1
+        self._compare()
+
+    def end(self) -> None:
+        """Nothing comes after: every checkpoint must have been passed."""
+        if self._ahead:
+            size = self._ahead[0].size
+            raise VerificationError(
+                problem=f"entry {self.size} of the log is missing: a checkpoint covers {size} entries"
+            )
+
+    def _event(self, entry: Entry) -> Event:
+        if leaf_hash(entry.body) != entry.leaf:
+            raise VerificationError(problem=f"entry {self.size} of the log was changed")
+        try:
+            return event_of(entry.body)
+        except VerificationError:
+            raise VerificationError(problem=f"entry {self.size} of the log is not an entry") from None
+
+    def _compare(self) -> None:
+        """Every checkpoint of the present size must have the present root."""
+        while self._ahead and self._ahead[-1].size == self.size:
+            if self._ahead.pop().root != self._peaks.root():
+                stretch = f"entries {self._agreed} to {self.size - 1}"
+                raise VerificationError(problem=f"{stretch} of the log are not those of a checkpoint")
+            self._agreed = self.size

@@ -1,0 +1,63 @@
+"""Releases: rows that were drawn, and the receipt of what they were made from."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from gencard.controller.state.paging import Page, page_of
+from gencard.controller.state.tables import releases
+from gencard.core.errors import NotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """A release as stored.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/releases/{release}.
+        rows: Number of rows, in records.
+        digest: SHA-256, in hex, of the rows; ``psi_digest`` of what they were drawn from.
+        receipt: The signed receipt: a DSSE envelope.
+        file_name: Where the rows are, inside the folder of releases.
+    """
+
+    name: str
+    card: str
+    rows: int
+    seed: int
+    digest: str
+    psi_digest: str
+    receipt: bytes
+    file_name: str
+    created: datetime
+
+
+class ReleaseStore:
+    """Releases; never changed."""
+
+    def insert(self, tx: Connection, release: ReleaseRow) -> None:
+        """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+        tx.execute(insert(releases).values(**asdict(release)))
+
+    def get(self, tx: Connection, name: str) -> ReleaseRow:
+        """Raises NotFoundError where there is no such release."""
+        row = tx.execute(select(releases).where(releases.c.name == name)).mappings().one_or_none()
+        if row is None:
+            raise NotFoundError()
+        return _row_of(row)
+
+    def list(
+        self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
+    ) -> Page[ReleaseRow]:
+        """Releases, newest first, of one card or all."""
+        query = select(releases)
+        if card is not None:
+            query = query.where(releases.c.card == card)
+        return page_of(tx, query, releases.c.number, _row_of, before=before, limit=limit)
+
+
+def _row_of(row: Mapping[Any, Any]) -> ReleaseRow:
+    return ReleaseRow(**{name: value for name, value in row.items() if name != "number"})

@@ -1,0 +1,191 @@
+"""The tables, as the newest migration leaves them; a test compares the two."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from gencard.controller.state.columns import SERIAL, Instant, Seed
+
+CURRENCIES = ("statistics", "nano_epsilon", "nano_rho")
+_NOT_NEGATIVE = " AND ".join(f"{name} >= 0" for name in CURRENCIES)
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+
+def _number() -> Column[int]:
+    return Column("number", SERIAL, primary_key=True, autoincrement=True)
+
+
+def _price() -> tuple[Column[int], ...]:
+    """Whole numbers: statistics, and nano-units of epsilon and rho."""
+    return tuple(Column(name, BigInteger, nullable=False) for name in CURRENCIES)
+
+
+balances = Table(
+    "balances",
+    metadata,
+    Column("scope", String(20), primary_key=True),
+    Column("dataset", String(300), primary_key=True),
+    Column("holder", String(400), primary_key=True),
+    *_price(),
+    CheckConstraint(_NOT_NEGATIVE, name="not_negative"),
+)
+
+lines = Table(
+    "lines",
+    metadata,
+    _number(),
+    Column("dataset", String(300), nullable=False),
+    Column("project", String(100), nullable=False),
+    Column("analyst", String(400), nullable=False),
+    Column("resource", String(400), nullable=False),
+    Column("kind", String(50), nullable=False),
+    *_price(),
+    Column("state", String(20), nullable=False),
+    Column("created", Instant, nullable=False),
+    Column("ended", Instant),
+    CheckConstraint(_NOT_NEGATIVE, name="not_negative"),
+    Index(None, "analyst"),
+    Index(None, "dataset"),
+    sqlite_autoincrement=True,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("index", SERIAL, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("leaf", LargeBinary(32), nullable=False),
+)
+
+log_nodes = Table(
+    "log_nodes",
+    metadata,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary(32), nullable=False),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("size", SERIAL, primary_key=True, autoincrement=False),
+    Column("envelope", LargeBinary, nullable=False),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("actor", String(400), primary_key=True),
+    Column("request_id", String(36), primary_key=True),
+    Column("method", String(200), nullable=False),
+    Column("request_digest", String(64), nullable=False),
+    Column("answer", LargeBinary, nullable=False),
+    Column("created", Instant, nullable=False),
+)
+
+cards = Table(
+    "cards",
+    metadata,
+    _number(),
+    Column("name", String(400), nullable=False, unique=True),
+    Column("dataset", String(300), nullable=False),
+    Column("analyst", String(400), nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("etag", String(100), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("created", Instant, nullable=False),
+    Column("changed", Instant, nullable=False),
+    Index(None, "analyst"),
+    Index(None, "dataset"),
+    sqlite_autoincrement=True,
+)
+
+psis = Table(
+    "psis",
+    metadata,
+    Column("card", String(400), ForeignKey("cards.name"), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("created", Instant, nullable=False),
+)
+
+operations = Table(
+    "operations",
+    metadata,
+    _number(),
+    Column("name", String(400), nullable=False, unique=True),
+    Column("owner", String(400), nullable=False),
+    Column("kind", String(50), nullable=False),
+    Column("resource", String(400), nullable=False),
+    Column("request", LargeBinary, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("stage", String(50), nullable=False),
+    Column("permille", Integer, nullable=False),
+    Column("response", LargeBinary),
+    Column("error", LargeBinary),
+    Column("created", Instant, nullable=False),
+    Column("changed", Instant, nullable=False),
+    CheckConstraint("permille BETWEEN 0 AND 1000", name="permille"),
+    Index(None, "owner"),
+    sqlite_autoincrement=True,
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    _number(),
+    Column("name", String(400), nullable=False, unique=True),
+    Column("card", String(400), ForeignKey("cards.name"), nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("seed", Seed, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("psi_digest", String(64), nullable=False),
+    Column("receipt", LargeBinary, nullable=False),
+    Column("file_name", String(300), nullable=False),
+    Column("created", Instant, nullable=False),
+    Index(None, "card"),
+    sqlite_autoincrement=True,
+)
+
+audits = Table(
+    "audits",
+    metadata,
+    _number(),
+    Column("name", String(400), nullable=False, unique=True),
+    Column("card", String(400), ForeignKey("cards.name"), nullable=False),
+    Column("dataset", String(300), nullable=False),
+    Column("submitter", String(400), nullable=False),
+    Column("black_box", String(100), nullable=False),
+    Column("box_digest", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("level", String(40)),
+    Column("verdict", String(20)),
+    Column("wording", Text),
+    Column("attestation", LargeBinary),
+    Column("report", LargeBinary),
+    Column("created", Instant, nullable=False),
+    Column("ended", Instant),
+    UniqueConstraint("dataset", "submitter", "attempt"),
+    Index(None, "card"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,194 @@
+"""Merkle trees as in RFC 9162: one hash stands for a whole log, and short proofs for its parts.
+
+A tree over entries 0..n-1 is read through its *nodes*: ``node(level, position)`` is the hash of the
+perfect subtree over the ``2**level`` entries that begin at ``position * 2**level``. Whoever holds the
+nodes makes proofs of about ``2 log2(n)`` hashes; whoever holds a root checks them with hashlib alone.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+
+from gencard.core.errors import InvalidNumberError, VerificationError
+
+Node = Callable[[int, int], bytes]
+"""(level, position) -> hash, 32 bytes."""
+
+EMPTY = hashlib.sha256().digest()
+"""Root of the tree without entries (RFC 9162, 2.1.1)."""
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    """Hash of one entry; the prefix keeps entries and nodes apart."""
+    return hashlib.sha256(b"\x00" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+class Peaks:
+    """Roots of the perfect subtrees that a growing tree is made of: all that its root needs.
+
+    >>> peaks = Peaks()
+    >>> peaks.append(leaf_hash(b"first"))
+    >>> peaks.root() == leaf_hash(b"first")
+    True
+    """
+
+    def __init__(self) -> None:
+        self._peaks: list[tuple[int, bytes]] = []
+
+    def append(self, leaf: bytes) -> None:
+        level = 0
+        while self._peaks and self._peaks[-1][0] == level:
+            leaf = node_hash(self._peaks.pop()[1], leaf)
+            level += 1
+        self._peaks.append((level, leaf))
+
+    def root(self) -> bytes:
+        """Root over everything appended so far."""
+        if not self._peaks:
+            return EMPTY
+        *rest, (_, right) = self._peaks
+        for _, left in reversed(rest):
+            right = node_hash(left, right)
+        return right
+
+
+def root_of_leaves(leaves: Iterable[bytes]) -> bytes:
+    """Root of the tree over some leaf hashes."""
+    peaks = Peaks()
+    for leaf in leaves:
+        peaks.append(leaf)
+    return peaks.root()
+
+
+def root(node: Node, size: int) -> bytes:
+    """Root of the tree over the first ``size`` entries."""
+    return _hash(node, 0, size) if size else EMPTY
+
+
+def inclusion_path(node: Node, index: int, size: int) -> list[bytes]:
+    """Hashes from the leaf at ``index`` up to the root of the first ``size`` entries (2.1.3.1).
+
+    Raises:
+        InvalidNumberError: There is no such entry in a tree of this size.
+    """
+    if not 0 <= index < size:
+        raise InvalidNumberError(field="index", expected=f"from 0 to {size - 1}")
+    path, start, end = [], 0, size
+    while end - start > 1:
+        middle = start + _split(end - start)
+        if index < middle:
+            path.append(_hash(node, middle, end))
+            end = middle
+        else:
+            path.append(_hash(node, start, middle))
+            start = middle
+    return path[::-1]
+
+
+def consistency_path(node: Node, old_size: int, new_size: int) -> list[bytes]:
+    """Hashes that show the first ``old_size`` entries to be the beginning of the log (2.1.4.1).
+
+    Raises:
+        InvalidNumberError: The old tree is empty, or larger than the new one.
+    """
+    if not 0 < old_size <= new_size:
+        raise InvalidNumberError(field="old_size", expected=f"from 1 to {new_size}")
+    path, start, end = [], 0, new_size
+    while end != old_size:
+        middle = start + _split(end - start)
+        if old_size <= middle:
+            path.append(_hash(node, middle, end))
+            end = middle
+        else:
+            path.append(_hash(node, start, middle))
+            start = middle
+    return [*([_hash(node, start, end)] if start else []), *path[::-1]]
+
+
+def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
+    """Check that a leaf is at ``index`` of the tree of this size and root (RFC 9162, 2.1.3.2).
+
+    Raises:
+        VerificationError: It is not, as far as this proof shows.
+    """
+    problem = VerificationError(problem=f"the proof does not place entry {index} in the log")
+    if not 0 <= index < size:
+        raise problem
+    first, last, computed = index, size - 1, leaf
+    for step in path:
+        if last == 0:
+            raise problem
+        if first & 1 or first == last:
+            computed = node_hash(step, computed)
+            first, last = _right_edge(first, last)
+        else:
+            computed = node_hash(computed, step)
+        first, last = first >> 1, last >> 1
+    if last != 0 or computed != root:
+        raise problem
+
+
+def check_consistency(
+    old_size: int, new_size: int, path: Sequence[bytes], old_root: bytes, new_root: bytes
+) -> None:
+    """Check that the newer log begins with the older one (RFC 9162, 2.1.4.2).
+
+    Raises:
+        VerificationError: It does not, as far as this proof shows: the log was forked or rewritten.
+    """
+    problem = VerificationError(
+        problem=f"the log of size {new_size} does not continue that of {old_size}"
+    )
+    if not 0 < old_size <= new_size:
+        raise problem
+    if old_size == new_size:
+        if path or old_root != new_root:
+            raise problem
+        return
+    whole = old_size & (old_size - 1) == 0
+    steps = [old_root, *path] if whole else list(path)
+    if not steps or _rebuilt(old_size, new_size, steps) != (old_root, new_root):
+        raise problem
+
+
+def _rebuilt(old_size: int, new_size: int, steps: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """Both roots as the proof has them, or None where it is too short or too long."""
+    first, last = old_size - 1, new_size - 1
+    while first & 1:
+        first, last = first >> 1, last >> 1
+    old = new = steps[0]
+    for step in steps[1:]:
+        if last == 0:
+            return None
+        if first & 1 or first == last:
+            old, new = node_hash(step, old), node_hash(step, new)
+            first, last = _right_edge(first, last)
+        else:
+            new = node_hash(new, step)
+        first, last = first >> 1, last >> 1
+    return (old, new) if last == 0 else None
+
+
+def _right_edge(first: int, last: int) -> tuple[int, int]:
+    """Skip the levels at which a right edge has no sibling."""
+    while first and not first & 1:
+        first, last = first >> 1, last >> 1
+    return first, last
+
+
+def _split(size: int) -> int:
+    """The largest power of two below ``size``: where RFC 9162 splits a tree."""
+    return 1 << (size - 1).bit_length() - 1
+
+
+def _hash(node: Node, start: int, end: int) -> bytes:
+    """Hash of the subtree over entries ``start`` to ``end - 1``, cut as RFC 9162 cuts it."""
+    size = end - start
+    if size & (size - 1) == 0:
+        level = size.bit_length() - 1
+        return node(level, start >> level)
+    middle = start + _split(size)
+    return node_hash(_hash(node, start, middle), _hash(node, middle, end))
