@@ -1,0 +1,181 @@
+"""The folder of a new controller: settings, a schema to review, keys, certificates, three people."""
+
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import combinations
+from pathlib import Path
+
+from gencard.controller.certificates import issue, new_authority, new_signing_key, public_pem, write_new
+from gencard.controller.enrolment import enrol
+from gencard.controller.schema_draft import draft_schema
+from gencard.controller.schema_file import PublicSchema, schema_text
+from gencard.controller.toml_file import toml_text
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidInputError, StorageError
+from gencard.core.statistics.closure import dimension
+from gencard.wire.identity import Identity, Role
+
+TRUST_DOMAIN = "gencard.local"
+PROJECT = "pilot"
+PEOPLE = {"ana": Role.ANALYST, "aud": Role.AUDITOR, "sam": Role.STEWARD}
+HOSTS = ("localhost", "127.0.0.1", "::1")
+
+_SETTINGS = """\
+# Settings of the Gencard controller. Relative paths start at this folder; GENCARD_SERVER__ADDRESS
+# in the environment stands above address in [server], and so on.
+
+[server]
+address = "localhost:7443"
+certificate = "server/certificate.pem"
+key = "server/key.pem"
+authority = "authority/certificate.pem"  # who may connect: people with a certificate of this authority
+
+[state]
+folder = "state"                         # database, releases, work in progress
+
+[identity]
+trust_domain = {trust_domain}
+uri = {uri}
+
+[signing]
+card_key = "signing/card_key.pem"        # signs cards, receipts and verdicts
+log_key = "signing/log_key.pem"          # signs checkpoints of the log
+version_salt = "signing/version_salt"    # makes digests of records impossible to guess
+identities = "identities"                # one file for each person enrolled
+
+[limits]                                 # hard bounds, for everybody
+marginal_cells = 1_000_000
+model_cells = 50_000_000
+rows = 10_000_000
+runs = 100
+cpu_seconds = 1_800                      # for one job
+memory_mib = 4_096                       # for one job
+workers = 2
+
+[[datasets]]
+name = {name}
+data = {data}
+schema = "schema.toml"
+
+[datasets.policy]                        # what a proposal may ask for: review me
+largest_order = 2
+largest_marginal_cells = 10_000
+most_marginals = {pairs}
+most_rows = 100_000
+most_per_card = {{ statistics = {dimension} }}
+forbidden = []                           # such as [["age", "occupation"]]: never together
+generators = ["ipf"]
+automatic = true                         # false: a steward looks at each proposal first
+valid_days = 90
+
+[datasets.caps]                          # most that may ever be spent: review me
+dataset = {{ statistics = {dataset_cap} }}
+project = {{ statistics = {project_cap} }}
+analyst = {{ statistics = {project_cap} }}
+
+[[black_boxes]]
+name = "honest"
+kind = "honest"
+description = "Measures what the card says, fits IPF, draws rows."
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What was drafted.
+
+    Args:
+        left_out: Columns that the draft does not declare: they look like names or running numbers.
+    """
+
+    folder: Path
+    settings: Path
+    schema: Path
+    people: tuple[Path, ...]
+    left_out: tuple[str, ...]
+
+
+def draft(folder: Path, data: Path, *, now: datetime) -> Draft:
+    """Make the folder of a new controller that offers one file of records. All of it, or nothing.
+
+    Raises:
+        InvalidInputError: The folder holds something already, or the file is of no known kind.
+        EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
+        StorageError: The folder cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInputError(field="folder", problem="is not empty, and nothing is overwritten")
+    schema, left_out = draft_schema(data, data.stem)
+    try:
+        _make(folder, data.absolute(), schema, left_out, now)
+    except OSError:
+        raise StorageError() from None
+    people = tuple(folder / "people" / name for name in PEOPLE)
+    return Draft(folder, folder / "controller.toml", folder / "schema.toml", people, left_out)
+
+
+def _make(
+    folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str], now: datetime
+) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        _write_credentials(draft, now)
+        _write_texts(draft, data, schema, left_out)
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_credentials(folder: Path, now: datetime) -> None:
+    authority = new_authority(TRUST_DOMAIN, now)
+    authority.write(folder / "authority")
+    issue(authority, controller_uri(), now, hosts=HOSTS).write(folder / "server")
+    for name in ("card_key", "log_key"):
+        key = new_signing_key(folder / "signing" / f"{name}.pem")
+        write_new(folder / "signing" / f"{name}.pub", public_pem(key), private=False)
+    write_new(folder / "signing" / "version_salt", secrets.token_hex(32).encode())
+    for name, role in PEOPLE.items():
+        enrol(folder, name, role, PROJECT, now=now)
+
+
+def _write_texts(folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str]) -> None:
+    comments = ["Review me: labels and edges were drafted from the records. Everybody will see them."]
+    comments += [
+        f"Left out, for it looks like a name or a running number: {name!r}" for name in left_out
+    ]
+    text = "".join(f"# {line}\n" for line in comments) + "\n" + schema_text(schema)
+    write_new(folder / "schema.toml", text.encode(), private=False)
+    write_new(folder / "controller.toml", _settings_text(data, schema.coding.domain).encode())
+    os.mkdir(folder / "state", 0o700)
+
+
+def _settings_text(data: Path, domain: Domain) -> str:
+    pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
+    price = dimension(domain, pairs)
+    return _SETTINGS.format(
+        trust_domain=toml_text(TRUST_DOMAIN),
+        uri=toml_text(controller_uri()),
+        name=toml_text(_resource_name(data.stem)),
+        data=toml_text(str(data)),
+        pairs=len(pairs),
+        dimension=price,
+        dataset_cap=20 * price,
+        project_cap=10 * price,
+    )
+
+
+def controller_uri() -> str:
+    """The controller's own identity."""
+    return Identity(TRUST_DOMAIN, "service", Role.CONTROLLER, "controller").uri
+
+
+def _resource_name(stem: str) -> str:
+    name = re.sub(r"[^a-z0-9_-]+", "-", stem.lower()).strip("-_")[:60]
+    return name if name[:1].isalpha() else f"data-{name}".rstrip("-")

@@ -1,0 +1,159 @@
+"""How a stored value becomes a code: a little SQL inside the engine, the rest in numpy.
+
+An encoder writes one SQL expression that yields exactly one number for each record, never NULL and
+never a value's text, and turns a batch of these numbers into codes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.coding import Attribute, Edges, Labels, codes_of_numbers
+from gencard.core.dataset import code_dtype
+from gencard.core.errors import UndeclaredLevelError
+
+_UNDECLARED = -1
+_NUMBERS = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+    "UHUGEINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the file stores it: its name and the engine's type."""
+
+    name: str
+    kind: str
+
+    @property
+    def sql(self) -> str:
+        return quoted(self.name, '"')
+
+    @property
+    def text(self) -> str:
+        """The value as text."""
+        return f"CAST({self.sql} AS VARCHAR)"
+
+    @property
+    def number(self) -> str:
+        """The value as a float, NULL where it is none."""
+        return f"TRY_CAST({self.sql if self.kind.startswith(_NUMBERS) else self.text} AS DOUBLE)"
+
+    def absent(self, tokens: Sequence[str]) -> str:
+        """Whether the value is empty, or one of the tokens, as text or as a number."""
+        texts = [quoted(token, "'") for token in tokens]
+        numbers = [repr(number) for token in tokens if (number := number_of(token)) is not None]
+        tests = [f"{self.sql} IS NULL"]
+        tests += [f"{self.text} IN ({', '.join(texts)})"] if texts else []
+        tests += [f"coalesce({self.number} IN ({', '.join(numbers)}), false)"] if numbers else []
+        return " OR ".join(tests)
+
+
+class Encoder(Protocol):
+    """Values of one attribute -> codes."""
+
+    def expression(self, column: Column) -> str:
+        """SQL for one number per record."""
+        ...
+
+    def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Codes of a batch; raises UndeclaredLevelError, which names no value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextEncoder:
+    """Labels that are compared as text, inside the engine."""
+
+    name: str
+    coding: Labels
+    tokens: tuple[str, ...] = ()
+
+    def expression(self, column: Column) -> str:
+        levels = ", ".join(quoted(label, "'") for label in self.coding.labels)
+        code = f"CAST(enum_code(TRY_CAST({column.text} AS ENUM({levels}))) AS INTEGER)"
+        absent = len(self.coding.labels) if self.coding.missing else _UNDECLARED
+        test = column.absent(self.tokens)
+        return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {_UNDECLARED}) END"
+
+    def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        if np.any(numbers < 0):
+            raise UndeclaredLevelError(attribute=self.name)
+        return numbers.astype(code_dtype(self.coding.size))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberEncoder:
+    """Edges, and labels that are numbers: 6 and 6.0 are one value."""
+
+    name: str
+    coding: Labels | Edges
+    tokens: tuple[str, ...] = ()
+
+    def expression(self, column: Column) -> str:
+        value = f"coalesce({column.number}, 'inf'::DOUBLE)"
+        return f"CASE WHEN {column.absent(self.tokens)} THEN 'nan'::DOUBLE ELSE {value} END"
+
+    def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        match self.coding:
+            case Edges():
+                return codes_of_numbers(self.name, self.coding, numbers)
+            case Labels():
+                return self._codes_of_labels(self.coding, numbers)
+
+    def _codes_of_labels(self, coding: Labels, numbers: NDArray[Any]) -> NDArray[Any]:
+        levels = np.array([float(label) for label in coding.labels])
+        order = np.argsort(levels)
+        found = order[np.minimum(np.searchsorted(levels, numbers, sorter=order), len(levels) - 1)]
+        absent = np.isnan(numbers)
+        if not np.all((levels[found] == numbers) | (absent & coding.missing)):
+            raise UndeclaredLevelError(attribute=self.name)
+        codes = found.astype(code_dtype(coding.size))
+        codes[absent] = len(levels)
+        return codes
+
+
+def encoder_of(attribute: Attribute, tokens: tuple[str, ...] = ()) -> Encoder:
+    """The encoder of an attribute; ``tokens`` are values that stand for "missing"."""
+    match attribute.coding:
+        case Labels(labels):
+            numbers = {number_of(label) for label in labels}
+            as_numbers = None not in numbers and len(numbers) == len(labels)
+            kind = NumberEncoder if as_numbers else TextEncoder
+            return kind(attribute.name, attribute.coding, tokens)
+        case Edges():
+            return NumberEncoder(attribute.name, attribute.coding, tokens)
+
+
+def number_of(text: str) -> float | None:
+    """The finite number that a text says, if any."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) else None
+
+
+def number_text(number: float) -> str:
+    """The shortest text of a number, whole numbers without a point."""
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def quoted(text: str, mark: str) -> str:
+    """A name or a literal in SQL."""
+    return mark + text.replace(mark, mark * 2) + mark

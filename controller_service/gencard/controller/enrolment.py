@@ -1,0 +1,62 @@
+"""New people: a folder of credentials for each, and the file that enrols them."""
+
+from datetime import datetime
+from pathlib import Path
+
+from gencard.controller.certificates import (
+    issue,
+    new_signing_key,
+    read_authority,
+    trust_domain_of,
+    write_new,
+)
+from gencard.controller.identities import Enrolled, identity_text
+from gencard.core.errors import InvalidInputError, UnauthenticatedError
+from gencard.wire.identity import Identity, Role
+
+_TO_EVERYBODY = {
+    "authority.pem": "authority/certificate.pem",
+    "controller_card_key.pub": "signing/card_key.pub",
+    "log_key.pub": "signing/log_key.pub",
+}
+
+
+def enrol(folder: Path, name: str, role: Role, project: str, *, now: datetime) -> Path:
+    """Give a person a certificate and a signing key, and enrol both.
+
+    Args:
+        folder: The controller's folder, as ``draft`` made it.
+        name: Of a-z, 0-9, ``.``, ``_`` and ``-``; used once.
+        role: What the certificate lets the person do.
+        project: Of a-z, 0-9 and ``-``; its people share one budget.
+        now: The certificate's life begins here.
+
+    Returns:
+        ``people/{name}``, to be handed over: ``certificate.pem``, ``key.pem``, ``signing_key.pem``,
+        ``authority.pem``, ``controller_card_key.pub`` and ``log_key.pub``.
+
+    Raises:
+        InvalidInputError: The name is taken or malformed, or the authority cannot be used.
+    """
+    authority = read_authority(folder / "authority")
+    identity = _checked(Identity(trust_domain_of(authority), project, role, name))
+    person, entry = folder / "people" / name, folder / "identities" / f"{name}.toml"
+    if person.exists() or entry.exists():
+        raise InvalidInputError(field="name", problem="is taken, and nothing is overwritten")
+    issue(authority, identity.uri, now).write(person)
+    signing_key = new_signing_key(person / "signing_key.pem")
+    for copy, original in _TO_EVERYBODY.items():
+        write_new(person / copy, (folder / original).read_bytes(), private=False)
+    write_new(entry, identity_text(Enrolled(identity, signing_key)).encode(), private=False)
+    return person
+
+
+def _checked(identity: Identity) -> Identity:
+    """The identity, where its URI reads back as itself."""
+    try:
+        same = Identity.of(identity.uri) == identity
+    except UnauthenticatedError:
+        same = False
+    if not same or identity.name.startswith("."):
+        raise InvalidInputError(field="name", problem="names and projects are made of a-z, 0-9 and -")
+    return identity

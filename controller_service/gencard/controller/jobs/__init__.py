@@ -1,0 +1,1 @@
+"""Work in processes of its own: bounded, killable, without grpc."""

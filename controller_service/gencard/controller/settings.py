@@ -1,0 +1,88 @@
+"""The controller's settings: one TOML file, and the environment's ``GENCARD_*`` above it.
+
+Read once, here; everything below takes plain arguments. ``GENCARD_SERVER__ADDRESS`` stands for
+``address`` in ``[server]``. Relative paths start at the folder of the file.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from gencard.controller.settings_tables import (
+    BoxEntry,
+    DatasetEntry,
+    Identities,
+    Limits,
+    Server,
+    Signing,
+    State,
+)
+from gencard.controller.toml_file import read_table, refusal_of
+from gencard.core.errors import InvalidInputError
+
+
+class Settings(BaseSettings):
+    """All of it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GENCARD_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    server: Server = Server()
+    state: State = State()
+    identity: Identities
+    signing: Signing = Signing()
+    limits: Limits = Limits()
+    datasets: tuple[DatasetEntry, ...] = ()
+    black_boxes: tuple[BoxEntry, ...] = ()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  # the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment first, then the file."""
+        return env_settings, init_settings
+
+    @model_validator(mode="after")
+    def _names_are_used_once(self) -> "Settings":
+        for field, entries in (("datasets", self.datasets), ("black_boxes", self.black_boxes)):
+            names = [entry.name for entry in entries]
+            if len(set(names)) != len(names):
+                raise InvalidInputError(field=field, problem="two entries have the same name")
+        return self
+
+    @classmethod
+    def load(cls, path: Path) -> "Settings":
+        """The settings in a file, with absolute paths.
+
+        Raises:
+            InvalidInputError: Names the first field that is wrong, never its value.
+        """
+        try:
+            settings = cls(**read_table(path))
+        except ValidationError as error:
+            refusal = refusal_of(error)
+        else:
+            anchored: Settings = _anchored(settings, path.absolute().parent)
+            return anchored
+        raise refusal
+
+
+def _anchored(value: Any, folder: Path) -> Any:
+    """The same value with every relative path below ``folder``."""
+    match value:
+        case Path():
+            return folder / value
+        case BaseModel():
+            fields = {name: _anchored(getattr(value, name), folder) for name in type(value).model_fields}
+            return value.model_copy(update=fields)
+        case tuple():
+            return tuple(_anchored(entry, folder) for entry in value)
+    return value

@@ -1,0 +1,184 @@
+"""The tables of the settings file, and what each field means."""
+
+import ipaddress
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, SecretStr, model_validator
+
+from gencard.controller import policy
+from gencard.controller.toml_file import Section
+from gencard.core.budget import Mechanism, Price
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+"""Last part of a resource name."""
+
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+class Server(Section):
+    """Where and for whom the service listens.
+
+    ``insecure_dev`` is plaintext without certificates, and is refused anywhere but on loopback.
+    """
+
+    address: str = "localhost:7443"
+    insecure_dev: bool = False
+    certificate: Path = Path("server/certificate.pem")
+    key: Path = Path("server/key.pem")
+    authority: Path = Path("authority/certificate.pem")
+    maximum_concurrent_rpcs: PositiveInt = 64
+    per_identity: PositiveInt = 8
+
+    @model_validator(mode="after")
+    def _plaintext_stays_on_loopback(self) -> "Server":
+        if self.insecure_dev and not is_loopback(self.address):
+            raise InvalidInputError(
+                field="server.insecure_dev", problem="is allowed only with an address on loopback"
+            )
+        return self
+
+
+class State(Section):
+    """Where the service keeps its state; ``url`` names a database elsewhere than in ``folder``."""
+
+    folder: Path = Path("state")
+    url: SecretStr | None = None
+
+    @property
+    def database_url(self) -> str:
+        return self.url.get_secret_value() if self.url else f"sqlite:///{self.folder / 'state.sqlite'}"
+
+    @property
+    def releases(self) -> Path:
+        return self.folder / "releases"
+
+    @property
+    def work(self) -> Path:
+        return self.folder / "work"
+
+
+class Identities(Section):
+    """The trust domain of all certificates, and the controller's own URI in it."""
+
+    trust_domain: str = Field(pattern=r"^[a-z0-9.-]{1,100}$")
+    uri: str
+
+
+class Signing(Section):
+    """Keys that sign cards and the log, the salt of dataset versions, who else may sign."""
+
+    card_key: Path = Path("signing/card_key.pem")
+    log_key: Path = Path("signing/log_key.pem")
+    version_salt: Path = Path("signing/version_salt")
+    identities: Path = Path("identities")
+
+
+class Limits(Section):
+    """Bounds that hold before any work is done; ``cpu_seconds`` and ``memory_mib`` for each job."""
+
+    marginal_cells: PositiveInt = 1_000_000
+    model_cells: PositiveInt = 50_000_000
+    marginals: PositiveInt = 2_000
+    rows: PositiveInt = 10_000_000
+    runs: PositiveInt = 100
+    audit_records: PositiveInt = 1_000_000
+    upload_rows: PositiveInt = 200_000
+    cpu_seconds: PositiveInt = 1_800
+    memory_mib: PositiveInt = 4_096
+    workers: PositiveInt = 2
+
+
+class Amounts(Section):
+    """A price, or a cap, in each currency of the ledger."""
+
+    statistics: int = Field(default=0, ge=0)
+    epsilon: Decimal = Decimal(0)
+    rho: Decimal = Decimal(0)
+
+    @model_validator(mode="after")
+    def _is_a_price(self) -> "Amounts":
+        self.price()
+        return self
+
+    def price(self) -> Price:
+        return Price(self.statistics, self.epsilon, self.rho)
+
+
+class PolicyTable(Section):
+    """What a proposal may ask for; see ``policy.Policy``."""
+
+    largest_order: PositiveInt
+    largest_marginal_cells: PositiveInt
+    most_marginals: PositiveInt
+    most_rows: PositiveInt
+    most_per_card: Amounts
+    forbidden: tuple[Clique, ...] = ()
+    generators: tuple[Name, ...] = ("ipf",)
+    mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
+    automatic: bool = False
+    valid_days: PositiveInt = 90
+
+    def policy(self) -> policy.Policy:
+        prices = {"most_per_card": self.most_per_card.price()}
+        return policy.Policy(**{name: getattr(self, name) for name in type(self).model_fields} | prices)
+
+
+class Caps(Section):
+    """Most that may ever be spent: on the dataset, by one project, by one analyst."""
+
+    dataset: Amounts
+    project: Amounts
+    analyst: Amounts
+
+
+class DatasetEntry(Section):
+    """A dataset on offer."""
+
+    name: Name
+    data: Path
+    schema_file: Path = Field(alias="schema")
+    policy: PolicyTable
+    caps: Caps
+
+
+class HonestBox(Section):
+    """Measures Phi and synthesises from it."""
+
+    kind: Literal["honest"]
+    name: Name
+    generator: Name = "ipf"
+    description: str = ""
+
+
+class AddsMarginalBox(HonestBox):
+    """Measures one marginal more than it says."""
+
+    kind: Literal["adds_marginal"]  # type: ignore[assignment]  # narrows the tag of the union
+    clique: Clique = Field(min_length=1)
+
+
+class CopiesRowsBox(HonestBox):
+    """Copies records, each row with probability ``share``."""
+
+    kind: Literal["copies_rows"]  # type: ignore[assignment]  # narrows the tag of the union
+    share: Share
+
+
+BoxEntry = Annotated[HonestBox | AddsMarginalBox | CopiesRowsBox, Field(discriminator="kind")]
+
+
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` can be reached from this machine alone.
+
+    >>> [is_loopback(address) for address in ("localhost:1", "127.0.0.1:1", "[::1]:1", "0.0.0.0:1")]
+    [True, True, True, False]
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,75 @@
+"""TOML files that people write: read, checked, and refused without quoting a value."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gencard.core.errors import InvalidInputError
+
+Table = dict[str, Any]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_PROBLEMS = {
+    "missing": "is required",
+    "extra_forbidden": "is not a known name",
+    "union_tag_not_found": "does not say its kind",
+    "union_tag_invalid": "is of an unknown kind",
+}
+
+
+class Section(BaseModel):
+    """A table of a TOML file: nothing missing, nothing unknown, nothing changed later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def read_table(path: Path) -> Table:
+    """The table that a file holds.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        problem = "cannot be read"
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        problem = "is not valid TOML"
+    raise InvalidInputError(field=path.name, problem=problem)
+
+
+def validated(kind: type[_Model], table: Table) -> _Model:
+    """The model that a table describes.
+
+    Raises:
+        InvalidInputError: Names the first field that is wrong, never its value.
+    """
+    try:
+        return kind(**table)
+    except ValidationError as error:
+        refusal = refusal_of(error)
+    raise refusal
+
+
+def refusal_of(error: ValidationError) -> InvalidInputError:
+    """The first field that is wrong, and how, in words that hold no value."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "the file"
+    problem = _PROBLEMS.get(first["type"], f"is not valid ({first['type'].replace('_', ' ')})")
+    return InvalidInputError(field=field, problem=problem)
+
+
+def toml_text(value: object) -> str:
+    """A string, number, truth value or list of them as TOML.
+
+    >>> toml_text(["a", 1, 2.5, True])
+    '["a", 1, 2.5, true]'
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml_text(entry) for entry in value)}]"
+    if isinstance(value, str):  # a TOML basic string is a JSON string, but for DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
