@@ -5,7 +5,6 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Dialect, Integer, String
 from sqlalchemy.types import TypeDecorator
 
-from gencard.core.errors import InvalidInputError
 from gencard.wire.canonical import time_of, time_text
 
 SERIAL = BigInteger().with_variant(Integer, "sqlite")
@@ -19,9 +18,9 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:  # noqa: ARG002  the base class's signature
-        """Raises InvalidInputError for a datetime without a time zone."""
+        """Raises ValueError, a StorageError outside, for a datetime without a time zone."""
         if value is not None and value.tzinfo is None:
-            raise InvalidInputError(field="time", problem="has no time zone")
+            raise ValueError("a time without a zone")
         return None if value is None else time_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  the base class's signature

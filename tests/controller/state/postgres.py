@@ -1,0 +1,76 @@
+"""A PostgreSQL server of the tests' own: temporary folder, Unix socket, no network."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+_NEVER_ROOT = ("postgres", "nobody")
+_numbers = count()
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The socket folder of a running server; skips where no server binary is installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    program = str(found[-1]) if found else shutil.which("initdb")
+    if program is None:
+        pytest.skip("no PostgreSQL server binaries here (Debian: postgresql)")
+    user = _user()
+    folder = Path(tempfile.mkdtemp(prefix="gencard-pg-"))
+    try:
+        if user:
+            shutil.chown(folder, user)
+        with _running(Path(program).parent, folder, user):
+            yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_database(socket: str) -> str:
+    """URL of a fresh, empty database."""
+    name = f"state_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(host=socket, user="gencard", dbname="postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return f"postgresql+psycopg://gencard@/{name}?host={socket}"
+
+
+def _user() -> str | None:
+    """PostgreSQL refuses to run as root: another user, where we are root."""
+    if os.getuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    for name in _NEVER_ROOT:
+        if name in names:
+            return name
+    pytest.skip("PostgreSQL does not run as root, and there is no other user")
+
+
+@contextmanager
+def _running(binaries: Path, folder: Path, user: str | None) -> Iterator[None]:
+    def run(program: str, *arguments: str) -> None:
+        subprocess.run(
+            [str(binaries / program), "-D", str(folder / "data"), *arguments],
+            user=user,
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+        )
+
+    run("initdb", "--username=gencard", "--auth=trust", "--no-sync")
+    options = f"-c listen_addresses= -c max_connections=200 -c fsync=off -k {folder}"
+    run("pg_ctl", "start", "-w", "-o", options, "-l", str(folder / "log"))
+    try:
+        yield
+    finally:
+        run("pg_ctl", "stop", "-m", "immediate")

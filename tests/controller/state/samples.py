@@ -1,0 +1,56 @@
+"""Names, prices and rows that the tests of the state use."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from sqlalchemy import Connection
+
+from gencard.controller.state.accounts import Account, Caps, Scope
+from gencard.controller.state.cards import CardStore
+from gencard.controller.state.ledger import Ledger
+from gencard.core.budget import Price
+from gencard.core.negotiation import CardState
+
+NOW = datetime(2026, 11, 20, 18, 0, 0, tzinfo=UTC)
+DATASET = "datasets/census"
+CARD = f"{DATASET}/cards/c1"
+ANA = "spiffe://gencard.local/health/analyst/ana"
+BEN = "spiffe://gencard.local/health/analyst/ben"
+ALL_OF_IT = Account(Scope.DATASET, DATASET)
+
+
+def ledger_of(statistics: int, epsilon: str = "0", dataset: str = DATASET) -> Ledger:
+    """A ledger with the same caps for dataset, project and analyst."""
+    cap = Price(statistics, Decimal(epsilon))
+    return Ledger({dataset: Caps(cap, cap, cap)})
+
+
+def reserve(
+    ledger: Ledger,
+    tx: Connection,
+    price: Price,
+    *,
+    dataset: str = DATASET,
+    project: str = "health",
+    analyst: str = ANA,
+) -> int:
+    return ledger.reserve(
+        tx,
+        dataset=dataset,
+        project=project,
+        analyst=analyst,
+        resource=f"{dataset}/cards/c1",
+        kind="psi",
+        price=price,
+        now=NOW,
+    )
+
+
+def insert_card(
+    tx: Connection,
+    name: str = CARD,
+    state: CardState = CardState.REQUESTED,
+    analyst: str = ANA,
+    dataset: str = DATASET,
+) -> None:
+    CardStore().insert(tx, name, dataset, analyst, state, b"{}", "etag-1", NOW)

@@ -1,0 +1,146 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import select, text
+
+from gencard.controller.state.database import Database
+from gencard.controller.state.tables import cards, metadata
+from gencard.core.errors import GencardError, StorageError
+from tests.controller.state.samples import CARD, NOW, insert_card
+
+TOKEN = "canary-7f3a"
+
+
+def refused(url: str) -> StorageError:
+    with pytest.raises(StorageError) as caught:
+        Database(url).migrate()
+    return caught.value
+
+
+def assert_silent(error: GencardError) -> None:
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    assert TOKEN not in str(error)
+    assert not error.fields
+
+
+class TestMigrations:
+    def test_the_migrated_tables_are_those_the_code_knows(self, database):
+        with database.reading() as tx:
+            context = MigrationContext.configure(tx, opts={"compare_type": True})
+            assert compare_metadata(context, metadata) == []
+
+    def test_a_second_migration_changes_nothing(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+        database.migrate()
+        with database.reading() as tx:
+            assert tx.execute(select(cards.c.name)).scalars().all() == [CARD]
+
+    def test_state_of_a_newer_version_is_refused(self, database):
+        with database.transaction() as tx:
+            tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        with pytest.raises(StorageError) as caught:
+            database.migrate()
+        assert_silent(caught.value)
+
+
+class TestTransactions:
+    def test_what_raises_leaves_nothing_behind(self, database):
+        with pytest.raises(KeyError), database.transaction() as tx:
+            insert_card(tx)
+            raise KeyError("the caller's own error passes as it is")
+        with database.reading() as tx:
+            assert tx.execute(select(cards)).all() == []
+
+    def test_what_is_written_while_reading_is_lost_or_refused(self, database):
+        try:
+            with database.reading() as tx:
+                insert_card(tx)
+        except StorageError as error:
+            assert_silent(error)
+        with database.reading() as tx:
+            assert tx.execute(select(cards)).all() == []
+
+    def test_a_reader_sees_one_moment(self, database):
+        with database.reading() as tx:
+            assert tx.execute(select(cards)).all() == []
+            with database.transaction() as other:
+                insert_card(other)
+            assert tx.execute(select(cards)).all() == []
+        with database.reading() as tx:
+            assert len(tx.execute(select(cards)).all()) == 1
+
+    def test_a_datetime_without_a_zone_is_refused(self, database):
+        with pytest.raises(StorageError), database.transaction() as tx:
+            tx.execute(select(cards).where(cards.c.created == NOW.replace(tzinfo=None)))
+
+
+class TestErrorsSayNothing:
+    def test_of_statements_and_values(self, database):
+        with pytest.raises(StorageError) as caught, database.transaction() as tx:
+            insert_card(tx, TOKEN)
+            insert_card(tx, TOKEN)
+        assert_silent(caught.value)
+
+    def test_when_raised_while_another_error_is_handled(self, database):
+        with pytest.raises(StorageError) as caught:  # noqa: PT012  the nesting is what is tested
+            try:
+                raise KeyError(TOKEN)
+            except KeyError:
+                with database.transaction() as tx:
+                    tx.execute(text(f"SELECT {TOKEN!r} FROM nowhere"))
+        assert_silent(caught.value)
+
+    def test_where_the_file_is_no_database(self, tmp_path):
+        (tmp_path / "state.sqlite").write_text(TOKEN * 1000)
+        assert_silent(refused(f"sqlite:///{tmp_path}/state.sqlite"))
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            f"sqlite:////nowhere/{TOKEN}/state.sqlite",
+            f"postgresql+psycopg://{TOKEN}@localhost:1/{TOKEN}",
+            f"{TOKEN}://nothing",
+            TOKEN,
+        ],
+    )
+    def test_where_there_is_no_database(self, url):
+        assert_silent(refused(url))
+
+
+class TestSqliteFile:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        return tmp_path / "state.sqlite"
+
+    def test_only_its_owner_may_read_it(self, file):
+        old = os.umask(0o022)
+        try:
+            database = Database(f"sqlite:///{file}")
+            database.migrate()
+        finally:
+            os.umask(old)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()}
+        assert set(modes.values()) == {0o600}, modes
+
+    def test_every_commit_reaches_the_disk(self, file):
+        with Database(f"sqlite:///{file}").reading() as tx:
+            assert tx.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+            assert tx.execute(text("PRAGMA synchronous")).scalar() == 2
+
+    def test_a_full_disk_is_a_storage_error_and_changes_nothing(self, file):
+        database = Database(f"sqlite:///{file}")
+        database.migrate()
+        with pytest.raises(StorageError) as caught, database.transaction() as tx:
+            pages = tx.execute(text("PRAGMA page_count")).scalar_one()
+            tx.execute(text(f"PRAGMA max_page_count = {pages}"))
+            for number in range(2000):
+                insert_card(tx, f"{TOKEN}-{number}")
+        assert_silent(caught.value)
+        with database.reading() as tx:
+            assert tx.execute(select(cards)).all() == []
