@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gencard.client.levels import UNDECLARED, code_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
-
-_UNDECLARED = -1
 
 
 def frame_of(dataset: Dataset, coding: Coding) -> pd.DataFrame:
@@ -63,17 +62,15 @@ def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[np.int64]:
         known, inverse = column.cat.categories, column.cat.codes.to_numpy()
     else:
         inverse, known = pd.factorize(column)
-    code_of = _code_of(attribute)
-    code_of_known = np.array([code_of.get(value, _UNDECLARED) for value in known] + [code_of[None]])
+    codes_of = _code_of_value(attribute)
+    code_of_known = np.array([codes_of.get(value, UNDECLARED) for value in known] + [codes_of[None]])
     codes: NDArray[np.int64] = code_of_known[inverse]  # position -1, an absent value, is the last
-    if (codes == _UNDECLARED).any():
+    if (codes == UNDECLARED).any():
         raise UndeclaredLevelError(attribute=attribute.name)
     return codes
 
 
-def _code_of(attribute: Attribute) -> dict[Any, int]:
-    """Code of each level, by its value and by its name (as in a text file); None is "missing"."""
-    levels = list(categories_of(attribute).categories)
-    named = zip(attribute.coding.level_names, range(len(levels)), strict=False)
-    absent = len(levels) if attribute.coding.missing else _UNDECLARED
-    return {**dict(named), **{level: code for code, level in enumerate(levels)}, None: absent}
+def _code_of_value(attribute: Attribute) -> dict[Any, int]:
+    """``levels.code_of``, and the code of each interval."""
+    levels = categories_of(attribute).categories
+    return {**code_of(attribute), **{level: code for code, level in enumerate(levels)}}

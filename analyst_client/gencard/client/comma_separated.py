@@ -1,0 +1,77 @@
+"""CSV by the standard library: exact for every label, and flat in memory."""
+
+import csv
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.client.levels import UNDECLARED, code_of, names_of
+from gencard.core.coding import Attribute, Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+
+BATCH_ROWS = 100_000
+
+
+def write_csv(dataset: Dataset, coding: Coding, path: Path) -> None:
+    names = [_texts(coding.attribute(name)) for name in dataset.domain.attributes]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)  # ends lines as RFC 4180 says
+        writer.writerow(dataset.domain.attributes)
+        for batch in batches(dataset):
+            columns = [texts[batch[:, axis]].tolist() for axis, texts in enumerate(names)]
+            writer.writerows(zip(*columns, strict=True))
+
+
+def read_csv(path: Path, coding: Coding, domain: Domain) -> Dataset:
+    """Raises DomainMismatchError, UndeclaredLevelError, or ValueError, IndexError, csv.Error."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file, strict=True)
+        heads = next(reader, [])
+        columns = [_Column(coding.attribute(name), heads) for name in domain.attributes]
+        while lines := list(islice(reader, BATCH_ROWS)):
+            for column in columns:
+                column.append(lines)
+    return Dataset.of_columns(domain, [np.concatenate(column.codes) for column in columns])
+
+
+class _Column:
+    """The codes of one attribute, batch by batch."""
+
+    def __init__(self, attribute: Attribute, heads: list[str]) -> None:
+        if attribute.name not in heads:
+            raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
+        self.position = heads.index(attribute.name)
+        self.name, self.code_of = attribute.name, code_of(attribute)
+        self.codes: list[NDArray[Any]] = [np.empty(0, dtype=np.int32)]
+
+    def append(self, lines: list[list[str]]) -> None:
+        found = (self.code_of.get(line[self.position], UNDECLARED) for line in lines)
+        codes = np.fromiter(found, dtype=np.int32, count=len(lines))
+        if (codes == UNDECLARED).any():
+            raise UndeclaredLevelError(attribute=self.name)
+        self.codes.append(codes)
+
+
+def _texts(attribute: Attribute) -> NDArray[np.object_]:
+    """Text of each code in CSV.
+
+    Raises:
+        InvalidInputError: An empty label could not be told from "missing".
+    """
+    texts = list(names_of(attribute))
+    if attribute.coding.missing and "" in texts:
+        problem = f"CSV cannot tell the empty label of '{attribute.name}' from missing; use .parquet"
+        raise InvalidInputError(field="file", problem=problem)
+    return np.array([*texts, ""], dtype=object)
+
+
+def batches(dataset: Dataset) -> Iterator[NDArray[Any]]:
+    """The codes, some rows at a time."""
+    for start in range(0, len(dataset), BATCH_ROWS):
+        yield dataset.codes[start : start + BATCH_ROWS]

@@ -1,0 +1,67 @@
+"""Rows in files: CSV, and Parquet where pyarrow is installed; written in batches, read whole."""
+
+import csv
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gencard.client.comma_separated import read_csv, write_csv
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import InvalidInputError
+
+
+def write_rows(dataset: Dataset, coding: Coding, path: Path) -> None:
+    """Write records with their labels; the file appears only once it is whole.
+
+    "Missing" is an empty cell in CSV and null in Parquet; intervals go by their names.
+
+    Raises:
+        InvalidInputError: Another ending than .csv or .parquet, or a place that cannot be written.
+    """
+    write = _parquet().write_parquet if _ending(path) == ".parquet" else write_csv
+    part = path.with_name(path.name + ".part")
+    try:
+        write(dataset, coding, part)
+        os.replace(part, path)
+    except OSError:
+        raise InvalidInputError(field="file", problem=f"cannot write {path}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
+    """The codes behind a file that ``write_rows`` wrote, or any with the same labels.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or has another ending than .csv or .parquet.
+        DomainMismatchError, UndeclaredLevelError: It does not hold what the schema declares.
+    """
+    read = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
+    try:
+        dataset: Dataset = read(path, coding, domain)
+    except (OSError, ValueError, IndexError, csv.Error):
+        raise InvalidInputError(field="file", problem=f"cannot read {path}") from None
+    return dataset
+
+
+def _ending(path: Path) -> str:
+    ending = path.suffix.lower()
+    if ending not in (".csv", ".parquet"):
+        raise InvalidInputError(field="file", problem="needs a name that ends in .csv or .parquet")
+    return ending
+
+
+def _parquet() -> Any:
+    """The part that needs pyarrow.
+
+    Raises:
+        InvalidInputError: It is not installed.
+    """
+    try:
+        return import_module("gencard.client.parquet")
+    except ModuleNotFoundError:
+        problem = "Parquet needs: pip install 'gencard[parquet]'"
+        raise InvalidInputError(field="file", problem=problem) from None

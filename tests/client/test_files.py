@@ -1,0 +1,90 @@
+"""Rows in files: written and read again they are the same codes."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+
+from gencard.client.files import read_rows, write_rows
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from tests.client.test_frames import CODING, datasets
+
+
+def there_and_back(dataset, coding, name):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        write_rows(dataset, coding, path)
+        assert [file.name for file in Path(folder).iterdir()] == [name]
+        return read_rows(path, coding, dataset.domain)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+class TestRoundTrip:
+    @settings(deadline=None)
+    @given(drawn=datasets())
+    def test_the_codes_are_the_same(self, drawn, name):
+        coding, dataset = drawn
+        unclear = any(a.coding.missing and "" in a.coding.level_names for a in coding.attributes)
+        assume(not (unclear and name.endswith("csv")))
+        assert there_and_back(dataset, coding, name).digest() == dataset.digest()
+
+    def test_many_batches(self, name):
+        codes = np.random.default_rng(1).integers(0, CODING.domain.sizes, (250_001, 3))
+        dataset = Dataset(CODING.domain, codes)
+        assert there_and_back(dataset, CODING, name).digest() == dataset.digest()
+
+    def test_an_undeclared_value_is_refused(self, name, tmp_path):
+        frame = pd.DataFrame({"sex": ["male", "of token-7f3a"]})
+        path = tmp_path / name
+        frame.to_csv(path, index=False) if name.endswith("csv") else frame.to_parquet(path)
+        with pytest.raises(UndeclaredLevelError) as refused:
+            read_rows(path, CODING, CODING.domain.project(("sex",)))
+        assert "token-7f3a" not in str(refused.value)
+        with pytest.raises(DomainMismatchError):
+            read_rows(path, CODING, CODING.domain)
+
+    def test_garbage_and_absent_files(self, name, tmp_path):
+        path = tmp_path / name
+        with pytest.raises(InvalidInputError):
+            read_rows(path, CODING, CODING.domain)
+        path.write_bytes(b"sex,children,age\nmale\n\xff\xfe")
+        with pytest.raises(InvalidInputError):
+            read_rows(path, CODING, CODING.domain)
+
+    def test_a_place_that_cannot_be_written(self, name, tmp_path):
+        dataset = Dataset(CODING.domain, np.zeros((2, 3), dtype=int))
+        with pytest.raises(InvalidInputError):
+            write_rows(dataset, CODING, tmp_path / "absent" / name)
+
+
+def test_csv_as_people_read_it(tmp_path):
+    write_rows(Dataset(CODING.domain, np.array([[1, 3, 1], [0, 0, 2]])), CODING, tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_bytes() == b'sex,children,age\r\nmale,,"[18, 65.5]"\r\nfemale,0,\r\n'
+
+
+def test_parquet_as_pandas_reads_it(tmp_path):
+    write_rows(Dataset(CODING.domain, np.array([[1, 3, 1], [0, 0, 2]])), CODING, tmp_path / "a.parquet")
+    frame = pd.read_parquet(tmp_path / "a.parquet")
+    assert frame["children"].isna().tolist() == [True, False]
+    assert frame["children"][1] == 0
+    assert frame["sex"].tolist() == ["male", "female"]
+    assert frame["age"].cat.ordered
+    assert not frame["sex"].cat.ordered
+    assert frame["age"].isna().tolist() == [False, True]
+
+
+def test_csv_refuses_what_it_cannot_tell_apart(tmp_path):
+    coding = Coding((Attribute("a", Labels(("", "x"), missing=True)), Attribute("b", Edges((0, 1)))))
+    with pytest.raises(InvalidInputError, match="parquet"):
+        write_rows(Dataset(coding.domain, np.zeros((1, 2), dtype=int)), coding, tmp_path / "a.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_ending_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError):
+        write_rows(Dataset(CODING.domain, np.zeros((1, 3), dtype=int)), CODING, tmp_path / "a.xlsx")
