@@ -64,6 +64,27 @@ def coding_document(coding: Coding) -> Document:
     }
 
 
+def coding_of_document(document: Document) -> Coding:
+    """The coding that a document holds; descriptions are not part of it.
+
+    Raises:
+        InvalidInputError: The document is malformed, or is not what the core accepts.
+    """
+    try:
+        return Coding(
+            tuple(_attribute_of_document(entry) for entry in document["attributes"]),
+            tuple(
+                StructuralZeros(
+                    tuple(zeros["clique"]),
+                    tuple(tuple(int(code) for code in cell) for cell in zeros["cells"]),
+                )
+                for zeros in document["structuralZeros"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise InvalidInputError(field="schema", problem="is malformed") from None
+
+
 def coding_digest(coding: Coding) -> str:
     """SHA-256, in hex, of the coding's canonical document; named by the card."""
     return digest_of(coding_document(coding))
@@ -81,3 +102,11 @@ def _attribute_document(attribute: Attribute) -> Document:
         case Edges(edges, missing):
             coding = {"edges": [repr(float(edge)) for edge in edges], "missing": missing}
     return {"name": attribute.name, **coding}
+
+
+def _attribute_of_document(entry: Document) -> Attribute:
+    if "edges" in entry:
+        edges = Edges(tuple(float(edge) for edge in entry["edges"]), entry["missing"])
+        return Attribute(entry["name"], edges)
+    labels = Labels(tuple(entry["labels"]), entry["integer"], entry["ordered"], entry["missing"])
+    return Attribute(entry["name"], labels)
