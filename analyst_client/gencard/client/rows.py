@@ -1,0 +1,83 @@
+"""Rows as they come from the wire: into memory, or into a file where they would not fit."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gencard.client.connection import Connection
+from gencard.client.progress import Tell
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidInputError, ServiceUnavailableError
+from gencard.v1 import common_pb2 as common
+from gencard.v1.synthesis_pb2 import StreamRowsRequest
+from gencard.wire.table_codec import Allocate, Table, dataset_of_chunks, in_memory
+
+_TRIES = 3
+
+
+def fetch_rows(
+    connection: Connection, release: str, rows: int, tell: Tell, *, scratch: Path | None = None
+) -> Dataset:
+    """The rows of a release, checked against the digest that came with them.
+
+    A stream that breaks is asked for again, from its beginning: a release never changes.
+
+    Args:
+        connection: Where from.
+        release: datasets/{dataset}/cards/{card}/releases/{release}.
+        rows: How many there must be at most; nothing is allocated for more.
+        tell: Told the share done.
+        scratch: A folder for a nameless file that holds the codes; in memory where not given.
+
+    Raises:
+        VerificationError: The digest does not agree.
+        InvalidDatasetError, TooLargeError: The stream is not the table that was asked for.
+        ServiceUnavailableError: The stream broke again and again.
+    """
+    allocate = in_memory if scratch is None else in_file(scratch)
+    for left in reversed(range(_TRIES)):
+        try:
+            chunks = _told(_chunks(connection, release), rows, tell)
+            return dataset_of_chunks(chunks, most_rows=rows, allocate=allocate)
+        except ServiceUnavailableError:
+            if not left:
+                raise
+    raise AssertionError
+
+
+def in_file(folder: Path) -> Allocate:
+    """Room for a table in a file of that folder, which is gone when the table is.
+
+    The room is taken at once: a disk that is full says so here, and not halfway.
+    """
+
+    def allocate(shape: tuple[int, int], dtype: np.dtype[np.unsignedinteger]) -> Table:
+        size = shape[0] * shape[1] * dtype.itemsize
+        if size == 0:
+            return in_memory(shape, dtype)
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+                return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order="F")
+        except OSError:
+            raise InvalidInputError(field="file", problem=f"no room in {folder}") from None
+
+    return allocate
+
+
+def _chunks(connection: Connection, release: str) -> Iterator[common.TableChunk]:
+    request = StreamRowsRequest(name=release)
+    for part in connection.stream(connection.synthesis.StreamRows, request):
+        yield part.chunk
+
+
+def _told(chunks: Iterator[common.TableChunk], rows: int, tell: Tell) -> Iterator[common.TableChunk]:
+    """The same chunks, telling how far they are."""
+    done = 0
+    for chunk in chunks:
+        done += chunk.batch.rows
+        tell("rows", min(done / rows, 1.0))
+        yield chunk

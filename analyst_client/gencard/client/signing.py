@@ -1,0 +1,72 @@
+"""What we sign, and what we believe because others signed it."""
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.client.catalogue import CatalogueEntry
+from gencard.core.card import Card
+from gencard.core.errors import VerificationError
+from gencard.core.negotiation import Negotiation, Offer
+from gencard.wire import dsse
+from gencard.wire.canonical import digest_of, time_text
+from gencard.wire.card_document import card_of_document, card_statement
+from gencard.wire.receipt import Receipt, receipt_of_document, receipt_statement
+from gencard.wire.schema_codec import coding_digest
+from gencard.wire.statements import CARD, RECEIPT, predicate_of, subject_digest
+
+
+def checked_offer(card: Negotiation, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
+    """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more.
+
+    Raises:
+        VerificationError: They mean something else; names what.
+    """
+    said = card_of_statement(offer.statement)
+    agreements = {
+        "terms": said.terms == offer.terms,
+        "price": said.price == offer.price,
+        "name": said.name == card.name,
+        "dataset": card.name.startswith(f"{said.terms.dataset}/cards/"),
+        "analyst": said.analyst == card.analyst == analyst,
+        "schema": said.coding_digest == coding_digest(entry.coding),
+        "version of the records": said.version == entry.version,
+        "expiry": said.expire_time == time_text(offer.expire_time),
+        "digest": subject_digest(offer.statement) == offer.digest,
+    }
+    for what, agrees in agreements.items():
+        if not agrees:
+            raise VerificationError(problem=f"the statement to sign has another {what} than the offer")
+    return offer.statement
+
+
+def card_of_statement(payload: bytes) -> Card:
+    """The card inside a statement, which must be the one sequence of bytes that means it.
+
+    Raises:
+        VerificationError: It is no card, its digest is not its own, or its bytes are not canonical.
+    """
+    document = predicate_of(payload, CARD)
+    card = card_of_document(document)
+    if subject_digest(payload) != digest_of(document):
+        raise VerificationError(problem="the card's digest is not its own")
+    if card_statement(card) != payload:
+        raise VerificationError(problem="the card is not in its canonical form")
+    return card
+
+
+def checked_receipt(
+    envelope: bytes, key: Ed25519PublicKey, *, card_digest: str, rows_digest: str | None = None
+) -> Receipt:
+    """The receipt of a release, signed by the controller and about this card and these rows.
+
+    Raises:
+        VerificationError: Not signed, not a receipt, or about something else; names what.
+    """
+    payload = dsse.verify(envelope, [key])
+    receipt = receipt_of_document(predicate_of(payload, RECEIPT))
+    if receipt_statement(receipt) != payload:
+        raise VerificationError(problem="the receipt is not in its canonical form")
+    if receipt.card_digest != card_digest:
+        raise VerificationError(problem="the receipt is about another card")
+    if rows_digest is not None and receipt.rows_digest != rows_digest:
+        raise VerificationError(problem="the receipt is about other rows")
+    return receipt
