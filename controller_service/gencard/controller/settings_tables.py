@@ -85,7 +85,6 @@ class Limits(Section):
     marginals: PositiveInt = 2_000
     rows: PositiveInt = 10_000_000
     runs: PositiveInt = 100
-    audit_records: PositiveInt = 1_000_000
     upload_rows: PositiveInt = 200_000
     cpu_seconds: PositiveInt = 1_800
     memory_mib: PositiveInt = 4_096

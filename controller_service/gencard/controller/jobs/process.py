@@ -1,0 +1,85 @@
+"""One worker process, seen from the service: started bare, spoken to in lines, killed with its brood."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from gencard.core.errors import JobLimitError
+
+Message = dict[str, Any]
+
+_COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.worker")
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""All that a worker gets: nothing of the service's own environment."""
+
+
+class WorkerProcess:
+    """A process that waits for one job, does it, and ends.
+
+    It leads a session of its own, so that killing its group ends whatever it started; and it ends
+    by itself when the service does, because its standard input ends then.
+    """
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            _COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # a traceback may quote a record
+            cwd="/",
+            env=_ENVIRONMENT,
+            start_new_session=True,
+            umask=0o077,
+        )
+        self._reaping = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def talk(self, request: Message) -> Iterator[Message]:
+        """Send the job; yield what the worker says until it ends.
+
+        Raises:
+            JobLimitError: It ended because it had used its CPU time.
+        """
+        self._send(request)
+        if self._process.stdout:
+            yield from map(json.loads, self._process.stdout)
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        if self.end() == -signal.SIGXCPU:
+            raise JobLimitError(what="CPU time")
+
+    def _send(self, request: Message) -> None:
+        # where it has ended already, there will be no answer, and that is handled
+        with contextlib.suppress(BrokenPipeError):
+            if self._process.stdin:
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
+                self._process.stdin.flush()
+
+    def is_alive(self) -> bool:
+        with self._reaping:
+            return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it and everything it started, at once."""
+        with self._reaping:
+            if self._process.returncode is None:  # until it is reaped, nobody else has its number
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def end(self) -> int:
+        """Kill what is left, and reap: the exit code, negative for a signal."""
+        self.kill()
+        with self._reaping:
+            code = self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(BrokenPipeError):  # what was not sent is for nobody now
+                    if pipe:
+                        pipe.close()
+        return code

@@ -1,0 +1,146 @@
+"""What the service may ask of a worker, and the JSON it is asked with.
+
+A task is a name: nothing here opens a record, and the functions behind the names
+(``jobs.functions``) are loaded in the worker alone. The descriptions:
+
+    records     {"data": path, "schema": schema as in its TOML file, "version": hex, "salt": hex}
+    recipe      {"kind": "honest" | "adds_marginal" | "copies_rows", "generator": name,
+                 "cliques": [[attribute, ...], ...], "max_cells": int, "zeros": zeros,
+                 "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows)}
+    zeros       [{"clique": [attribute, ...], "cells": [[code, ...], ...]}, ...]
+
+    measure         {"records": records, "cliques": [[attribute, ...], ...]}
+                    -> {"psi": psi's document}
+    synthesise      {"psi": psi's document, "generator": name, "zeros": zeros, "max_cells": int,
+                     "rows": int, "seed": int, "rows_file": path to be written}
+                    -> {"digest": hex, of the rows}
+    audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
+                     "most_records": int}
+                    -> {"report": report's JSON object}
+    run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
+                     "rows_file": path to be written}
+                    -> {"digest": hex, of the rows}
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gencard.controller.holdings import Holding
+from gencard.controller.schema_file import table_of_schema
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.domain import Clique
+
+Job = dict[str, Any]
+Progress = Callable[[str, float], None]
+"""Called with a stage and how much of the job is done, 0 to 1; neither depends on any record."""
+
+_FUNCTIONS = "gencard.controller.jobs.functions"
+
+
+def no_progress(_stage: str, _fraction: float) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function that a worker knows by name; called, it runs in the caller's own process."""
+
+    name: str
+
+    def __call__(self, job: Job, *, progress: Progress = no_progress) -> Job:
+        """Do the job here: for executors that are not processes of this service."""
+        result: Job = import_module(_FUNCTIONS).FUNCTIONS[self.name](job, progress)
+        return result
+
+
+MEASURE = Task("measure")
+SYNTHESISE = Task("synthesise")
+AUDIT = Task("audit")
+RUN_BLACK_BOX = Task("run_black_box")
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptions:
+    """Writes the descriptions of jobs.
+
+    Args:
+        salt: Secret of the digests of records.
+        model_cells: Most cells of a model.
+        audit_records: Most records that an audit holds in memory.
+    """
+
+    salt: bytes = field(repr=False)
+    model_cells: int
+    audit_records: int = 2_000_000
+
+    def measure(self, holding: Holding, cliques: Iterable[Clique]) -> Job:
+        return {"records": self._records(holding), "cliques": [list(clique) for clique in cliques]}
+
+    def synthesise(
+        self, holding: Holding, *, psi: bytes, generator: str, rows: int, seed: int, rows_file: Path
+    ) -> Job:
+        """Nothing of the holding but what cannot occur in it; psi is all that the job knows."""
+        return {
+            "psi": psi.decode(),
+            "generator": generator,
+            "zeros": _zeros(holding),
+            "rows": rows,
+            "seed": seed,
+            "max_cells": self.model_cells,
+            "rows_file": str(rows_file),
+        }
+
+    def audit(
+        self,
+        holding: Holding,
+        recipe: Mapping[str, Any],
+        plan: AuditPlan,
+        versions: Sequence[tuple[str, str]],
+    ) -> Job:
+        return {
+            "records": self._records(holding),
+            "recipe": self._whole(recipe, holding),
+            "plan": asdict(plan),
+            "versions": [list(pair) for pair in versions],
+            "most_records": self.audit_records,
+        }
+
+    def run_black_box(
+        self,
+        holding: Holding,
+        recipe: Mapping[str, Any],
+        *,
+        upload: Path,
+        rows: int,
+        seed: int,
+        rows_file: Path,
+    ) -> Job:
+        """The upload is a rows file over the attributes that the card names."""
+        return {
+            "recipe": self._whole(recipe, holding),
+            "upload": str(upload),
+            "rows": rows,
+            "seed": seed,
+            "rows_file": str(rows_file),
+        }
+
+    def _records(self, holding: Holding) -> Job:
+        return {
+            "data": str(holding.data),
+            "schema": table_of_schema(holding.schema),
+            "version": holding.version,
+            "salt": self.salt.hex(),
+        }
+
+    def _whole(self, recipe: Mapping[str, Any], holding: Holding) -> Job:
+        return {**recipe, "zeros": _zeros(holding), "max_cells": self.model_cells}
+
+
+def _zeros(holding: Holding) -> list[Job]:
+    return [
+        {"clique": list(entry.clique), "cells": [list(cell) for cell in entry.cells]}
+        for entry in holding.schema.coding.structural_zeros
+    ]

@@ -1,0 +1,101 @@
+"""The worker process: one job in, lines of JSON out.
+
+    in    {"task": ..., "job": {...}, "cpu_seconds": ..., "memory_mib": ...}
+    out   {"progress": [stage, fraction]}     any number of these, and then one of
+          {"result": {...}}
+          {"error": {"reason": ..., "fields": {...}}}
+          {"crash": {"kind": ..., "where": ...}}      the class of an unexpected error and its place
+
+No text of an error leaves, for it may quote a record. Standard input stays open as long as the
+service lives; when it ends, so does the worker, with everything it started.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+from gencard.controller.jobs.functions import FUNCTIONS
+from gencard.core.errors import GencardError, JobLimitError
+
+_MIB = 1 << 20
+_GRACE = 5
+"""CPU seconds between the signal that ends a job over its limit and the one that nothing survives."""
+
+
+def main() -> None:
+    """Wait for one job, do it, and end."""
+    channel = _claim_stdout()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    request = json.loads(line)
+    limit(request["cpu_seconds"], request["memory_mib"])
+    say = _Speaker(channel)
+    say.line(answer(request, say))
+    os._exit(0)  # nothing is left to tidy up
+
+
+def answer(request: dict[str, Any], progress: "_Speaker") -> dict[str, Any]:
+    """Do the job; the last line to be said."""
+    try:
+        return {"result": FUNCTIONS[request["task"]](request["job"], progress)}
+    except GencardError as error:
+        return {"error": {"reason": error.reason, "fields": error.fields}}
+    except MemoryError:
+        limited = JobLimitError(what="memory")
+        return {"error": {"reason": limited.reason, "fields": limited.fields}}
+    except Exception as error:  # the last place where an error can be caught
+        return {"crash": {"kind": type(error).__name__, "where": _place(error)}}
+
+
+def limit(cpu_seconds: int, memory_mib: int) -> None:
+    """Bound this process, for good; it leaves no core dump."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + _GRACE))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_mib * _MIB, memory_mib * _MIB))
+
+
+class _Speaker:
+    """Says lines; progress only when a stage begins or a hundredth more is done."""
+
+    def __init__(self, channel: TextIO) -> None:
+        self._channel = channel
+        self._said = ("", -1)
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        hundredths = (stage, int(100 * fraction))
+        if hundredths != self._said:
+            self._said = hundredths
+            self.line({"progress": [stage, fraction]})
+
+    def line(self, message: dict[str, Any]) -> None:
+        self._channel.write(json.dumps(message) + "\n")
+        self._channel.flush()
+
+
+def _claim_stdout() -> TextIO:
+    """Keep standard output for the lines; whatever a library prints goes where errors go."""
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return channel
+
+
+def _end_with_the_service() -> None:
+    os.read(0, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _place(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+if __name__ == "__main__":
+    main()
