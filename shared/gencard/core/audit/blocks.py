@@ -40,9 +40,7 @@ def minimal(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     (('a', 'b'), ('b', 'c', 'd'))
     """
     known = set(cliques)
-    return tuple(
-        clique for clique in cliques if known.isdisjoint(combinations(clique, len(clique) - 1))
-    )
+    return tuple(clique for clique in cliques if known.isdisjoint(combinations(clique, len(clique) - 1)))
 
 
 def neighbours(attribute: str, cliques: Iterable[Clique]) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,45 +16,11 @@ from gencard.core.statistics.marginal import count_all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Basis:
-    """Coordinates of some blocks, one after the other in one vector.
-
-    Shares, not counts: the coordinates of a dataset are those of its marginals divided by its
-    number of records, so that datasets of different length can be compared.
-    """
-
-    domain: Domain
-    cliques: tuple[Clique, ...]
-
-    @property
-    def parts(self) -> tuple[slice, ...]:
-        """Where the coordinates of each block stand."""
-        ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self._shapes)])
-        return tuple(slice(int(begin), int(end)) for begin, end in pairwise(ends))
-
-    @property
-    def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        sizes = (self.domain.project(clique).sizes for clique in self.cliques)
-        return tuple(tuple(size - 1 for size in row) for row in sizes)
-
-    def coordinates(self, dataset: Dataset) -> FloatArray:
-        """Coordinates of a dataset, shape ``(dimension,)``, in shares of its records."""
-        blocks = [coefficients(marginal).ravel() for marginal in count_all(dataset, self.cliques)]
-        return np.concatenate(blocks) / len(dataset)
-
-    def direction(self, vector: FloatArray) -> "Direction":
-        """The direction with the given coordinates; blocks where all are 0 are left out."""
-        blocks = zip(self.cliques, self.parts, self._shapes, strict=True)
-        kept = [(clique, vector[part].reshape(shape)) for clique, part, shape in blocks if vector[part].any()]
-        return Direction(self.domain, tuple(clique for clique, _ in kept), tuple(table_of(c) for _, c in kept))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Direction:
     """``beta``: a table on each clique; a record's value is the sum of its entries.
 
     Args:
-        tables: One float table per clique, of the clique's sizes.
+        tables: One table per clique, of the clique's sizes.
     """
 
     domain: Domain
@@ -63,13 +30,23 @@ class Direction:
     def __neg__(self) -> "Direction":
         return Direction(self.domain, self.cliques, tuple(-table for table in self.tables))
 
+    def of(self, codes: Sequence[NDArray[Any]]) -> FloatArray:
+        """Values of records, given one array of codes for each attribute of the domain."""
+        pairs = zip(self.cliques, self.tables, strict=True)
+        return sum(
+            (table[tuple(codes[axis] for axis in self.domain.axes(clique))] for clique, table in pairs),
+            start=np.zeros(codes[0].shape),
+        )
+
     def value(self, dataset: Dataset) -> float:
         """``<beta, table>`` in shares: the mean value of the records.
 
         Equal marginals give equal values to the last bit.
         """
         counts = count_all(dataset, self.cliques)
-        products = (float(np.vdot(table, count)) for table, count in zip(self.tables, counts, strict=True))
+        products = (
+            float(np.vdot(table, count)) for table, count in zip(self.tables, counts, strict=True)
+        )
         return sum(products) / len(dataset)
 
     @property
@@ -80,8 +57,8 @@ class Direction:
     def moved_by(self, axes: Clique, context: Clique) -> "Direction":
         """The part that a cube move on ``axes`` within one ``context`` can change.
 
-        Tables that leave out an attribute of the cube and see nothing but the cube and its context
-        gain at one corner what they lose at the next.
+        A table that leaves out an attribute of the cube, and sees nothing but the cube and its
+        context, gains at one corner what it loses at the next.
         """
         cube, seen = set(axes), {*axes, *context}
         kept = [
@@ -90,3 +67,55 @@ class Direction:
             if axes[0] in clique and (cube <= set(clique) or not seen >= set(clique))
         ]
         return Direction(self.domain, tuple(c for c, _ in kept), tuple(t for _, t in kept))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """Coordinates in some blocks, one block after the other in one vector.
+
+    Coordinates are in shares, not counts: those of a dataset's marginals divided by its number of
+    records, so that datasets of different length can be compared.
+    """
+
+    domain: Domain
+    cliques: tuple[Clique, ...]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shape of the coordinates of each block."""
+        sizes = (self.domain.project(clique).sizes for clique in self.cliques)
+        return tuple(tuple(size - 1 for size in row) for row in sizes)
+
+    @property
+    def parts(self) -> tuple[slice, ...]:
+        """Where the coordinates of each block stand in the vector."""
+        ends = np.cumsum([0, *map(prod, self.shapes)]).tolist()
+        return tuple(slice(begin, end) for begin, end in pairwise(ends))
+
+    def shares(self, dataset: Dataset) -> list[FloatArray]:
+        """The marginal on each clique, in shares of the records."""
+        return [count / len(dataset) for count in count_all(dataset, self.cliques)]
+
+    def coordinates(self, shares: Sequence[NDArray[Any]]) -> FloatArray:
+        """Coordinates of one table for each clique, as one vector."""
+        return np.concatenate([coefficients(share).ravel() for share in shares])
+
+    def difference(self, low: Dataset, high: Dataset) -> FloatArray:
+        """Coordinates of ``high`` minus those of ``low``."""
+        return self.coordinates(self.shares(high)) - self.coordinates(self.shares(low))
+
+    def tables(self, vector: FloatArray) -> list[FloatArray]:
+        """The tables that have these coordinates, each in its own block alone."""
+        blocks = zip(self.parts, self.shapes, strict=True)
+        return [table_of(vector[part].reshape(shape)) for part, shape in blocks]
+
+    def direction(self, tables: Sequence[FloatArray]) -> Direction:
+        """One table for each clique as a direction; those that are 0 are left out."""
+        kept = [pair for pair in zip(self.cliques, tables, strict=True) if pair[1].any()]
+        return Direction(self.domain, tuple(c for c, _ in kept), tuple(t for _, t in kept))
+
+    def random_direction(self, *, rng: np.random.Generator) -> Direction:
+        """An independent random table in each block, of about length 1."""
+        normal = rng.standard_normal(self.parts[-1].stop)
+        blocks = zip(self.tables(normal), self.shapes, strict=True)
+        return self.direction([table / np.sqrt(prod(shape)) for table, shape in blocks])

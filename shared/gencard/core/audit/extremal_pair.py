@@ -1,50 +1,130 @@
-"""Two datasets with equal psi, as far apart as integer moves can take them."""
+"""Two datasets with equal psi, as far apart as integer moves take them."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.core.audit.blocks import minimal
-from gencard.core.audit.cells import Cells
+from gencard.core.audit.blocks import minimal, outside
+from gencard.core.audit.cells import Cells, key_of
 from gencard.core.audit.direction import Direction
+from gencard.core.audit.integer_program import farthest
 from gencard.core.audit.moves import climb, leads
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import ComputationError, NoExtremalPairError
 from gencard.core.statistics.marginal import count_all
 
-MOST_PASSES = 3
-_LEAST_RISE = 0.02
+PASSES = 2
+"""How often every set of moves is gone through."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtremalPair:
-    """Datasets that agree on every released marginal and differ outside Phi.
+    """Two datasets that agree on every released marginal, as integers, and differ outside Phi.
 
     Args:
-        low: The side with the smaller ``<beta, table>``.
-        high: The side with the larger one.
-        moved: Records of one side that the other side does not hold.
+        low: The side with the smaller ``<beta, table>``, in random order.
+        high: The side with the larger one, in random order.
+
+    Raises:
+        ComputationError: A released marginal differs.
     """
 
+    cliques: tuple[Clique, ...]
     low: Dataset
     high: Dataset
-    moved: int
+
+    def __post_init__(self) -> None:
+        check_equal_psi(self.low, self.high, self.cliques)
+
+    @property
+    def moved(self) -> int:
+        """Records of one side that the other side does not hold."""
+        return moved(self.low, self.high)
 
 
-def extremal_pair(dataset, cliques, beta, *, rng) -> ExtremalPair:
-    high = ascend(Cells.of(dataset), cliques, beta, rng=rng)
-    low = ascend(Cells.of(dataset), cliques, -beta, rng=rng)
-    return ExtremalPair(low.shuffled(rng=rng), high.shuffled(rng=rng), 0)
+def extremal_pair(
+    dataset: Dataset,
+    cliques: Sequence[Clique],
+    beta: Direction,
+    *,
+    rng: np.random.Generator,
+    start: ExtremalPair | None = None,
+    progress: Callable[[float], None] = lambda _share: None,
+) -> ExtremalPair:
+    """Move a dataset as far along ``beta``, and as far against it, as moves that keep psi allow.
+
+    Args:
+        dataset: ``D*``; both sides have its psi.
+        cliques: Phi.
+        beta: The direction; its blocks should lie outside Phi.
+        start: Go on from this pair of the same psi.
+        progress: Called with the share done.
+
+    Raises:
+        NoExtremalPairError: No move was found.
+    """
+    sides = (start.low, start.high) if start else (dataset, dataset)
+    ascents = (
+        _ascend(Cells.of(sides[0]), cliques, -beta, rng=rng, progress=lambda done: progress(done / 2)),
+        _ascend(
+            Cells.of(sides[1]), cliques, beta, rng=rng, progress=lambda done: progress(0.5 + done / 2)
+        ),
+    )
+    low, high = (cells.shuffled(rng=rng) for cells in ascents)
+    if beta.value(high) <= beta.value(low):
+        low, high = farthest(dataset, cliques, -beta), farthest(dataset, cliques, beta)
+    if beta.value(high) <= beta.value(low):
+        raise NoExtremalPairError(
+            problem="the records leave no room for a move; try a made-up, denser dataset"
+        )
+    check_equal_psi(dataset, high, cliques)
+    return ExtremalPair(tuple(cliques), low, high)
 
 
-def ascend(cells: Cells, cliques: Sequence[Clique], beta: Direction, *, rng: np.random.Generator) -> Cells:
-    moves = [led for axes in minimal(beta.reach) for led in leads(axes, cliques)]
-    for _ in range(MOST_PASSES):
-        before = cells
-        for axes in moves:
-            cells = climb(cells, cliques, axes, beta, rng=rng)
-        if cells is before:
-            break
+def marginals_digest(dataset: Dataset, cliques: Sequence[Clique]) -> str:
+    """SHA-256, in hex, of the released marginals: names, sizes and counts, clique by clique."""
+    hasher = hashlib.sha256(b"gencard.marginals.v1")
+    for clique, counts in zip(cliques, count_all(dataset, cliques), strict=True):
+        header = "".join(f"\x00{name}\x00{dataset.domain.size(name)}" for name in clique)
+        hasher.update(f"{header}\x00\x00".encode())
+        hasher.update(np.ascontiguousarray(counts, dtype="<i8").tobytes())
+    return hasher.hexdigest()
+
+
+def moved(one: Dataset, other: Dataset) -> int:
+    """Records of ``one`` that ``other`` does not hold; both of the same length and domain."""
+    codes = np.concatenate([one.codes, other.codes])
+    signs = np.repeat([1, -1], [len(one), len(other)])
+    _, cell = np.unique(key_of(codes.T, one.domain.sizes), return_inverse=True)
+    return int(np.abs(np.bincount(cell, weights=signs)).sum()) // 2
+
+
+def check_equal_psi(one: Dataset, other: Dataset, cliques: Sequence[Clique]) -> None:
+    """Raises ComputationError where a released marginal differs by as little as one record."""
+    check_same_domain(one.domain, other.domain)
+    tables = zip(count_all(one, cliques), count_all(other, cliques), strict=True)
+    if not all(np.array_equal(left, right) for left, right in tables):
+        raise ComputationError(problem="the sides of an extremal pair differ in psi")
+
+
+def _ascend(
+    cells: Cells,
+    cliques: Sequence[Clique],
+    beta: Direction,
+    *,
+    rng: np.random.Generator,
+    progress: Callable[[float], None],
+) -> Cells:
+    """Greedy passes over the smallest sets that lie in no clique.
+
+    Larger sets add nothing: a cube move on one of them is a sum of moves on a smaller one.
+    """
+    sets = minimal(outside(cells.domain, cliques, max(map(len, beta.cliques))))
+    moves = [led for axes in sets for led in leads(axes, cliques)] * PASSES
+    for done, axes in enumerate(moves):
+        progress(done / len(moves))
+        cells = climb(cells, cliques, axes, beta, rng=rng)
     return cells

@@ -32,7 +32,9 @@ def leads(axes: Clique, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     (('a', 'b', 'c'),)
     """
     contexts = {neighbours(first, cliques) - set(axes): first for first in reversed(axes)}
-    return tuple((first, *(name for name in axes if name != first)) for first in reversed(contexts.values()))
+    return tuple(
+        (first, *(name for name in axes if name != first)) for first in reversed(contexts.values())
+    )
 
 
 def climb(
@@ -74,9 +76,7 @@ def _gains(cells: Cells, attribute: str, beta: Direction) -> FloatArray:
     return gains - np.take_along_axis(gains, here, axis=1)
 
 
-def _moved(
-    cells: Cells, attribute: str, corners: NDArray[np.intp], levels: NDArray[np.int64]
-) -> Cells:
+def _moved(cells: Cells, attribute: str, corners: NDArray[np.intp], levels: NDArray[np.int64]) -> Cells:
     """Take each move in turn as often as the counts allow."""
     counts, amounts = _take(corners, cells.counts)
     taken = np.flatnonzero(amounts)

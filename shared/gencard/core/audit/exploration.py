@@ -1,0 +1,195 @@
+"""Step 1: look for a direction in which the outputs of a box follow its inputs outside Phi."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from gencard.core.audit.comparison import holm
+from gencard.core.audit.direction import Basis, Direction
+from gencard.core.audit.extremal_pair import ExtremalPair
+from gencard.core.audit.neighbouring_rows import neighbour_shares
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.statistics.interactions import FloatArray
+
+LARGEST_Z = 1e6
+"""Where a box has no randomness, z has no bound; it is cut here."""
+_NOISE_OF_Z = 1.0
+"""The root mean square of z without a leak."""
+_NOISE_OF_ENERGY = 3.0
+"""The same for what does not follow the input; stricter, because its direction is estimated too."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvidence:
+    """What one block showed in step 1.
+
+    Args:
+        dimension: Of the block, ``prod(n_i - 1)``.
+        z: How far the outputs follow the input's difference, in standard errors.
+        reproduced: The paper's diagonal coefficient pooled over the block: 0 not reproduced, 1 copied.
+        energy: Squared difference of the mean outputs, unbiased, in standard errors: also sees leaks
+            that do not follow the input.
+        p_value: Of ``z``, two-sided, adjusted by Holm over all blocks.
+    """
+
+    clique: Clique
+    dimension: int
+    z: float
+    reproduced: float
+    energy: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The outputs of one side in step 1, as far as they are looked at.
+
+    Args:
+        coordinates: One row for each run.
+        shares: Mean marginal on each clique.
+        neighbours: Mean of ``neighbour_shares``.
+    """
+
+    coordinates: FloatArray
+    shares: list[FloatArray]
+    neighbours: FloatArray
+
+    @classmethod
+    def of(cls, basis: Basis, datasets: Iterable[Dataset]) -> "Sample":
+        shares, neighbours = [], []
+        for dataset in datasets:
+            shares.append(basis.shares(dataset))
+            neighbours.append(neighbour_shares(dataset))
+        coordinates = np.array([basis.coordinates(tables) for tables in shares])
+        means = [sum(tables) / len(tables) for tables in zip(*shares, strict=True)]
+        return cls(coordinates, means, np.mean(neighbours, axis=0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """What step 2 needs of step 1.
+
+    Args:
+        difference: Coordinates of the input's difference, high minus low.
+        response: For each block, which part of its difference the output is expected to follow.
+        aside: Coordinates of the output's difference that does not follow the input.
+        centre: Mean coordinates of all outputs.
+        shares: Mean marginals of all outputs.
+        neighbours: Weights on ``neighbour_shares``.
+    """
+
+    basis: Basis
+    blocks: tuple[BlockEvidence, ...]
+    difference: FloatArray
+    response: FloatArray
+    aside: FloatArray
+    centre: FloatArray
+    shares: list[FloatArray]
+    neighbours: FloatArray
+
+    def towards(self, difference: FloatArray) -> Direction:
+        """Where the next pair should move: on along ``difference``, each block by how much of it
+        comes out again.
+        """
+        vector = np.zeros_like(difference)
+        for part, response in zip(self.basis.parts, self.response, strict=True):
+            before, now = (float(np.linalg.norm(d[part])) for d in (self.difference, difference))
+            if before and now:
+                strength = abs(response) + float(np.linalg.norm(self.aside[part])) / before
+                vector[part] = strength * difference[part] / now
+        return self.basis.direction(self.basis.tables(vector))
+
+    @property
+    def strongest_first(self) -> tuple[BlockEvidence, ...]:
+        return tuple(sorted(self.blocks, key=lambda block: -max(abs(block.z), block.energy)))
+
+
+def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Findings:
+    """Compare the outputs on the two sides of a pair, block by block."""
+    difference = basis.difference(pair.low, pair.high)
+    shares = [(one + other) / 2 for one, other in zip(low.shares, high.shares, strict=True)]
+    weights = _weights(basis, difference, shares, 1 / len(pair.low))
+    change = high.coordinates - low.coordinates
+    blocks = [_Block(change[:, part], difference[part], weights[part]) for part in basis.parts]
+    p_values = holm([block.p_value for block in blocks])
+    return Findings(
+        basis,
+        tuple(
+            BlockEvidence(clique, block.dimension, block.z, block.reproduced, block.energy, p_value)
+            for clique, block, p_value in zip(basis.cliques, blocks, p_values, strict=True)
+        ),
+        difference,
+        _responses(blocks),
+        np.concatenate([block.aside for block in blocks]),
+        np.concatenate([low.coordinates, high.coordinates]).mean(axis=0),
+        shares,
+        (high.neighbours - low.neighbours) / (high.neighbours + low.neighbours + 1 / len(pair.low)),
+    )
+
+
+def inverse_variance(
+    tables: Iterable[FloatArray], shares: Iterable[FloatArray], least: float
+) -> list[FloatArray]:
+    """Each cell divided by its expected share, to which the variance of its count is proportional."""
+    return [table / (share + least) for table, share in zip(tables, shares, strict=True)]
+
+
+def _weights(basis: Basis, vector: FloatArray, shares: list[FloatArray], least: float) -> FloatArray:
+    """Inverse variance weights that stay within each block, so that no block speaks for another."""
+    return basis.coordinates(inverse_variance(basis.tables(vector), shares, least))
+
+
+class _Block:
+    """One block's statistics over the runs of step 1."""
+
+    def __init__(self, change: FloatArray, difference: FloatArray, weights: FloatArray) -> None:
+        self.dimension = len(difference)
+        self.reference = float(difference @ weights)
+        follows = change @ weights
+        self.z = _standardised(follows)
+        self.reproduced = float(follows.mean()) / self.reference if self.reference else 0.0
+        self.p_value = 2 * float(stats.t.sf(abs(self.z), len(follows) - 1))
+        self.energy = _energy(change)
+        rest = change - np.outer(change @ difference, difference) / (difference @ difference or 1.0)
+        self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
+        self.response = _beyond(_NOISE_OF_Z, self.z) * self.reproduced
+
+
+def _responses(blocks: list[_Block]) -> FloatArray:
+    """Expected responses; the strongest block is kept also where all look like noise."""
+    responses = np.array([block.response for block in blocks])
+    if not responses.any() and not any(block.aside.any() for block in blocks):
+        strongest = int(np.argmax([abs(block.z) if block.reference else -1.0 for block in blocks]))
+        responses[strongest] = blocks[strongest].reproduced or 1.0
+    return responses
+
+
+def _standardised(values: FloatArray) -> float:
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values))
+    if mean == 0:
+        return 0.0
+    return (
+        float(np.clip(mean / error, -LARGEST_Z, LARGEST_Z))
+        if error
+        else float(np.copysign(LARGEST_Z, mean))
+    )
+
+
+def _energy(change: FloatArray) -> float:
+    """Mean product of the changes of two different runs, in standard errors.
+
+    Without a leak each run's change is as likely as its opposite, so that the products of different
+    pairs of runs are uncorrelated and of mean 0.
+    """
+    products = change @ change.T
+    products[np.diag_indices_from(products)] = 0
+    size = float(np.sqrt(2 * np.square(products).sum()))
+    return float(products.sum()) / size if size else 0.0
+
+
+def _beyond(noise: float, value: float) -> float:
+    """The part of an estimate that noise of this size does not explain (James and Stein)."""
+    return max(0.0, 1 - (noise / value) ** 2) if value else 0.0

@@ -1,0 +1,61 @@
+"""What an audit does, agreed before any record is read."""
+
+from dataclasses import dataclass
+
+from gencard.core.budget import decimal_of
+from gencard.core.card import MOST_ROWS, AuditTerms
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidCliqueError, InvalidNumberError
+
+MOST_ATTEMPTS = 1_000_000
+_SEEDS = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """Settings of one audit; with the box and the dataset they fix every number of its report.
+
+    Args:
+        cliques: Phi, the marginals that the card releases.
+        rows: Rows asked of the box in each run.
+        seed: From which the audit's own choices and the seeds of all runs derive, 0 to 2**64 - 1.
+        terms: Runs on each side, highest order of the blocks, level over all tries.
+        attempt: Which try this is for this dataset and submitter, from 1.
+
+    Raises:
+        InvalidCliqueError: Phi is empty.
+        InvalidNumberError: A number is out of its range.
+    """
+
+    cliques: tuple[Clique, ...]
+    rows: int
+    seed: int
+    terms: AuditTerms = AuditTerms()
+    attempt: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.cliques:
+            raise InvalidCliqueError(clique="", problem="Phi names no marginal")
+        if not 2 <= self.rows <= MOST_ROWS:
+            raise InvalidNumberError(field="audit.rows", expected=f"from 2 to {MOST_ROWS}")
+        if not 0 <= self.seed < _SEEDS:
+            raise InvalidNumberError(field="audit.seed", expected="from 0 to 2**64 - 1")
+        if not 1 <= self.attempt <= MOST_ATTEMPTS:
+            raise InvalidNumberError(field="audit.attempt", expected=f"from 1 to {MOST_ATTEMPTS}")
+
+    @property
+    def level(self) -> float:
+        """The level at which this attempt is tested."""
+        return level(float(decimal_of(self.terms.alpha, "audit.alpha")), self.attempt)
+
+
+def level(alpha: float, attempt: int) -> float:
+    r"""The part of ``alpha`` spent on one try, :math:`\alpha / (m (m + 1))`.
+
+    The parts of all tries, however many, sum to ``alpha``: a leaky generator gains nothing by being
+    submitted again and again, and nobody needs to say beforehand how often that will be.
+
+    >>> [level(0.06, attempt) for attempt in (1, 2, 3)]
+    [0.03, 0.01, 0.005]
+    """
+    return alpha / (attempt * (attempt + 1))

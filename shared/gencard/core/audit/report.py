@@ -1,0 +1,132 @@
+"""What an audit found, and how it says so."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gencard.core.audit.exploration import BlockEvidence
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.domain import Domain
+
+
+class Verdict(StrEnum):
+    """What an audit says. There is no third word: an audit never says "safe"."""
+
+    NO_EVIDENCE = "no-evidence"
+    LEAKAGE = "leakage"
+
+
+class Check(StrEnum):
+    """The tests of step 2, each on fresh runs."""
+
+    MEAN = "mean"
+    SPREAD = "spread"
+    SCATTER = "scatter"
+    ORDER = "order"
+    RECOGNITION = "recognition"
+
+
+SHARES = {
+    Check.MEAN: 0.8,
+    Check.SPREAD: 0.05,
+    Check.SCATTER: 0.05,
+    Check.ORDER: 0.05,
+    Check.RECOGNITION: 0.05,
+}
+"""How the level is divided among the tests, so that together they keep it (Bonferroni)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One test.
+
+    Args:
+        share: Its part of the level.
+        p_value: Of this test alone; it rejects where ``p_value <= share * level``.
+    """
+
+    check: Check
+    share: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """How much of the input's difference along beta* comes out again: 0 none, 1 all of it.
+
+    Args:
+        low, high: A 95 % confidence interval.
+        smallest: A true effect of about this size would have been found in 80 % of such audits, by
+            the test of the mean.
+    """
+
+    value: float
+    low: float
+    high: float
+    smallest: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairProof:
+    """That both sides have the psi of the dataset: digests of their released marginals.
+
+    Args:
+        step: 1 or 2.
+        original, low, high: SHA-256, in hex; equal, or there would be no report.
+        moved: Records of one side that the other does not hold.
+    """
+
+    step: int
+    original: str
+    low: str
+    high: str
+    moved: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """Everything that an audit found. Its numbers depend on the records of the dataset.
+
+    Args:
+        records: Number of records of the dataset.
+        checks: In the order of ``Check``.
+        blocks: Every block looked at, the strongest first.
+        tested: The blocks whose differences beta* weighs, the heaviest first.
+        g_low, g_high, g_original: ``g`` of each run of step 2 on the two sides and on the dataset.
+        versions: Names and versions of what ran, as the caller gives them.
+        seconds: How long the audit took, as the caller measured it.
+    """
+
+    plan: AuditPlan
+    domain: Domain
+    records: int
+    checks: tuple[CheckResult, ...]
+    effect: Effect
+    blocks: tuple[BlockEvidence, ...]
+    tested: tuple[tuple[str, ...], ...]
+    g_low: tuple[float, ...]
+    g_high: tuple[float, ...]
+    g_original: tuple[float, ...]
+    pairs: tuple[PairProof, ...]
+    versions: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def p_value(self) -> float:
+        """Of all tests together: the smallest, each divided by its share of the level."""
+        return min(1.0, *(result.p_value / result.share for result in self.checks))
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.LEAKAGE if self.p_value <= self.plan.level else Verdict.NO_EVIDENCE
+
+    @property
+    def rejecting(self) -> tuple[CheckResult, ...]:
+        """The tests that found a difference."""
+        return tuple(
+            result for result in self.checks if result.p_value <= result.share * self.plan.level
+        )
+
+    @property
+    def strongest(self) -> BlockEvidence:
+        """The block whose outputs followed the inputs most clearly."""
+        return self.blocks[0]

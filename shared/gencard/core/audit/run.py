@@ -1,0 +1,135 @@
+"""The audit: does a black box use more of its dataset than Phi?"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gencard.core.audit.blocks import outside
+from gencard.core.audit.comparison import brown_forsythe, welch
+from gencard.core.audit.direction import Basis
+from gencard.core.audit.exploration import Findings, Sample, explore
+from gencard.core.audit.extremal_pair import ExtremalPair, extremal_pair, marginals_digest
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.progress import Progress, part, quiet
+from gencard.core.audit.report import SHARES, AuditReport, Check, CheckResult, Effect, PairProof
+from gencard.core.audit.runs import Runner, Side, Step
+from gencard.core.audit.trial import Scores, Trial, trial
+from gencard.core.blackbox.contract import BlackBox
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+
+
+def audit(
+    box: BlackBox,
+    dataset: Dataset,
+    plan: AuditPlan,
+    *,
+    versions: Sequence[tuple[str, str]] = (),
+    progress: Progress = quiet,
+) -> AuditReport:
+    """Audit a black box around a dataset.
+
+    Args:
+        box: Called ``5 * runs`` times: on both sides of a first pair, on both sides of a second one,
+            and on the dataset itself.
+        dataset: ``D*``: real records, or made up. Its domain is that of the box's output.
+        plan: With ``box`` and ``dataset`` it fixes every number of the report.
+        versions: Names and versions of what runs, to be written into the report.
+        progress: Called before every run and every kind of move; may raise to cancel.
+
+    Raises:
+        NoExtremalPairError: Nothing could be tested.
+        BlackBoxError: An output is not what the contract of the box says.
+        TooLargeError: More blocks than an audit may hold.
+        InvalidCliqueError, UnknownAttributeError: Phi does not fit the domain.
+    """
+    cliques = tuple(dataset.domain.canonical(clique) for clique in plan.cliques)
+    basis = Basis(dataset.domain, outside(dataset.domain, cliques, plan.terms.order))
+    rng = np.random.Generator(np.random.PCG64(plan.seed))
+    runner = Runner(box, plan, progress)
+    first = _first_pair(basis, dataset, cliques, rng, progress)
+    findings = _look(basis, first, runner)
+    second = _second_pair(findings, dataset, cliques, rng, progress)
+    test = trial(findings, dataset, second)
+    scores = _scores(test, runner, second, dataset)
+    progress("report", 1.0)
+    return AuditReport(
+        plan=plan,
+        domain=dataset.domain,
+        records=len(dataset),
+        checks=_checks(scores),
+        effect=_effect(scores, test.reference, SHARES[Check.MEAN] * plan.level),
+        blocks=findings.strongest_first,
+        tested=test.tested,
+        g_low=tuple(scores[Side.LOW].values.tolist()),
+        g_high=tuple(scores[Side.HIGH].values.tolist()),
+        g_original=tuple(scores[Side.ORIGINAL].values.tolist()),
+        pairs=tuple(_proof(step, dataset, pair) for step, pair in ((1, first), (2, second))),
+        versions=tuple(versions),
+    )
+
+
+def _first_pair(
+    basis: Basis,
+    dataset: Dataset,
+    cliques: Sequence[Clique],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> ExtremalPair:
+    beta = basis.random_direction(rng=rng)
+    return extremal_pair(dataset, cliques, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
+
+
+def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
+    low = Sample.of(basis, runner.outputs(Step.LOOK, Side.LOW, pair.low))
+    high = Sample.of(basis, runner.outputs(Step.LOOK, Side.HIGH, pair.high))
+    return explore(basis, pair, low, high)
+
+
+def _second_pair(
+    findings: Findings,
+    dataset: Dataset,
+    cliques: Sequence[Clique],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> ExtremalPair:
+    """Along what step 1 found, then on along its own difference, which can only grow by that."""
+    beta = findings.towards(findings.difference)
+    pair = extremal_pair(dataset, cliques, beta, rng=rng, progress=part(progress, "pair", 0.5, 0.6))
+    beta = findings.towards(findings.basis.difference(pair.low, pair.high))
+    return extremal_pair(
+        dataset, cliques, beta, rng=rng, start=pair, progress=part(progress, "pair", 0.6, 0.7)
+    )
+
+
+def _scores(test: Trial, runner: Runner, pair: ExtremalPair, dataset: Dataset) -> dict[Side, Scores]:
+    sides = {Side.LOW: pair.low, Side.HIGH: pair.high, Side.ORIGINAL: dataset}
+    return {
+        side: test.scores(runner.outputs(Step.TEST, side, records)) for side, records in sides.items()
+    }
+
+
+def _checks(scores: dict[Side, Scores]) -> tuple[CheckResult, ...]:
+    low, high, original = (scores[side] for side in Side)
+    p_values = {
+        Check.MEAN: welch(low.values, high.values).p_value,
+        Check.SPREAD: brown_forsythe(low.values, high.values),
+        Check.SCATTER: welch(low.scatter, high.scatter).p_value,
+        Check.ORDER: welch(low.order, high.order).p_value,
+        Check.RECOGNITION: welch(high.recognition, original.recognition).p_value,
+    }
+    return tuple(CheckResult(check, SHARES[check], p_values[check]) for check in Check)
+
+
+def _effect(scores: dict[Side, Scores], reference: float, level: float) -> Effect:
+    compared = welch(scores[Side.LOW].values, scores[Side.HIGH].values)
+    low, high = compared.interval()
+    smallest = compared.smallest_found(level)
+    return Effect(compared.gap / reference, low / reference, high / reference, smallest / reference)
+
+
+def _proof(step: int, dataset: Dataset, pair: ExtremalPair) -> PairProof:
+    original, low, high = (
+        marginals_digest(side, pair.cliques) for side in (dataset, pair.low, pair.high)
+    )
+    return PairProof(step, original, low, high, pair.moved)
