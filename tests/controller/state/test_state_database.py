@@ -1,3 +1,5 @@
+# ruff: noqa: PT012  an error of the database may rise only where the transaction ends
+
 import os
 import stat
 from pathlib import Path
@@ -88,7 +90,7 @@ class TestErrorsSayNothing:
         assert_silent(caught.value)
 
     def test_when_raised_while_another_error_is_handled(self, database):
-        with pytest.raises(StorageError) as caught:  # noqa: PT012  the nesting is what is tested
+        with pytest.raises(StorageError) as caught:
             try:
                 raise KeyError(TOKEN)
             except KeyError:

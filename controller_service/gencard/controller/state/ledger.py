@@ -105,7 +105,11 @@ class Ledger:
 
     def held(self, tx: Connection, *, resource: str, kind: str) -> Spend | None:
         """The line still reserved for a release, if there is one."""
-        wanted = (lines.c.resource == resource, lines.c.kind == kind, lines.c.state == SpendState.RESERVED)
+        wanted = (
+            lines.c.resource == resource,
+            lines.c.kind == kind,
+            lines.c.state == SpendState.RESERVED,
+        )
         newest = select(lines).where(*wanted).order_by(lines.c.number.desc()).limit(1)
         row = tx.execute(newest).mappings().one_or_none()
         return None if row is None else _spend_of(row)

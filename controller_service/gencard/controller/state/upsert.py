@@ -13,5 +13,6 @@ def insert_if_absent(tx: Connection, table: Table, row: Mapping[str, Any]) -> bo
     Two transactions that insert the same key do not both succeed: the second waits for the first.
     """
     make = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
-    statement = make(table).values(**row).on_conflict_do_nothing(index_elements=list(table.primary_key))
-    return tx.execute(statement).rowcount == 1
+    key = list(table.primary_key)
+    fresh = make(table).values(**row).on_conflict_do_nothing(index_elements=key)
+    return tx.execute(fresh.returning(*key)).first() is not None

@@ -1,0 +1,327 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gencard.controller.state.audits import AuditStore, Verdict
+from gencard.controller.state.cards import STANDING, CardStore
+from gencard.controller.state.operations import OperationState, OperationStore
+from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    StaleEtagError,
+    StorageError,
+)
+from gencard.core.negotiation import CardState
+from tests.controller.state.samples import ANA, BEN, CARD, DATASET, NOW, insert_card
+
+CARDS, PSIS, OPERATIONS, RELEASES, AUDITS = (
+    CardStore(),
+    PsiStore(),
+    OperationStore(),
+    ReleaseStore(),
+    AuditStore(),
+)
+
+
+def name_of(number):
+    return f"{DATASET}/cards/c{number}"
+
+
+def names(page):
+    return [row.name for row in page.rows]
+
+
+def move(tx, old_etag, new_etag, state=CardState.OFFERED, name=CARD):
+    CARDS.update(tx, name, old_etag=old_etag, new_etag=new_etag, state=state, body=b"new", now=NOW)
+
+
+class TestCards:
+    def test_a_card_reads_as_it_was_written(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+            move(tx, "etag-1", "etag-2")
+        with database.reading() as tx:
+            row = CARDS.get(tx, CARD)
+        assert (row.name, row.dataset, row.analyst) == (CARD, DATASET, ANA)
+        assert (row.state, row.etag, row.body) == (CardState.OFFERED, "etag-2", b"new")
+        assert (row.created, row.changed) == (NOW, NOW)
+
+    def test_s24_a_stale_etag_changes_nothing(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+            move(tx, "etag-1", "etag-2")
+            before = CARDS.get(tx, CARD)
+            with pytest.raises(StaleEtagError):
+                move(tx, "etag-1", "etag-3", CardState.REVOKED)
+            assert CARDS.get(tx, CARD) == before
+
+    def test_s24_of_many_who_move_at_once_one_does(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+
+        def approve(number):
+            try:
+                with database.transaction() as tx:
+                    move(tx, "etag-1", f"by-{number}")
+            except StaleEtagError:
+                return 0
+            return 1
+
+        with ThreadPoolExecutor(8) as threads:
+            assert sum(threads.map(approve, range(16))) == 1
+
+    def test_a_name_is_given_once(self, database):
+        with pytest.raises(StorageError), database.transaction() as tx:  # noqa: PT012  rises at the end
+            insert_card(tx)
+            insert_card(tx)
+        with database.reading() as tx:
+            assert names(CARDS.list(tx)) == []
+
+    def test_an_unknown_card_is_not_found(self, database):
+        with database.transaction() as tx:
+            with pytest.raises(NotFoundError):
+                CARDS.get(tx, CARD)
+            with pytest.raises(NotFoundError):
+                move(tx, "etag-1", "etag-2")
+
+    def test_granted_are_those_that_stand_or_were_measured_of_anybody(self, database):
+        with database.transaction() as tx:
+            for number, state in enumerate(CardState):
+                insert_card(tx, name_of(number), state, ANA if number % 2 else BEN)
+            insert_card(tx, "datasets/x/cards/c", CardState.AGREED, dataset="datasets/x")
+            ended = [row.name for row in CARDS.list(tx).rows if row.state is CardState.REVOKED]
+            PSIS.put(tx, ended[0], b"{}", "digest", NOW)
+            granted = CARDS.granted(tx, DATASET)
+        assert {row.state for row in granted} == STANDING | {CardState.REVOKED}
+
+
+class TestPages:
+    def test_newest_first_and_stable_while_the_list_grows(self, database):
+        with database.transaction() as tx:
+            for number in range(7):
+                insert_card(tx, name_of(number))
+            seen, token = [], ""
+            while True:
+                page = CARDS.list(tx, limit=3, before=token)
+                seen += names(page)
+                insert_card(tx, name_of(100 + len(seen)))
+                if not page.next_token:
+                    break
+                token = page.next_token
+        assert seen == [name_of(number) for number in reversed(range(7))]
+
+    @pytest.mark.parametrize(("limit", "size"), [(-5, 1), (0, 1), (2, 2), (3, 3), (10**9, 3)])
+    def test_sizes_are_bounded(self, database, limit, size):
+        with database.transaction() as tx:
+            for number in range(3):
+                insert_card(tx, name_of(number))
+            page = CARDS.list(tx, limit=limit)
+        assert len(page.rows) == size
+        assert bool(page.next_token) == (size < 3)
+
+    def test_filters_hide_what_is_not_asked_for(self, database):
+        with database.transaction() as tx:
+            insert_card(tx, name_of(1), analyst=ANA)
+            insert_card(tx, name_of(2), analyst=BEN)
+            insert_card(tx, "datasets/x/cards/c", analyst=ANA, dataset="datasets/x")
+            assert names(CARDS.list(tx, analyst=BEN)) == [name_of(2)]
+            assert names(CARDS.list(tx, analyst=ANA, dataset=DATASET)) == [name_of(1)]
+            assert names(CARDS.list(tx, analyst="nobody")) == []
+
+    @pytest.mark.parametrize("token", ["x", "-1", "1.5", " 1", "٣", "9" * 19, "1;"])
+    def test_a_token_of_another_making_is_refused(self, database, token):
+        with database.reading() as tx, pytest.raises(InvalidInputError) as refused:
+            CARDS.list(tx, before=token)
+        assert refused.value.fields["field"] == "page_token"
+
+
+class TestPsis:
+    def test_psi_is_stored_once(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+            assert PSIS.find(tx, CARD) is None
+            assert PSIS.put(tx, CARD, b"first", "d1", NOW)
+            assert not PSIS.put(tx, CARD, b"second", "d2", NOW)
+            row = PSIS.get(tx, CARD)
+        assert (row.document, row.digest) == (b"first", "d1")
+
+    def test_no_psi_without_a_card(self, database):
+        with pytest.raises(StorageError), database.transaction() as tx:
+            PSIS.put(tx, CARD, b"first", "d1", NOW)
+
+    def test_psi_that_was_not_measured_is_not_found(self, database):
+        with database.reading() as tx, pytest.raises(NotFoundError):
+            PSIS.get(tx, CARD)
+
+
+MOVES = {
+    "progress": lambda tx: OPERATIONS.progress(tx, "operations/o", "fit", 500, NOW),
+    "succeed": lambda tx: OPERATIONS.succeed(tx, "operations/o", b"done", NOW),
+    "fail": lambda tx: OPERATIONS.fail(tx, "operations/o", b"{}", NOW),
+    "cancel": lambda tx: OPERATIONS.cancel(tx, "operations/o", NOW),
+}
+LEGAL = {
+    OperationState.QUEUED: {"progress", "fail", "cancel"},
+    OperationState.RUNNING: {"progress", "succeed", "fail", "cancel"},
+}
+AFTER = {
+    "progress": OperationState.RUNNING,
+    "succeed": OperationState.SUCCEEDED,
+    "fail": OperationState.FAILED,
+    "cancel": OperationState.CANCELLED,
+}
+REACHED_BY = {
+    OperationState.QUEUED: [],
+    OperationState.RUNNING: ["progress"],
+    OperationState.SUCCEEDED: ["progress", "succeed"],
+    OperationState.FAILED: ["fail"],
+    OperationState.CANCELLED: ["cancel"],
+}
+
+
+def create(tx, name="operations/o", owner=ANA):
+    OPERATIONS.create(tx, name, owner, "generate", CARD, b'{"rows":"5"}', NOW)
+
+
+class TestOperations:
+    @pytest.mark.parametrize("state", OperationState)
+    @pytest.mark.parametrize("attempt", MOVES)
+    def test_only_legal_moves_move(self, database, state, attempt):
+        with database.transaction() as tx:
+            create(tx)
+            for step in REACHED_BY[state]:
+                assert MOVES[step](tx)
+            before = OPERATIONS.get(tx, "operations/o")
+            assert before.state is state
+            moved = MOVES[attempt](tx)
+            after = OPERATIONS.get(tx, "operations/o")
+        assert moved == (attempt in LEGAL.get(state, ()))
+        assert after.state is AFTER[attempt] if moved else after == before
+
+    def test_an_operation_keeps_what_it_was_asked_and_what_it_gave(self, database):
+        with database.transaction() as tx:
+            create(tx)
+            MOVES["progress"](tx)
+            running = OPERATIONS.get(tx, "operations/o")
+            MOVES["succeed"](tx)
+            done = OPERATIONS.get(tx, "operations/o")
+        assert (running.stage, running.permille, running.response) == ("fit", 500, None)
+        assert (done.request, done.response, done.permille) == (b'{"rows":"5"}', b"done", 1000)
+        assert (done.owner, done.kind, done.resource) == (ANA, "generate", CARD)
+
+    def test_a_restart_finds_the_unfinished_oldest_first(self, database):
+        with database.transaction() as tx:
+            for name in ("operations/a", "operations/b", "operations/c"):
+                create(tx, name)
+            OPERATIONS.cancel(tx, "operations/b", NOW)
+            OPERATIONS.progress(tx, "operations/c", "measure", 1, NOW)
+        with database.reading() as tx:
+            found = [row.name for row in OPERATIONS.unfinished(tx)]
+            assert found == ["operations/a", "operations/c"]
+            assert names(OPERATIONS.list(tx, owner=BEN)) == []
+            assert len(OPERATIONS.list(tx, owner=ANA).rows) == 3
+
+    @pytest.mark.parametrize("permille", [-1, 1001])
+    def test_progress_is_from_0_to_1000(self, database, permille):
+        with pytest.raises(StorageError), database.transaction() as tx:  # noqa: PT012  rises at the end
+            create(tx)
+            OPERATIONS.progress(tx, "operations/o", "fit", permille, NOW)
+
+
+class TestReleases:
+    def test_a_release_reads_as_it_was_written(self, database):
+        release = ReleaseRow(
+            name=f"{CARD}/releases/r1",
+            card=CARD,
+            rows=10_000,
+            seed=2**64 - 1,
+            digest="d",
+            psi_digest="p",
+            receipt=b"{}",
+            file_name="r1.codes",
+            created=NOW,
+        )
+        with database.transaction() as tx:
+            insert_card(tx)
+            RELEASES.insert(tx, release)
+            assert RELEASES.get(tx, release.name) == release
+            assert RELEASES.list(tx, card=CARD).rows == (release,)
+            assert RELEASES.list(tx, card="other").rows == ()
+            with pytest.raises(NotFoundError):
+                RELEASES.get(tx, CARD)
+
+
+def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1"):
+    return AUDITS.begin(
+        tx,
+        name=f"{CARD}/audits/{submitter}-{number}",
+        card=CARD,
+        dataset=dataset,
+        submitter=submitter,
+        black_box="smuggler",
+        box_digest=digest,
+        now=NOW,
+    )
+
+
+def conclude(tx, number, verdict, submitter=ANA):
+    AUDITS.conclude(
+        tx,
+        f"{CARD}/audits/{submitter}-{number}",
+        level="0.05",
+        verdict=verdict,
+        wording="in words",
+        attestation=b"signed",
+        report=b"{}",
+        now=NOW,
+    )
+
+
+class TestAudits:
+    def test_s31_attempts_count_from_the_beginning_and_by_submitter_and_dataset(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+            assert [begin(tx, 1), begin(tx, 2), begin(tx, 3)] == [1, 2, 3]
+            assert begin(tx, 1, submitter=BEN) == 1
+            assert begin(tx, 9, dataset="datasets/x") == 1
+            assert AUDITS.attempts(tx, DATASET, ANA) == 3
+
+    def test_s31_concurrent_attempts_get_different_numbers(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+
+        def attempt(number):
+            with database.transaction() as tx:
+                return begin(tx, number)
+
+        with ThreadPoolExecutor(8) as threads:
+            assert sorted(threads.map(attempt, range(20))) == list(range(1, 21))
+
+    def test_only_audits_that_ended_are_listed_and_a_verdict_stands(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+            begin(tx, 1)
+            begin(tx, 2)
+            conclude(tx, 1, Verdict.NO_EVIDENCE)
+            with pytest.raises(InvalidInputError):
+                conclude(tx, 1, Verdict.LEAKAGE)
+            with pytest.raises(InvalidInputError):
+                conclude(tx, 3, Verdict.LEAKAGE)
+            assert names(AUDITS.list(tx, card=CARD)) == [f"{CARD}/audits/{ANA}-1"]
+            row = AUDITS.get(tx, f"{CARD}/audits/{ANA}-1")
+            assert AUDITS.get(tx, f"{CARD}/audits/{ANA}-2").verdict is None
+        assert (row.verdict, row.level, row.attempt) == (Verdict.NO_EVIDENCE, "0.05", 1)
+        assert (row.attestation, row.report, row.ended) == (b"signed", b"{}", NOW)
+
+    def test_a_box_once_found_to_leak_stays_known_on_its_dataset(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+            begin(tx, 1)
+            begin(tx, 2, digest="box-2")
+            conclude(tx, 1, Verdict.LEAKAGE)
+            conclude(tx, 2, Verdict.NO_EVIDENCE)
+            assert AUDITS.failed(tx, DATASET, "box-1")
+            assert not AUDITS.failed(tx, DATASET, "box-2")
+            assert not AUDITS.failed(tx, "datasets/x", "box-1")
