@@ -1,0 +1,158 @@
+"""A card that both sides signed, and what it gives: rows, psi, replay."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from gencard.client import folder, operations
+from gencard.client.connection import Connection
+from gencard.client.paging import pages
+from gencard.client.progress import Shown, shown
+from gencard.client.releases import Release
+from gencard.client.replay import Replayed, check_psi, rebuilt
+from gencard.client.rows import fetch_rows
+from gencard.client.signing import card_of_statement, checked_receipt
+from gencard.core.card import Card
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.errors import CardStateError, VerificationError
+from gencard.core.negotiation import Negotiation
+from gencard.core.statistics.psi import Psi
+from gencard.v1 import synthesis_pb2 as pb
+from gencard.wire import dsse
+from gencard.wire.canonical import json_bytes
+from gencard.wire.psi_codec import psi_of_chunks
+from gencard.wire.psi_document import psi_document
+from gencard.wire.receipt import Receipt
+from gencard.wire.schema_codec import coding_digest, coding_document
+from gencard.wire.statements import subject_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What both sides signed, verified.
+
+    Args:
+        card: What was agreed.
+        digest: SHA-256, in hex, of the card.
+        envelope: The signed card.
+        coding: The schema that the card names.
+    """
+
+    connection: Connection
+    card: Card
+    digest: str
+    envelope: bytes
+    coding: Coding
+
+    @classmethod
+    def of(cls, connection: Connection, negotiation: Negotiation, coding: Coding) -> "Agreement":
+        """Raises CardStateError before agreement, VerificationError where a signature is not right."""
+        if not negotiation.envelope:
+            raise CardStateError(state=negotiation.state)
+        credentials = connection.credentials
+        keys = [credentials.public_controller_key()]
+        if credentials.identity().uri == negotiation.analyst:
+            keys.append(credentials.public_signing_key())
+        payload = dsse.verify(negotiation.envelope, keys)
+        card = card_of_statement(payload)
+        if card.name != negotiation.name or card.analyst != negotiation.analyst:
+            raise VerificationError(problem="the envelope holds another card")
+        if card.coding_digest != coding_digest(coding):
+            raise VerificationError(problem="the dataset's schema is not the one that the card names")
+        return cls(connection, card, subject_digest(payload), negotiation.envelope, coding)
+
+    def check_is(self, statement: bytes) -> None:
+        """Raises VerificationError where both signed something else than this statement."""
+        if dsse.opened(self.envelope)[0] != statement:
+            raise VerificationError(problem="the controller signed another card than we did")
+
+    def release(self, rows: int, seed: int, progress: Shown, scratch: Path | None) -> Release:
+        """Have rows made, and fetch them."""
+        request = pb.GenerateReleaseRequest(
+            card=self.card.name, rows=rows, seed=seed, request_id=str(uuid4())
+        )
+        stub = self.connection.synthesis
+        with shown("Generating", progress) as tell:
+            operation = self.connection.call(stub.GenerateRelease, request)
+            found = operations.result_of(self.connection, operation, pb.Release, tell)
+            if (found.rows, found.seed) != (rows, seed):
+                raise VerificationError(problem="the release has other rows or another seed than asked")
+            dataset = fetch_rows(self.connection, found.name, rows, tell, scratch=scratch)
+        return self._checked(found, dataset)
+
+    def fetch(self, name: str, progress: Shown, scratch: Path | None = None) -> Release:
+        """A release that was made before."""
+        found = self._release(name)
+        with shown("Fetching", progress) as tell:
+            dataset = fetch_rows(self.connection, name, found.rows, tell, scratch=scratch)
+        return self._checked(found, dataset)
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Receipts of all releases, newest first, verified."""
+        request = pb.ListReleasesRequest(parent=self.card.name)
+        for page in pages(self.connection, self.connection.synthesis.ListReleases, request):
+            for found in page.releases:
+                yield self._receipt(found)
+
+    @cached_property
+    def psi(self) -> Psi:
+        """Fetched once, checked against the card and against the digest that the receipts sign."""
+        request = pb.StreamPsiRequest(card=self.card.name)
+        stub = self.connection.synthesis
+        psi, digest = psi_of_chunks(self.connection.stream(stub.StreamPsi, request))
+        check_psi(self.card, psi, self.coding)
+        if any(receipt.psi_digest != digest for receipt in self.receipts()):
+            raise VerificationError(problem="a receipt of this card is about another psi")
+        return psi
+
+    def replay(self, data: "pd.DataFrame | Release") -> Replayed:
+        """Make a release again and compare every byte; raises VerificationError where one differs."""
+        dataset = data.dataset if isinstance(data, Release) else self._codes(data)
+        digest = dataset.digest()
+        receipt = next((known for known in self.receipts() if known.rows_digest == digest), None)
+        if receipt is None:
+            raise VerificationError(problem="these data are no release of this card")
+        rebuilt(self.card, self.psi, receipt, self.coding)
+        return Replayed(receipt.name, receipt.rows, receipt.seed, digest)
+
+    def _codes(self, frame: "pd.DataFrame") -> Dataset:
+        from gencard.client.frames import dataset_of_frame  # noqa: PLC0415 - pandas only where frames are
+
+        domain = self.coding.domain.covered_by(self.card.terms.marginals)
+        return dataset_of_frame(frame, self.coding, domain)
+
+    def _release(self, name: str) -> pb.Release:
+        stub = self.connection.synthesis
+        return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name)).release
+
+    def _checked(self, found: pb.Release, dataset: Dataset) -> Release:
+        if dataset.domain != self.coding.domain.covered_by(self.card.terms.marginals):
+            raise VerificationError(problem="the rows have other attributes than the card")
+        receipt = self._receipt(found)
+        if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
+            raise VerificationError(problem="the receipt is about other rows")
+        return Release(dataset, self.coding, receipt, found.receipt, self.documents)
+
+    def _receipt(self, found: pb.Release) -> Receipt:
+        key = self.connection.credentials.public_controller_key()
+        receipt = checked_receipt(found.receipt, key, card_digest=self.digest)
+        told = (found.name, found.rows, found.seed, found.digest, found.psi_digest)
+        signed = (receipt.name, receipt.rows, receipt.seed, receipt.rows_digest, receipt.psi_digest)
+        if told != signed:
+            raise VerificationError(problem="the release is not what its receipt says")
+        return receipt
+
+    def documents(self) -> dict[str, bytes]:
+        """What goes with the rows of a release, by file name: the card, what it means, psi."""
+        return {
+            folder.CARD: self.envelope,
+            folder.SCHEMA: json_bytes(coding_document(self.coding)),
+            folder.PSI: psi_document(self.psi),
+        }

@@ -1,0 +1,180 @@
+"""Where everything begins: a connection to a controller, as an analyst or an auditor."""
+
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from gencard.client import accounts, catalogue
+from gencard.client.accounts import Budget
+from gencard.client.card import Card
+from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
+from gencard.client.connection import Connection
+from gencard.client.credentials import Credentials, address_in
+from gencard.client.log_watch import Checkpoint, LogWatch
+from gencard.client.paging import pages
+from gencard.client.workload import Marginals, cliques_of
+from gencard.core.budget import EXACT, Price, Privacy, Spend
+from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal
+from gencard.core.errors import InvalidInputError
+from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire.card_codec import card_of, terms_message
+from gencard.wire.identity import Identity
+
+
+class Analyst:
+    """Somebody with a certificate, connected to a controller. Use it in a ``with`` block, or close it.
+
+    The controller's names may be given short: ``census`` for ``datasets/census``.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.log = LogWatch(connection)
+
+    @classmethod
+    def connect(
+        cls,
+        address: str | None = None,
+        *,
+        folder: str | Path | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        authority: str | Path | None = None,
+        signing_key: str | Path | None = None,
+        controller_key: str | Path | None = None,
+        log_key: str | Path | None = None,
+    ) -> Self:
+        """Connect with the files that the controller's steward handed over.
+
+        Args:
+            address: ``host:port``; from ``connection.toml`` in the folder where not given.
+            folder: Where all files lie, under their usual names.
+            certificate: Ours, where it lies elsewhere; the other files are looked for beside it.
+            key: Its private key.
+            authority: Certificate of the authority that both sides trust.
+            signing_key: Our Ed25519 key, which signs cards.
+            controller_key: The controller's public key, which signs cards and receipts.
+            log_key: The public key of the controller's log.
+
+        Raises:
+            InvalidInputError: Neither folder nor certificate, or a file that cannot be used.
+        """
+        if certificate is None:
+            if folder is None:
+                raise InvalidInputError(field="folder", problem="or certificate must be given")
+            certificate = Path(folder) / "certificate.pem"
+        credentials = Credentials.beside(
+            Path(certificate),
+            key=_path(key),
+            authority=_path(authority),
+            signing_key=_path(signing_key),
+            controller_key=_path(controller_key),
+            log_key=_path(log_key),
+        )
+        return cls(Connection(address or address_in(credentials.folder), credentials))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def identity(self) -> Identity:
+        """Who our certificate says we are."""
+        return self._connection.credentials.identity()
+
+    def datasets(self) -> list[CatalogueEntry]:
+        """All datasets, without attributes and policy."""
+        return catalogue.list_datasets(self._connection)
+
+    def dataset(self, name: str) -> CatalogueEntry:
+        """One dataset with its public schema and policy; raises NotFoundError."""
+        return catalogue.get_dataset(self._connection, _dataset(name))
+
+    def generators(self) -> list[GeneratorEntry]:
+        """Generators and black boxes."""
+        return catalogue.list_generators(self._connection)
+
+    def propose(
+        self,
+        dataset: str,
+        marginals: Marginals,
+        *,
+        purpose: str,
+        generator: str = "ipf",
+        rows: int = 1_000_000,
+        privacy: Privacy = EXACT,
+        audit: AuditTerms = USUAL_AUDIT,
+        dry_run: bool = False,
+    ) -> Card:
+        """Propose a card; the answer is an offer, or the card waits for a steward.
+
+        Args:
+            dataset: Its name.
+            marginals: Cliques of attribute names, or ``all_marginals(order=2)``.
+            purpose: What the data are wanted for, in a sentence.
+            generator: Its name in the catalogue.
+            rows: At most so many in one release.
+            privacy: How the marginals are measured.
+            audit: How audits under the card are run.
+            dry_run: Only price and judge; nothing is stored, no record is touched.
+
+        Raises:
+            InvalidInputError, TooLargeError: What is wrong with the proposal.
+            ProposalRefusedError: The policy has nothing near to offer.
+        """
+        entry = self.dataset(dataset)
+        domain = entry.coding.domain
+        cliques = cliques_of(marginals, domain)
+        asked = Proposal(entry.name, purpose, cliques, generator, rows, privacy, audit)
+        request = pb.ProposeCardRequest(
+            terms=terms_message(asked.in_order_of(domain)),
+            request_id=str(uuid4()),
+            validate_only=dry_run,
+        )
+        answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
+        return Card(self._connection, card_of(answer.card))
+
+    def price(self, dataset: str, marginals: Marginals, *, privacy: Privacy = EXACT) -> Price:
+        """What the nearest acceptable card would cost; nothing is stored."""
+        asked = self.propose(dataset, marginals, purpose="price", privacy=privacy, dry_run=True)
+        return asked.price
+
+    def card(self, name: str) -> Card:
+        """One card; raises NotFoundError."""
+        request = pb.GetCardRequest(name=name)
+        answer = self._connection.call(self._connection.negotiation.GetCard, request)
+        return Card(self._connection, card_of(answer.card))
+
+    def cards(self, dataset: str = "-") -> list[Card]:
+        """Our cards (an auditor or steward: everybody's), newest first."""
+        request = pb.ListCardsRequest(parent=_dataset(dataset))
+        return [
+            Card(self._connection, card_of(card))
+            for page in pages(self._connection, self._connection.negotiation.ListCards, request)
+            for card in page.cards
+        ]
+
+    def spends(self) -> list[Spend]:
+        """Our lines of the ledger, newest first."""
+        return accounts.list_spends(self._connection)
+
+    def budget(self, dataset: str) -> Budget:
+        """What we may spend on a dataset, and what we spent."""
+        return accounts.get_budget(self._connection, _dataset(dataset))
+
+    def checkpoint(self) -> Checkpoint:
+        """The newest signed state of the controller's log, proved to continue what we saw before."""
+        return self.log.checkpoint()
+
+
+def _dataset(name: str) -> str:
+    return name if name.startswith("datasets/") else f"datasets/{name}"
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)

@@ -1,0 +1,216 @@
+"""A card in our hands: read it, answer it, and once it is agreed, use it."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from gencard.client import card_view
+from gencard.client.agreement import Agreement
+from gencard.client.catalogue import CatalogueEntry, get_dataset
+from gencard.client.connection import Connection
+from gencard.client.progress import Shown
+from gencard.client.releases import Release
+from gencard.client.replay import Replayed
+from gencard.client.signing import checked_offer
+from gencard.client.workload import Marginals, cliques_of
+from gencard.core.budget import Price, Privacy
+from gencard.core.card import AuditTerms, Change, Proposal
+from gencard.core.errors import CardStateError
+from gencard.core.negotiation import CardState, Negotiation, Offer, Turn
+from gencard.core.statistics.psi import Psi
+from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire.card_codec import card_of, terms_message
+from gencard.wire.dsse import signature_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Card:
+    """A card as it stood when it was last read; ``refresh`` reads it again.
+
+    Calls that move it (``accept``, ``counter``, ``terminate``) return it, so that they can be chained.
+    """
+
+    def __init__(self, connection: Connection, negotiation: Negotiation) -> None:
+        self._connection = connection
+        self._negotiation = negotiation
+        self._agreement: Agreement | None = None
+
+    # What it says --------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """datasets/{dataset}/cards/{card}; empty where the card was only priced."""
+        return self._negotiation.name
+
+    @property
+    def state(self) -> CardState:
+        return self._negotiation.state
+
+    @property
+    def turn(self) -> Turn:
+        return self._negotiation.turn
+
+    @property
+    def negotiation(self) -> Negotiation:
+        """Everything that the controller says about it: history, envelope, attestations."""
+        return self._negotiation
+
+    @property
+    def terms(self) -> Proposal:
+        """The terms of the offer, or those asked for where there is no offer yet."""
+        offer = self._negotiation.offer
+        return self._negotiation.proposed if offer is None else offer.terms
+
+    @property
+    def offer(self) -> Offer:
+        """Raises CardStateError where the controller has not answered yet."""
+        if self._negotiation.offer is None:
+            raise CardStateError(state=self.state)
+        return self._negotiation.offer
+
+    @property
+    def price(self) -> Price:
+        return self.offer.price
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """How the offer differs from what was asked; empty where it does not."""
+        offer = self._negotiation.offer
+        return () if offer is None else offer.changes
+
+    @property
+    def next_step(self) -> str:
+        return card_view.next_step(self._negotiation)
+
+    @cached_property
+    def entry(self) -> CatalogueEntry:
+        """The dataset's entry in the catalogue."""
+        return get_dataset(self._connection, self.terms.dataset)
+
+    # What can be done with it --------------------------------------------------------------------
+
+    def refresh(self) -> "Card":
+        """Read it again."""
+        stub = self._connection.negotiation
+        answer = self._connection.call(stub.GetCard, pb.GetCardRequest(name=self.name))
+        return self._now(answer.card)
+
+    def accept(self) -> "Card":
+        """Sign the offer, after checking that the bytes to sign mean the offer and no more.
+
+        Raises:
+            VerificationError: They do not, or the controller signed something else.
+            WrongTurnError, StaleEtagError, CardExpiredError, CardStateError: The offer is gone.
+        """
+        credentials = self._connection.credentials
+        analyst = credentials.identity().uri
+        statement = checked_offer(self._negotiation, self.offer, self.entry, analyst=analyst)
+        key = credentials.private_signing_key()
+        request = pb.AcceptCardRequest(
+            name=self.name,
+            etag=self._negotiation.etag,
+            signature=signature_of(statement, key),
+            request_id=str(uuid4()),
+        )
+        answer = self._connection.call(self._connection.negotiation.AcceptCard, request)
+        return self._now(answer.card, signed=statement)
+
+    def counter(
+        self,
+        *,
+        marginals: Marginals | None = None,
+        generator: str | None = None,
+        purpose: str | None = None,
+        rows: int | None = None,
+        privacy: Privacy | None = None,
+        audit: AuditTerms | None = None,
+    ) -> "Card":
+        """Answer the offer with other terms; what is not given stays as offered."""
+        domain, now = self.entry.coding.domain, self.terms
+        terms = Proposal(
+            dataset=now.dataset,
+            purpose=now.purpose if purpose is None else purpose,
+            marginals=now.marginals if marginals is None else cliques_of(marginals, domain),
+            generator=now.generator if generator is None else generator,
+            rows=now.rows if rows is None else rows,
+            privacy=now.privacy if privacy is None else privacy,
+            audit=now.audit if audit is None else audit,
+        ).in_order_of(domain)
+        request = pb.CounterCardRequest(
+            name=self.name,
+            etag=self._negotiation.etag,
+            terms=terms_message(terms),
+            request_id=str(uuid4()),
+        )
+        return self._now(self._connection.call(self._connection.negotiation.CounterCard, request).card)
+
+    def terminate(self) -> "Card":
+        """End the negotiation, or give the card back."""
+        request = pb.TerminateCardRequest(
+            name=self.name, etag=self._negotiation.etag, request_id=str(uuid4())
+        )
+        stub = self._connection.negotiation
+        return self._now(self._connection.call(stub.TerminateCard, request).card)
+
+    # What it gives -------------------------------------------------------------------------------
+
+    def release(
+        self,
+        rows: int,
+        *,
+        seed: int = 0,
+        progress: Shown = True,
+        scratch: Path | None = None,
+    ) -> Release:
+        """Have rows made, fetch them, and check digest and receipt.
+
+        Args:
+            rows: How many; at most the card's.
+            seed: With psi and the card it fixes every byte of the rows.
+            progress: Show a bar, or a function that is told.
+            scratch: A folder for the codes while they are used; in memory where not given.
+
+        Raises:
+            VerificationError: Rows or receipt are not what they should be.
+            OperationError: The job did not finish.
+        """
+        return self.agreement.release(rows, seed, progress, scratch)
+
+    def generate(self, rows: int, *, seed: int = 0, progress: Shown = True) -> "pd.DataFrame":
+        """The rows of ``release`` as a data frame with the declared labels and types."""
+        return self.release(rows, seed=seed, progress=progress).frame
+
+    @property
+    def psi(self) -> Psi:
+        """The statistics that the card released: all that any generator saw. Fetched once."""
+        return self.agreement.psi
+
+    def replay(self, data: "pd.DataFrame | Release") -> Replayed:
+        """Make a release again from psi, card and seed, and compare every byte.
+
+        Raises:
+            VerificationError: A byte differs, or these data are no release of this card.
+        """
+        return self.agreement.replay(data)
+
+    @property
+    def agreement(self) -> Agreement:
+        """What both sides signed, verified; raises CardStateError before agreement."""
+        if self._agreement is None:
+            self._agreement = Agreement.of(self._connection, self._negotiation, self.entry.coding)
+        return self._agreement
+
+    def _now(self, message: pb.Card, signed: bytes | None = None) -> "Card":
+        self._negotiation = card_of(message)
+        if signed is not None and self._negotiation.envelope:
+            self.agreement.check_is(signed)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
+
+    def _repr_html_(self) -> str:
+        return card_view.page(self._negotiation)

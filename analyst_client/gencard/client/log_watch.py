@@ -1,0 +1,110 @@
+"""Keeps an eye on the controller's log: what was seen once must stay in it for ever."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.client.connection import Connection
+from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.v1 import ledger_pb2 as pb
+from gencard.wire import dsse
+from gencard.wire.merkle import check_consistency, check_inclusion
+from gencard.wire.statements import CHECKPOINT, predicate_of
+
+SEEN = "log_seen.json"
+"""The newest checkpoint that was believed, beside the certificate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The log's signed state: ``size`` entries whose Merkle root is ``root`` (hex)."""
+
+    size: int
+    root: str
+    time: str
+    envelope: bytes
+
+    def lines(self) -> list[tuple[str, str]]:
+        return [("Entries", f"{self.size:,}"), ("Root", self.root), ("Signed", self.time)]
+
+
+def checkpoint_of(envelope: bytes, key: Ed25519PublicKey) -> Checkpoint:
+    """Raises VerificationError where this is no checkpoint signed with the log's key."""
+    facts = predicate_of(dsse.verify(envelope, [key]), CHECKPOINT)
+    try:
+        root = bytes.fromhex(facts["root"])
+        return Checkpoint(int(facts["size"]), root.hex(), str(facts["time"]), envelope)
+    except (KeyError, TypeError, ValueError):
+        raise VerificationError(problem="the document is not a checkpoint") from None
+
+
+class LogWatch:
+    """Asks for checkpoints and remembers the last one, so that a fork or a rollback is noticed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def checkpoint(self) -> Checkpoint:
+        """The newest checkpoint, proved to continue the one seen before.
+
+        Raises:
+            VerificationError: Not signed, or the log was shortened, forked or rewritten.
+        """
+        answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
+        new = checkpoint_of(answer.checkpoint, self._key)
+        seen = self._seen()
+        if seen is not None:
+            self._check_continues(seen, new)
+        self._remember(new)
+        return new
+
+    def check_entry(self, index: int, checkpoint: Checkpoint) -> str:
+        """The leaf hash, in hex, of the entry at ``index``, proved to be in the log.
+
+        Raises:
+            VerificationError: The proof does not hold.
+        """
+        request = pb.GetInclusionProofRequest(index=index, size=checkpoint.size)
+        proof = self._connection.call(self._connection.log.GetInclusionProof, request)
+        root = bytes.fromhex(checkpoint.root)
+        check_inclusion(proof.leaf, index, checkpoint.size, proof.path, root)
+        return proof.leaf.hex()
+
+    @property
+    def _key(self) -> Ed25519PublicKey:
+        return self._connection.credentials.public_log_key()
+
+    @property
+    def _file(self) -> Path:
+        return self._connection.credentials.folder / SEEN
+
+    def _seen(self) -> Checkpoint | None:
+        try:
+            envelope = self._file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            raise InvalidInputError(field="log", problem=f"cannot read {self._file}") from None
+        return checkpoint_of(envelope, self._key)
+
+    def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
+        if new.size < seen.size:
+            raise VerificationError(problem=f"the log has shrunk below the {seen.size} entries it had")
+        path: list[bytes] = []
+        if 0 < seen.size < new.size:
+            request = pb.GetConsistencyProofRequest(old_size=seen.size, new_size=new.size)
+            proof = self._connection.call(self._connection.log.GetConsistencyProof, request)
+            path = list(proof.path)
+        if seen.size:
+            roots = bytes.fromhex(seen.root), bytes.fromhex(new.root)
+            check_consistency(seen.size, new.size, path, *roots)
+
+    def _remember(self, checkpoint: Checkpoint) -> None:
+        part = self._file.with_name(SEEN + ".part")
+        try:
+            part.write_bytes(checkpoint.envelope)
+            os.replace(part, self._file)
+        except OSError:
+            raise InvalidInputError(field="log", problem=f"cannot write {self._file}") from None

@@ -1,0 +1,74 @@
+"""A release: rows, and the signed receipt that says what they were made from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gencard.client import html
+from gencard.client.folder import RECEIPT, save_bundle
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.wire.receipt import Receipt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Rows that were checked against their digest and receipt.
+
+    Args:
+        dataset: The codes.
+        coding: What they mean.
+        receipt: What the rows were made from.
+        envelope: The receipt as the controller signed it.
+        documents: Gives what else goes with the rows, by file name.
+    """
+
+    dataset: Dataset
+    coding: Coding
+    receipt: Receipt
+    envelope: bytes
+    documents: Callable[[], dict[str, bytes]]
+
+    @property
+    def name(self) -> str:
+        """datasets/{dataset}/cards/{card}/releases/{release}."""
+        return self.receipt.name
+
+    @cached_property
+    def frame(self) -> "pd.DataFrame":
+        """The rows with their declared labels and types; ``attrs["gencard"]`` is the release's name."""
+        from gencard.client.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
+
+        frame = frame_of(self.dataset, self.coding)
+        frame.attrs["gencard"] = self.name
+        return frame
+
+    def save(self, folder: str | Path, rows: str = "rows.parquet") -> Path:
+        """Write rows, card, psi, schema and receipt, so that ``gencard verify FOLDER`` can check them.
+
+        Args:
+            folder: Made where it is not there.
+            rows: Name of the file for the rows; ends in .parquet or .csv.
+
+        Raises:
+            InvalidInputError: The folder cannot be written.
+        """
+        documents = {**self.documents(), RECEIPT: self.envelope}
+        return save_bundle(Path(folder), self.dataset, self.coding, documents, rows)
+
+    def lines(self) -> list[tuple[str, str]]:
+        return [
+            ("Release", self.name),
+            ("Rows", f"{self.receipt.rows:,}"),
+            ("Seed", str(self.receipt.seed)),
+            ("SHA-256", self.receipt.rows_digest),
+            ("Entry of the log", str(self.receipt.log_index)),
+        ]
+
+    def _repr_html_(self) -> str:
+        return html.panel("Release", html.facts(self.lines()))

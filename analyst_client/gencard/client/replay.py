@@ -1,0 +1,75 @@
+"""Replay: the same psi, card and seed give the same rows, to the byte; so nothing else went in."""
+
+from dataclasses import dataclass
+
+from gencard.client import html
+from gencard.core.card import Card
+from gencard.core.coding import Coding, StructuralZeros
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import VerificationError
+from gencard.core.generators.registry import generator_digest, generator_named
+from gencard.core.generators.replay import synthesise
+from gencard.core.statistics.psi import Psi
+from gencard.wire.canonical import sha256
+from gencard.wire.psi_document import psi_document
+from gencard.wire.receipt import Receipt
+
+_MOST_CELLS = 1_000_000_000
+"""Of a model that is rebuilt here; the controller's own bound is lower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A release that was made again: every byte agrees."""
+
+    release: str
+    rows: int
+    seed: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"Every byte agrees: {self.rows:,} rows with seed {self.seed}, SHA-256 {self.digest}."
+
+    def _repr_html_(self) -> str:
+        return html.panel("Replayed", html.paragraph(str(self)), html.facts([("Release", self.release)]))
+
+
+def rebuilt(card: Card, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
+    """The rows that this psi, card and receipt stand for.
+
+    Raises:
+        VerificationError: psi is not the card's or the receipt's, or the rows come out differently.
+    """
+    check_psi(card, psi, coding)
+    if sha256(psi_document(psi)) != receipt.psi_digest:
+        raise VerificationError(problem="the receipt is about another psi")
+    zeros = _zeros(coding, psi.domain)
+    generator = generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
+    dataset = synthesise(generator, psi, psi.domain, receipt.rows, receipt.seed)
+    if dataset.digest() != receipt.rows_digest:
+        raise VerificationError(problem=_why_not(card))
+    return dataset
+
+
+def check_psi(card: Card, psi: Psi, coding: Coding) -> None:
+    """Raises VerificationError where psi does not hold the statistics of the card."""
+    if psi.cliques != card.terms.marginals or psi.domain != _domain(card, coding):
+        raise VerificationError(problem="psi does not hold the statistics that the card names")
+
+
+def _domain(card: Card, coding: Coding) -> Domain:
+    return coding.domain.covered_by(card.terms.marginals)
+
+
+def _zeros(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
+    """The declared zeros that psi's attributes can express."""
+    return tuple(
+        zeros for zeros in coding.structural_zeros if set(zeros.clique) <= set(domain.attributes)
+    )
+
+
+def _why_not(card: Card) -> str:
+    if generator_digest(card.terms.generator) != card.generator_digest:
+        return "the replay gives other rows, and this installation has another version of the generator"
+    return "the replay gives other rows than the receipt says"
