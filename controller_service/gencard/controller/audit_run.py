@@ -1,0 +1,117 @@
+"""One audit at the records, from its plan to a signed verdict."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from gencard.controller.audits import Audits, audit_message
+from gencard.controller.cards import offer_of
+from gencard.controller.holdings import dataset_of
+from gencard.controller.jobs import tasks
+from gencard.controller.operations import Run
+from gencard.controller.state.audits import AuditRow, Verdict
+from gencard.controller.versions import versions
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.negotiation import Negotiation
+from gencard.wire.canonical import time_text
+from gencard.wire.dsse import sign
+from gencard.wire.statements import VERDICT, statement
+
+MOST_ROWS = 50_000
+"""Rows asked of a box in one run; more would cost time and tell little."""
+
+KNOWN_LEAK = (
+    "Evidence of leakage: this very black box was found to use more than Phi in an earlier audit on "
+    "this dataset. This attempt alone saw no evidence."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRun:
+    """Carries audits out.
+
+    Args:
+        jobs: Describes jobs: where records, salt and limits are.
+    """
+
+    audits: Audits
+    jobs: tasks.Descriptions
+
+    def __call__(self, run: Run) -> None:
+        """Carry one audit out and write its verdict down."""
+        with self.audits.database.reading() as tx:
+            card = self.audits.cards.card(tx, run.request["card"])
+        holding = self.audits.cards.holdings.named(dataset_of(card.name))
+        plan = plan_of(card, run.request["seed"], run.request["attempt"])
+        recipe = self.audits.boxes.recipe(run.request["box"], plan.cliques)
+        result = run.job(tasks.AUDIT, self.jobs.audit(holding, recipe, plan, versions()))
+        self._conclude(run, card, plan, result["report"])
+
+    def _conclude(self, run: Run, card: Negotiation, plan: AuditPlan, report: dict[str, Any]) -> None:
+        """Log, verdict, ledger and the operation's end: true together, or not at all."""
+        audits = self.audits
+        with audits.database.transaction() as tx:
+            now = audits.cards.clock()
+            row = audits.store.get(tx, run.request["audit"])
+            known = audits.store.failed(tx, row.dataset, row.box_digest)
+            verdict, wording = _outcome(report, known)
+            audits.cards.log.append(
+                tx,
+                action="verdict",
+                actor=audits.cards.controller,
+                resource=row.name,
+                details={"verdict": str(verdict), "black_box": row.black_box},
+                now=now,
+            )
+            facts = _facts(row, card, plan, verdict, wording) | {"time": time_text(now)}
+            payload = statement(VERDICT, row.name, facts, offer_of(card).digest)
+            audits.store.conclude(
+                tx,
+                row.name,
+                level=repr(plan.level),
+                verdict=verdict,
+                wording=wording,
+                attestation=sign(payload, [audits.cards.key]),
+                report=json.dumps(report).encode(),
+                now=now,
+            )
+            audits.ledger.settle(tx, run.request["line"], now)
+            concluded = audit_message(audits.store.get(tx, row.name))
+            audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
+
+
+def plan_of(card: Negotiation, seed: int, attempt: int) -> AuditPlan:
+    """The plan that the card's terms fix, for one attempt."""
+    terms = offer_of(card).terms
+    return AuditPlan(
+        cliques=terms.marginals,
+        rows=max(2, min(terms.rows, MOST_ROWS)),
+        seed=seed,
+        terms=terms.audit,
+        attempt=attempt,
+    )
+
+
+def _outcome(report: dict[str, Any], known: bool) -> tuple[Verdict, str]:
+    """What this attempt says, or what an earlier one said of the same box."""
+    if report["verdict"] == Verdict.LEAKAGE:
+        return Verdict.LEAKAGE, report["wording"]
+    if known:
+        return Verdict.LEAKAGE, KNOWN_LEAK
+    return Verdict.NO_EVIDENCE, report["wording"]
+
+
+def _facts(
+    row: AuditRow, card: Negotiation, plan: AuditPlan, verdict: Verdict, wording: str
+) -> dict[str, Any]:
+    """What the controller signs."""
+    return {
+        "attempt": str(row.attempt),
+        "blackBox": row.black_box,
+        "boxDigest": {"sha256": row.box_digest},
+        "card": {"sha256": offer_of(card).digest},
+        "level": repr(plan.level),
+        "runs": str(plan.terms.runs),
+        "verdict": str(verdict),
+        "wording": wording,
+    }

@@ -1,0 +1,154 @@
+"""Audits as callers see them: begun, listed, reported.
+
+Every attempt is counted before it runs and spends its share of alpha; a box that was once found to
+leak stays found, whoever asks again. A verdict is one bit about records, so it has a price.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from gencard.controller.boxes import Boxes
+from gencard.controller.cards import Cards, offer_of
+from gencard.controller.holdings import dataset_of
+from gencard.controller.operations import Operations
+from gencard.controller.request import Request
+from gencard.controller.state.audits import AuditRow, AuditStore, Verdict
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.operations import OperationRow
+from gencard.core.budget import Price
+from gencard.core.errors import CardStateError, NotFoundError
+from gencard.core.negotiation import OPEN, Negotiation
+from gencard.v1 import audit_pb2 as pb
+from gencard.wire.card_codec import timestamp
+from gencard.wire.identity import Identity, Role
+
+KIND = "audit"
+VERDICT_PRICE = Price(statistics=1)
+"""A verdict says at most one bit about the records."""
+
+_VERDICT = {Verdict.NO_EVIDENCE: pb.VERDICT_NO_EVIDENCE, Verdict.LEAKAGE: pb.VERDICT_LEAKAGE}
+
+
+@dataclass(frozen=True, slots=True)
+class Audits:
+    """Audits at the records, and what they said."""
+
+    database: Database
+    cards: Cards
+    boxes: Boxes
+    ledger: Ledger
+    store: AuditStore
+    operations: Operations
+
+    def start(
+        self, who: Identity, card: str, *, black_box: str, seed: int, request: Request
+    ) -> OperationRow:
+        """Begin an audit around the real records.
+
+        Raises:
+            CardStateError: The card was not agreed.
+            NotFoundError: No such card or black box.
+            BudgetExceededError: The price of a verdict is not covered.
+        """
+
+        def make(tx: Connection) -> bytes:
+            terms = offer_of(self.agreed(tx, who, card)).terms
+            name = f"{card}/audits/{secrets.token_hex(8)}"
+            box = black_box or terms.generator
+            asked = {"audit": name, "card": card, "box": box, "seed": seed}
+            paid = {"line": self._reserve(tx, who, name), "attempt": self._begin(tx, who, name, box)}
+            return self.operations.create(tx, who, KIND, card, asked | paid).encode()
+
+        with self.database.transaction() as tx:
+            name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
+        return self.operations.begin(name.decode())
+
+    def get(self, who: Identity, name: str) -> pb.Audit:
+        with self.database.reading() as tx:
+            return audit_message(self._seen(tx, who, name))
+
+    def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[pb.Audit], str]:
+        """Ended audits of a card that ``who`` may see, newest first, and the next page's token."""
+        with self.database.reading() as tx:
+            self.cards.seen(tx, who, card)
+            page = self.store.list(tx, card=card, before=before, limit=limit)
+        return [audit_message(row) for row in page.rows if _may_see(who, row)], page.next_token
+
+    def report(self, who: Identity, name: str) -> bytes:
+        """The full report; the table of access keeps analysts out, for its numbers depend on records."""
+        with self.database.reading() as tx:
+            return self._seen(tx, who, name).report or b""
+
+    def agreed(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+        """A card that ``who`` may see and that both have signed.
+
+        Raises:
+            CardStateError: It is still talked about.
+        """
+        found = self.cards.seen(tx, who, card)
+        if found.state in OPEN or not found.envelope:
+            raise CardStateError(state=found.state)
+        return found
+
+    def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
+        """Write the attempt down before it runs; which one it is."""
+        card = name.partition("/audits/")[0]
+        digest = self.boxes.digest(box)
+        attempt = self.store.begin(
+            tx,
+            name=name,
+            card=card,
+            dataset=dataset_of(card),
+            submitter=who.uri,
+            black_box=box,
+            box_digest=digest,
+            now=self.cards.clock(),
+        )
+        self.cards.log.append(
+            tx,
+            action="audit",
+            actor=who.uri,
+            resource=name,
+            details={"black_box": box, "box_digest": digest, "attempt": str(attempt)},
+            now=self.cards.clock(),
+        )
+        return attempt
+
+    def _reserve(self, tx: Connection, who: Identity, audit: str) -> int:
+        return self.ledger.reserve(
+            tx,
+            dataset=dataset_of(audit),
+            project=who.project,
+            analyst=who.uri,
+            resource=audit,
+            kind=KIND,
+            price=VERDICT_PRICE,
+            now=self.cards.clock(),
+        )
+
+    def _seen(self, tx: Connection, who: Identity, name: str) -> AuditRow:
+        row = self.store.get(tx, name)
+        if row.verdict is None or not _may_see(who, row):
+            raise NotFoundError
+        return row
+
+
+def _may_see(who: Identity, row: AuditRow) -> bool:
+    return who.role is not Role.ANALYST or row.submitter == who.uri
+
+
+def audit_message(row: AuditRow) -> pb.Audit:
+    """An audit as the analyst may see it."""
+    return pb.Audit(
+        name=row.name,
+        black_box=row.black_box,
+        verdict=_VERDICT[row.verdict] if row.verdict else pb.VERDICT_UNSPECIFIED,
+        wording=row.wording or "",
+        attempt=row.attempt,
+        level=row.level or "",
+        attestation=row.attestation or b"",
+        create_time=timestamp(row.ended or row.created),
+    )

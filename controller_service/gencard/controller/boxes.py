@@ -1,0 +1,82 @@
+"""Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gencard.controller.settings_tables import AddsMarginalBox, BoxEntry, CopiesRowsBox
+from gencard.core.card import Tier
+from gencard.core.domain import Clique
+from gencard.core.errors import NotFoundError
+from gencard.core.generators.registry import GENERATORS, generator_digest
+from gencard.wire.canonical import Document, digest_of
+
+HONEST = "honest"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A generator or black box as everybody may know it."""
+
+    name: str
+    tier: Tier
+    description: str
+    digest: str
+
+
+class Boxes:
+    """All of them, by name; a black box cannot take a generator's name."""
+
+    def __init__(self, boxes: Iterable[BoxEntry]) -> None:
+        self._boxes = {box.name: box for box in boxes if box.name not in GENERATORS}
+
+    def catalogue(self) -> list[CatalogueEntry]:
+        """Every entry, by name."""
+        generators = [
+            CatalogueEntry(name, entry.tier, entry.description, generator_digest(name))
+            for name, entry in GENERATORS.items()
+        ]
+        boxes = [
+            CatalogueEntry(name, Tier.AUDITED, box.description, self.digest(name))
+            for name, box in self._boxes.items()
+        ]
+        return sorted(generators + boxes, key=lambda entry: entry.name)
+
+    def facts(self, name: str) -> tuple[Tier, str]:
+        """Tier and digest of a generator that a card may name.
+
+        Raises:
+            NotFoundError: There is none of this name.
+        """
+        if name not in GENERATORS:
+            raise NotFoundError
+        return GENERATORS[name].tier, generator_digest(name)
+
+    def digest(self, name: str) -> str:
+        """SHA-256, in hex, of all that runs: the generator's code and the recipe."""
+        recipe = self.recipe(name, ())
+        return digest_of({"code": generator_digest(recipe["generator"]), "recipe": recipe})
+
+    def recipe(self, name: str, cliques: tuple[Clique, ...]) -> Document:
+        """How a job builds the box for a card with these cliques.
+
+        Raises:
+            NotFoundError: Neither a generator nor a black box of this name.
+        """
+        if name in GENERATORS:
+            return _recipe(HONEST, name, cliques, {})
+        if name not in self._boxes:
+            raise NotFoundError
+        box = self._boxes[name]
+        match box:
+            case AddsMarginalBox():
+                more: dict[str, Any] = {"extra": list(box.clique)}
+            case CopiesRowsBox():
+                more = {"share": str(box.share)}
+            case _:
+                more = {}
+        return _recipe(box.kind, box.generator, cliques, more)
+
+
+def _recipe(kind: str, generator: str, cliques: tuple[Clique, ...], more: dict[str, Any]) -> Document:
+    return {"kind": kind, "generator": generator, "cliques": [list(names) for names in cliques], **more}

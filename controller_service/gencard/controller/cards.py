@@ -1,0 +1,236 @@
+"""Cards as the controller keeps them: read as of now, stepped, offered, saved with the log."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
+
+from gencard.controller.holdings import Holding, Holdings
+from gencard.controller.policy import Limits, judge
+from gencard.controller.state.cards import CardStore
+from gencard.controller.state.event_log import EventLog
+from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
+from gencard.core.errors import (
+    CardExpiredError,
+    CardStateError,
+    NotFoundError,
+    ProposalRefusedError,
+)
+from gencard.core.negotiation import USABLE, CardState, Negotiation, Offer, Step, Turn
+from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire.canonical import sha256, time_text
+from gencard.wire.card_codec import card_message, card_of
+from gencard.wire.card_document import card_statement
+from gencard.wire.identity import Identity, Role
+from gencard.wire.statements import subject_digest
+
+GeneratorFacts = Callable[[str], tuple[Tier, str]]
+"""Tier and digest of a generator by name; raises NotFoundError."""
+
+ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """All cards, and the one way to change one: with a step, a log entry and a new etag.
+
+    Args:
+        facts: Tier and digest of each generator.
+        controller: The controller's own URI.
+        key: Signs cards for the controller.
+    """
+
+    store: CardStore
+    log: EventLog
+    holdings: Holdings
+    limits: Limits
+    facts: GeneratorFacts
+    controller: str
+    key: Ed25519PrivateKey
+    clock: Callable[[], datetime]
+
+    # Reading -----------------------------------------------------------------------------------
+
+    def card(self, tx: Connection, name: str) -> Negotiation:
+        """Any card, as of now; raises NotFoundError."""
+        return self.as_of_now(negotiation_of(self.store.get(tx, name).body))
+
+    def owned(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+        """The caller's own card; another's is as unknown as one that never was."""
+        card = self.card(tx, name)
+        if card.analyst != who.uri:
+            raise NotFoundError
+        return card
+
+    def seen(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+        """A card that ``who`` may look at: analysts their own, auditors and stewards every one."""
+        return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
+
+    def usable(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+        """The caller's own card, agreed and not expired.
+
+        Raises:
+            CardStateError, CardExpiredError: It is not.
+        """
+        card = self.owned(tx, who, name)
+        if card.state is CardState.EXPIRED:
+            raise CardExpiredError
+        if card.state not in USABLE:
+            raise CardStateError(state=card.state)
+        return card
+
+    def as_of_now(self, card: Negotiation) -> Negotiation:
+        """The card with its time run out, where it has."""
+        expired = card.offer is not None and self.clock() >= card.offer.expire_time
+        if expired and card.state not in ENDED:
+            return replace(card, state=CardState.EXPIRED, turn=Turn.NOBODY)
+        return card
+
+    # Judging and offering ----------------------------------------------------------------------
+
+    def judged(self, holding: Holding, proposal: Proposal) -> CounterOffer:
+        """The nearest acceptable terms.
+
+        Raises:
+            NotFoundError: No such generator.
+            ProposalRefusedError: There are no acceptable terms near.
+        """
+        self.facts(proposal.generator)
+        asked = proposal.in_order_of(holding.domain)
+        outcome = judge(asked, holding.policy, holding.domain, self.limits)
+        if isinstance(outcome, Refusal):
+            raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
+        return outcome
+
+    def offered(
+        self, card: Negotiation, holding: Holding, outcome: CounterOffer, actor: str
+    ) -> Negotiation:
+        """The card with an offer on it, frozen as the statement that both will sign."""
+        now = self.clock()
+        expires = (now + timedelta(days=holding.policy.valid_days)).replace(microsecond=0)
+        payload = card_statement(self._document(card, holding, outcome, now, expires))
+        offer = Offer(
+            terms=outcome.terms,
+            changes=outcome.changes,
+            price=outcome.price,
+            statement=payload,
+            digest=subject_digest(payload),
+            expire_time=expires,
+        )
+        offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
+        return self.stepped(offered, actor, "counter-offer" if outcome.changes else "offer")
+
+    def _document(
+        self,
+        card: Negotiation,
+        holding: Holding,
+        outcome: CounterOffer,
+        now: datetime,
+        expires: datetime,
+    ) -> Card:
+        tier, digest = self.facts(outcome.terms.generator)
+        return Card(
+            name=card.name,
+            controller=self.controller,
+            analyst=card.analyst,
+            dataset_title=holding.schema.title,
+            version=holding.version,
+            coding_digest=holding.coding_digest,
+            declared_by=holding.schema.declared_by,
+            terms=outcome.terms,
+            price=outcome.price,
+            tier=tier,
+            generator_digest=digest,
+            agreed_by_policy=holding.policy.summary,
+            offer_time=time_text(now),
+            expire_time=time_text(expires),
+            nonce=secrets.token_hex(16),
+        )
+
+    # Changing ----------------------------------------------------------------------------------
+
+    def stepped(self, card: Negotiation, actor: str, action: str, remark: str = "") -> Negotiation:
+        """The card with one more step in its history, and a new etag."""
+        step = Step(actor, action, remark, self.clock().replace(microsecond=0))
+        stepped = replace(card, history=(*card.history, step), etag="")
+        return replace(stepped, etag=sha256(body_of(stepped))[:32])
+
+    def open(self, tx: Connection, card: Negotiation, dataset: str) -> Negotiation:
+        """Store a new card, once the log holds it."""
+        self._write_down(tx, card)
+        self.store.insert(
+            tx, card.name, dataset, card.analyst, card.state, body_of(card), card.etag, self.clock()
+        )
+        return card
+
+    def move(self, tx: Connection, old: Negotiation, new: Negotiation) -> Negotiation:
+        """Store a changed card, once the log holds the change.
+
+        Raises:
+            StaleEtagError: Somebody changed the card meanwhile.
+        """
+        self._write_down(tx, new)
+        self.store.update(
+            tx,
+            new.name,
+            old_etag=old.etag,
+            new_etag=new.etag,
+            state=new.state,
+            body=body_of(new),
+            now=self.clock(),
+        )
+        return new
+
+    def end(
+        self,
+        tx: Connection,
+        card: Negotiation,
+        state: CardState,
+        actor: str,
+        action: str,
+        remark: str = "",
+    ) -> Negotiation:
+        """Move a card to a state that nothing follows."""
+        ended = replace(card, state=state, turn=Turn.NOBODY)
+        return self.move(tx, card, self.stepped(ended, actor, action, remark))
+
+    def attest(
+        self, tx: Connection, name: str, state: CardState, action: str, fact: bytes
+    ) -> Negotiation:
+        """Add a signed fact of the controller to a card and move it on."""
+        card = self.card(tx, name)
+        moved = replace(card, state=state, attestations=(*card.attestations, fact))
+        return self.move(tx, card, self.stepped(moved, self.controller, action))
+
+    def _write_down(self, tx: Connection, card: Negotiation) -> None:
+        """One log entry for the newest step."""
+        step, details = card.history[-1], {"state": str(card.state)}
+        if card.offer is not None:
+            details["card_digest"] = card.offer.digest
+        self.log.append(
+            tx,
+            action=step.action,
+            actor=step.actor,
+            resource=card.name,
+            details=details,
+            now=self.clock(),
+        )
+
+
+def body_of(card: Negotiation) -> bytes:
+    """A card as the state keeps it."""
+    return card_message(card).SerializeToString(deterministic=True)
+
+
+def negotiation_of(body: bytes) -> Negotiation:
+    return card_of(pb.Card.FromString(body))
+
+
+def offer_of(card: Negotiation) -> Offer:
+    """The card's present offer; raises CardStateError where there is none."""
+    if card.offer is None:
+        raise CardStateError(state=card.state)
+    return card.offer

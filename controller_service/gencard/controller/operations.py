@@ -1,0 +1,228 @@
+"""Long-running work: begun in a transaction, run by a coordinator, watched, cancelled, resumed.
+
+A coordinator is a thread that drives one operation: it starts jobs (processes of their own), writes
+their progress into the state, and ends the operation. What survives a crash is in the state alone:
+``resume`` starts every unfinished operation again, and each finds what was already done.
+"""
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.tasks import Job, Task
+from gencard.controller.state.database import Database
+from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationStore
+from gencard.core.errors import (
+    GencardError,
+    InternalError,
+    NotFoundError,
+    OperationCancelledError,
+)
+from gencard.wire.identity import Identity, Role
+
+Report = Callable[[str, str, str], None]
+"""Called with (place, incident, exception's class name) when something unexpected was raised."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One operation as its coordinator drives it."""
+
+    row: OperationRow
+    executor: ProcessExecutor
+    note: Callable[[str, int], None]
+    _cancelled: threading.Event = field(default_factory=threading.Event)
+    _job: Future[Any] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What was asked for, as ``begin`` was given it."""
+        asked: dict[str, Any] = json.loads(self.row.request)
+        return asked
+
+    def job(self, task: Task, description: Job) -> Job:
+        """Run one job to its end in a process of its own.
+
+        Raises:
+            OperationCancelledError: The operation was cancelled; the process is gone.
+            GencardError: What the job ended with.
+        """
+        with self._lock:
+            self.check()
+            self._job = self.executor.submit(task, description, progress=self._progress)
+        result: Job = self._job.result()
+        self.check()
+        return result
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled.set()
+            if self._job is not None:
+                self._job.cancel()
+
+    def check(self) -> None:
+        if self._cancelled.is_set():
+            raise OperationCancelledError
+
+    def _progress(self, stage: str, fraction: float) -> None:
+        self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))
+
+
+Runner = Callable[[Run], None]
+"""Carries one kind of operation out and finishes it, in one transaction with its effects."""
+
+
+class Operations:
+    """All operations of this controller.
+
+    Args:
+        coordinators: How many operations run at a time; the others wait in order.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: OperationStore,
+        executor: ProcessExecutor,
+        clock: Callable[[], datetime],
+        report: Report,
+        *,
+        coordinators: int,
+    ) -> None:
+        self._database, self._store, self._executor = database, store, executor
+        self._clock, self._report = clock, report
+        self._pool = ThreadPoolExecutor(coordinators, thread_name_prefix="operation")
+        self._runners: dict[str, Runner] = {}
+        self._runs: dict[str, Run | None] = {}
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def carries(self, kind: str, runner: Runner) -> None:
+        """Name the function that carries out one kind of operation."""
+        self._runners[kind] = runner
+
+    def create(
+        self, tx: Connection, who: Identity, kind: str, resource: str, request: Mapping[str, Any]
+    ) -> str:
+        """A new operation, queued once the transaction is true; its name."""
+        name = f"operations/{secrets.token_hex(12)}"
+        self._store.create(
+            tx,
+            name=name,
+            owner=who.uri,
+            kind=kind,
+            resource=resource,
+            request=json.dumps(request, sort_keys=True).encode(),
+            now=self._clock(),
+        )
+        return name
+
+    def begin(self, name: str) -> OperationRow:
+        """Queue a created operation; once is enough, more does nothing."""
+        with self._database.reading() as tx:
+            row = self._store.get(tx, name)
+        with self._lock:
+            if row.state in UNFINISHED and name not in self._runs and not self._stopping:
+                self._runs[name] = None
+                self._pool.submit(self._drive, row)
+        return row
+
+    def resume(self) -> int:
+        """Queue everything that a stop or crash left unfinished; how many."""
+        with self._database.reading() as tx:
+            rows = self._store.unfinished(tx)
+        for row in rows:
+            self.begin(row.name)
+        return len(rows)
+
+    def get(self, who: Identity, name: str) -> OperationRow:
+        """Raises NotFoundError for an unknown operation, or another's."""
+        with self._database.reading() as tx:
+            row = self._store.get(tx, name)
+        if who.role is not Role.STEWARD and row.owner != who.uri:
+            raise NotFoundError
+        return row
+
+    def page(self, who: Identity, before: str, limit: int) -> tuple[tuple[OperationRow, ...], str]:
+        owner = None if who.role is Role.STEWARD else who.uri
+        with self._database.reading() as tx:
+            page = self._store.list(tx, owner=owner, before=before, limit=limit)
+        return page.rows, page.next_token
+
+    def cancel(self, who: Identity, name: str) -> None:
+        """Stop an operation; its process is gone within two seconds. Ended ones stay as they are."""
+        row = self.get(who, name)
+        with self._lock:
+            run = self._runs.get(name)
+        if run is not None:
+            run.cancel()
+        elif row.state in UNFINISHED:
+            self._fail(name, OperationCancelledError())
+
+    def finish(self, tx: Connection, name: str, response: bytes) -> None:
+        """End an operation well, in the transaction that makes its effects true.
+
+        Raises:
+            OperationCancelledError: Somebody ended it before; the transaction must not become true.
+        """
+        if not self._store.succeed(tx, name, response, self._clock()):
+            raise OperationCancelledError
+
+    def stop(self) -> None:
+        """Kill running jobs; their operations stay unfinished and are resumed at the next start."""
+        with self._lock:
+            self._stopping = True
+            runs = [run for run in self._runs.values() if run is not None]
+        for run in runs:
+            run.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _drive(self, row: OperationRow) -> None:
+        """One operation from its start to its end; nothing that it raises goes further."""
+        run = Run(row, self._executor, lambda stage, permille: self._note(row.name, stage, permille))
+        with self._lock:
+            self._runs[row.name] = run
+        failure: GencardError | None = None
+        try:
+            self._note(row.name, "start", 0)
+            self._runners[row.kind](run)
+        except GencardError as error:
+            failure = error
+        except Exception as error:  # this is where every error ends
+            incident = secrets.token_hex(8)
+            self._report(row.kind, incident, type(error).__name__)
+            failure = InternalError(incident=incident)
+        finally:
+            with self._lock:
+                self._runs.pop(row.name, None)
+        if failure is not None and not self._stopping:
+            self._fail(row.name, failure)
+
+    def _note(self, name: str, stage: str, permille: int) -> None:
+        with self._database.transaction() as tx:
+            going = self._store.progress(tx, name, stage, permille, self._clock())
+        if not going:
+            raise OperationCancelledError
+
+    def _fail(self, name: str, error: GencardError) -> None:
+        now = self._clock()
+        with self._database.transaction() as tx:
+            if isinstance(error, OperationCancelledError):
+                self._store.cancel(tx, name, now)
+            else:
+                self._store.fail(tx, name, error_document(error), now)
+
+
+def error_document(error: GencardError) -> bytes:
+    """An error as the state keeps it: reason and fields."""
+    return json.dumps({"reason": error.reason, "fields": error.fields}, sort_keys=True).encode()

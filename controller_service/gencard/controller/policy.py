@@ -1,0 +1,238 @@
+"""What a proposal may ask for: code, and no record in sight.
+
+The answer to a proposal that is too rich is the nearest acceptable one: cliques are split into
+smaller ones, the dearest are dropped, rows and generator are brought within bounds. Every
+difference is one line of a typed diff with a reason code.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb, prod
+
+from gencard.core.budget import Mechanism, Price
+from gencard.core.card import MOST_MARGINALS, Change, CounterOffer, Proposal, Refusal
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import TooLargeError
+
+ORDER = "ORDER_TOO_HIGH"
+CELLS = "TOO_MANY_CELLS"
+FORBIDDEN = "FORBIDDEN_TOGETHER"
+MARGINALS = "TOO_MANY_MARGINALS"
+PRICE = "PRICE_TOO_HIGH"
+ROWS = "TOO_MANY_ROWS"
+GENERATOR = "GENERATOR_NOT_ALLOWED"
+MECHANISM = "MECHANISM_NOT_OFFERED"
+NOTHING_LEFT = "NOTHING_LEFT"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Bounds on a card, declared by the controller.
+
+    Args:
+        largest_order: Attributes in one marginal.
+        largest_marginal_cells: Cells in one marginal.
+        most_marginals: Marginals in one card.
+        most_rows: Rows in one release, in records.
+        generators: Names allowed; the first is offered in place of one that is not.
+        mechanisms: Ways to measure that are offered.
+        most_per_card: Cap on the price of one card.
+        forbidden: Attribute sets that no marginal may hold together.
+        automatic: Offer at once; otherwise a steward looks first.
+        valid_days: Life of an offer and of the card made of it.
+    """
+
+    largest_order: int
+    largest_marginal_cells: int
+    most_marginals: int
+    most_rows: int
+    generators: tuple[str, ...]
+    most_per_card: Price
+    mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
+    forbidden: tuple[Clique, ...] = ()
+    automatic: bool = True
+    valid_days: int = 90
+
+    @property
+    def summary(self) -> str:
+        """The sentence that a card carries as its reason to be safe."""
+        forbidden = "; ".join(" with ".join(clique) for clique in self.forbidden) or "none"
+        return (
+            f"marginals of at most {self.largest_order} attributes and "
+            f"{self.largest_marginal_cells} cells, at most {self.most_marginals} of them and "
+            f"{self.most_per_card.statistics} independent statistics; forbidden together: {forbidden}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Hard bounds of the service: over these a proposal is refused, not negotiated."""
+
+    marginal_cells: int
+    model_cells: int
+    marginals: int
+    rows: int
+    runs: int
+
+
+def judge(proposal: Proposal, policy: Policy, domain: Domain, limits: Limits) -> CounterOffer | Refusal:
+    """The nearest acceptable terms with their price, or why there are none.
+
+    Args:
+        proposal: In the domain's order (``Proposal.in_order_of``).
+
+    Raises:
+        TooLargeError: Over a hard bound of the service; found before anything is expanded.
+    """
+    check_size(proposal, domain, limits)
+    if proposal.privacy.mechanism not in policy.mechanisms and Mechanism.EXACT not in policy.mechanisms:
+        return Refusal((MECHANISM,))
+    cliques, changes = _acceptable_cliques(proposal.marginals, policy, domain)
+    if not cliques:
+        return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
+    terms = replace(proposal, marginals=cliques)
+    terms, more = _acceptable_rest(terms, policy)
+    _check_model(terms, domain, limits)
+    return CounterOffer(terms, (*changes, *more), price_of(terms, domain))
+
+
+def price_of(terms: Proposal, domain: Domain) -> Price:
+    """What measuring costs; depends on no record.
+
+    Exact counts cost one for each independent statistic: the dimension of the span of Phi.
+    """
+    match terms.privacy.mechanism:
+        case Mechanism.EXACT:
+            return Price(statistics=sum(_sizes_of_blocks(terms.marginals, domain).values()))
+        case Mechanism.LAPLACE:
+            return Price(epsilon=terms.privacy.epsilon or Price().epsilon)
+        case Mechanism.GAUSSIAN:
+            return Price(rho=terms.privacy.rho or Price().rho)
+
+
+def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
+    """Refuse what no negotiation should even look at.
+
+    Raises:
+        TooLargeError: Too many marginals, rows or runs, or a marginal with too many cells.
+    """
+    for what, asked, limit in (
+        ("the number of marginals", len(proposal.marginals), limits.marginals),
+        ("rows", proposal.rows, limits.rows),
+        ("the number of audit runs", proposal.audit.runs, limits.runs),
+    ):
+        if asked > limit:
+            raise TooLargeError(what=what, limit=limit)
+    for clique in proposal.marginals:
+        if domain.project(clique).cells > limits.marginal_cells:
+            what = f"the marginal ({', '.join(clique)})"
+            raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
+
+
+def _check_model(terms: Proposal, domain: Domain, limits: Limits) -> None:
+    if domain.covered_by(terms.marginals).cells > limits.model_cells:
+        raise TooLargeError(
+            what=f"the table of '{terms.generator}' over the attributes named",
+            limit=f"{limits.model_cells} cells",
+        )
+
+
+def _acceptable_cliques(
+    asked: tuple[Clique, ...], policy: Policy, domain: Domain
+) -> tuple[tuple[Clique, ...], tuple[Change, ...]]:
+    changes: list[Change] = []
+    kept: dict[Clique, None] = {}
+    for clique in asked:
+        reason = _objection(clique, policy, domain)
+        nearest = tuple(_nearest(clique, policy, domain)) if reason else (clique,)
+        if reason:
+            changes.append(_clique_change(clique, nearest, reason))
+        kept.update(dict.fromkeys(nearest))
+    affordable, dropped = _affordable(tuple(kept), policy, domain)
+    changes += [_clique_change(clique, (), reason) for clique, reason in dropped]
+    return affordable, tuple(changes)
+
+
+def _objection(clique: Clique, policy: Policy, domain: Domain) -> str | None:
+    """Why a clique is not acceptable as it is; None where it is."""
+    if any(set(forbidden) <= set(clique) for forbidden in policy.forbidden):
+        return FORBIDDEN
+    if len(clique) > policy.largest_order:
+        return ORDER
+    if domain.project(clique).cells > policy.largest_marginal_cells:
+        return CELLS
+    return None
+
+
+def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:
+    """The largest acceptable cliques inside one that is not, each once.
+
+    Raises:
+        TooLargeError: There are too many of them to list.
+    """
+    largest = min(policy.largest_order, len(clique))
+    if sum(comb(len(clique), order) for order in range(1, largest + 1)) > MOST_MARGINALS:
+        raise TooLargeError(what="the number of smaller marginals", limit=MOST_MARGINALS)
+    found: list[set[str]] = []
+    for order in range(largest, 0, -1):
+        for part in combinations(clique, order):
+            inside = any(set(part) <= larger for larger in found)
+            if not inside and _objection(part, policy, domain) is None:
+                found.append(set(part))
+                yield part
+
+
+def _affordable(
+    cliques: tuple[Clique, ...], policy: Policy, domain: Domain
+) -> tuple[tuple[Clique, ...], list[tuple[Clique, str]]]:
+    """Keep the cheapest cliques while number and price allow; the dearest go first."""
+    cap = policy.most_per_card.statistics
+    kept: list[Clique] = []
+    dropped: list[tuple[Clique, str]] = []
+    paid: dict[Clique, int] = {}
+    for clique in sorted(cliques, key=lambda names: (domain.project(names).cells, domain.axes(names))):
+        fresh = _sizes_of_blocks((clique,), domain)
+        total = sum((paid | fresh).values())
+        if len(kept) == policy.most_marginals:
+            dropped.append((clique, MARGINALS))
+        elif total > cap:
+            dropped.append((clique, PRICE))
+        else:
+            kept.append(clique)
+            paid |= fresh
+    return _ordered(kept, domain), dropped
+
+
+def _acceptable_rest(terms: Proposal, policy: Policy) -> tuple[Proposal, tuple[Change, ...]]:
+    changes: list[Change] = []
+    if terms.rows > policy.most_rows:
+        changes.append(Change("rows", str(terms.rows), str(policy.most_rows), ROWS))
+        terms = replace(terms, rows=policy.most_rows)
+    if terms.generator not in policy.generators:
+        changes.append(Change("generator", terms.generator, policy.generators[0], GENERATOR))
+        terms = replace(terms, generator=policy.generators[0])
+    if terms.privacy.mechanism not in policy.mechanisms:
+        exact = type(terms.privacy)()
+        changes.append(Change("privacy", terms.privacy.mechanism, exact.mechanism, MECHANISM))
+        terms = replace(terms, privacy=exact)
+    return terms, tuple(changes)
+
+
+def _clique_change(asked: Clique, offered: Iterable[Clique], reason: str) -> Change:
+    new = "; ".join(", ".join(clique) for clique in offered)
+    return Change("marginals", ", ".join(asked), new, reason)
+
+
+def _ordered(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
+    return tuple(sorted(cliques, key=lambda clique: (len(clique), domain.axes(clique))))
+
+
+def _sizes_of_blocks(cliques: Iterable[Clique], domain: Domain) -> dict[Clique, int]:
+    """Dimension of each interaction block inside the cliques, the constant included."""
+    return {
+        part: prod(domain.size(attribute) - 1 for attribute in part)
+        for clique in cliques
+        for order in range(len(clique) + 1)
+        for part in combinations(clique, order)
+    }

@@ -1,0 +1,174 @@
+"""The main job: records -> psi, once for a card; psi -> rows, signed.
+
+Each step leaves what the next one needs in the state, so that a run after a crash starts where the
+last one stopped. A measurement that fails after the records were opened keeps its reservation: how
+it failed may say something about them.
+"""
+
+import os
+import secrets
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards import Cards, offer_of
+from gencard.controller.holdings import Holding, dataset_of
+from gencard.controller.jobs import tasks
+from gencard.controller.operations import Run
+from gencard.controller.releases import SPENT_ON, Releases, release_message
+from gencard.controller.scratch import scratch_folder
+from gencard.controller.state.releases import ReleaseRow
+from gencard.controller.versions import versions
+from gencard.core.errors import (
+    CardStateError,
+    DatasetChangedError,
+    DatasetUnavailableError,
+    OperationCancelledError,
+    StorageError,
+)
+from gencard.core.negotiation import CardState, Negotiation
+from gencard.wire.canonical import sha256, time_text
+from gencard.wire.dsse import sign
+from gencard.wire.receipt import Receipt, receipt_statement
+
+NOTHING_LEARNT = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError, StorageError)
+"""Ends of a measurement that tell nothing about records: the reservation is given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRun:
+    """Carries releases out.
+
+    Args:
+        jobs: Describes jobs: where records, salt and limits are.
+        work: Folder for work in progress.
+    """
+
+    releases: Releases
+    jobs: tasks.Descriptions
+    work: Path
+    _measuring: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+    @property
+    def cards(self) -> Cards:
+        return self.releases.cards
+
+    def __call__(self, run: Run) -> None:
+        """Carry one release out; what was done before a crash is not done again."""
+        with self.releases.database.reading() as tx:
+            card = self.cards.card(tx, run.request["card"])
+        holding = self.cards.holdings.named(dataset_of(card.name))
+        with self._measuring[card.name]:
+            psi = self._stored(card) or self._measured(run, card, holding)
+        with scratch_folder(self.work, run.row.name) as scratch:
+            made = run.job(
+                tasks.SYNTHESISE,
+                self.jobs.synthesise(
+                    holding,
+                    psi=psi,
+                    generator=offer_of(card).terms.generator,
+                    rows=run.request["rows"],
+                    seed=run.request["seed"],
+                    rows_file=scratch / "rows",
+                ),
+            )
+            self._publish(run, card, made["digest"], scratch / "rows")
+
+    def _stored(self, card: Negotiation) -> bytes | None:
+        with self.releases.database.reading() as tx:
+            row = self.releases.psis.find(tx, card.name)
+        return None if row is None else row.document
+
+    def _measured(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
+        """psi, stored and paid for in one transaction."""
+        try:
+            result = run.job(tasks.MEASURE, self.jobs.measure(holding, offer_of(card).terms.marginals))
+        except NOTHING_LEARNT:
+            self._give_back(card)
+            raise
+        psi: bytes = result["psi"].encode()
+        with self.releases.database.transaction() as tx:
+            now = self.cards.clock()
+            line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
+            if line is None:
+                raise CardStateError(state=card.state)
+            self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
+            self.releases.psis.put(tx, card.name, psi, sha256(psi), now)
+            self.releases.ledger.settle(tx, line.line, now)
+        return psi
+
+    def _give_back(self, card: Negotiation) -> None:
+        with self.releases.database.transaction() as tx:
+            line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
+            if line is not None:
+                self.releases.ledger.void(tx, line.line, self.cards.clock())
+                self._log(tx, "void", card.name, {"line": str(line.line)})
+
+    def _publish(self, run: Run, card: Negotiation, digest: str, made: Path) -> None:
+        """Log, receipt, rows and the operation's end: true together, or not at all."""
+        short = secrets.token_hex(8)
+        kept = self.releases.folder / f"{short}.rows"
+        _move(made, kept)
+        try:
+            self._record(run, card, digest, f"{card.name}/releases/{short}", kept.name)
+        except BaseException:
+            kept.unlink(missing_ok=True)
+            raise
+
+    def _record(self, run: Run, card: Negotiation, digest: str, name: str, file_name: str) -> None:
+        with self.releases.database.transaction() as tx:
+            now = self.cards.clock()
+            psi = self.releases.psis.get(tx, card.name)
+            entry = self._log(tx, "release", name, {"data_digest": digest, "psi_digest": psi.digest})
+            receipt = Receipt(
+                name=name,
+                card_digest=offer_of(card).digest,
+                psi_digest=psi.digest,
+                rows_digest=digest,
+                rows=run.request["rows"],
+                seed=run.request["seed"],
+                versions=versions(),
+                log_index=entry,
+                time=time_text(now),
+            )
+            signed = sign(receipt_statement(receipt), [self.cards.key])
+            row = ReleaseRow(
+                name=name,
+                card=card.name,
+                rows=receipt.rows,
+                seed=receipt.seed,
+                digest=digest,
+                psi_digest=psi.digest,
+                receipt=signed,
+                file_name=file_name,
+                created=now,
+            )
+            self.releases.store.insert(tx, row)
+            self.cards.attest(tx, card.name, CardState.RELEASED, "release", signed)
+            self.releases.operations.finish(tx, run.row.name, release_message(row).SerializeToString())
+
+    def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
+        """Index of the new entry; the controller acts."""
+        entry = self.cards.log.append(
+            tx,
+            action=action,
+            actor=self.cards.controller,
+            resource=resource,
+            details=details,
+            now=self.cards.clock(),
+        )
+        return entry.index
+
+
+def _move(source: Path, target: Path) -> None:
+    """Raises StorageError where the file cannot be put in its place."""
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.replace(source, target)
+        return
+    except OSError:
+        pass
+    raise StorageError

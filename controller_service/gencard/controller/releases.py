@@ -1,0 +1,150 @@
+"""Releases as callers see them: begun, listed, sent.
+
+    ledger      the price is RESERVED before any record is read
+    vault       records -> psi, in a job of its own, once for a card
+    ledger      psi stored and reservation settled, in one transaction
+    generators  psi -> model -> rows, in another job that sees no record
+    log         the release is in it before anybody can fetch the rows
+
+``release_run.py`` holds the work; this file what comes before and after it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards import Cards, offer_of
+from gencard.controller.holdings import dataset_of
+from gencard.controller.operations import Operations
+from gencard.controller.request import Request
+from gencard.controller.rows_file import RowsFile
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.core.errors import CardStateError, InvalidNumberError, TooLargeError
+from gencard.core.negotiation import CardState
+from gencard.v1 import common_pb2 as common
+from gencard.v1 import synthesis_pb2 as pb
+from gencard.wire.card_codec import timestamp
+from gencard.wire.identity import Identity, Role
+
+KIND = "release"
+SPENT_ON = "psi"
+"""Kind of the ledger's line that pays for measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """What was released, and the start of the next one.
+
+    Args:
+        folder: Where the rows of releases lie.
+    """
+
+    database: Database
+    cards: Cards
+    ledger: Ledger
+    psis: PsiStore
+    store: ReleaseStore
+    operations: Operations
+    folder: Path
+
+    def start(self, who: Identity, card: str, *, rows: int, seed: int, request: Request) -> OperationRow:
+        """Begin a release under the caller's own agreed card.
+
+        Raises:
+            InvalidNumberError, TooLargeError: Rows are out of bounds.
+            CardStateError, CardExpiredError: The card does not allow it.
+            BudgetExceededError: psi is not measured yet, and its price is not covered.
+        """
+        if rows < 1:
+            raise InvalidNumberError(field="rows", expected="1 or more")
+
+        def make(tx: Connection) -> bytes:
+            terms = offer_of(self.cards.usable(tx, who, card)).terms
+            if rows > terms.rows:
+                raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
+            self._reserve(tx, who, card)
+            asked = {"card": card, "rows": rows, "seed": seed}
+            name = self.operations.create(tx, who, KIND, card, asked)
+            self.cards.log.append(
+                tx,
+                action="generate",
+                actor=who.uri,
+                resource=card,
+                details={"operation": name},
+                now=self.cards.clock(),
+            )
+            return name.encode()
+
+        with self.database.transaction() as tx:
+            name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
+        return self.operations.begin(name.decode())
+
+    def get(self, who: Identity, name: str) -> pb.Release:
+        with self.database.reading() as tx:
+            return release_message(self._seen(tx, who, name))
+
+    def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[pb.Release], str]:
+        """Releases of a card, newest first, and the token of the next page."""
+        with self.database.reading() as tx:
+            self.cards.seen(tx, who, card)
+            page = self.store.list(tx, card=card, before=before, limit=limit)
+        return [release_message(row) for row in page.rows], page.next_token
+
+    def psi(self, who: Identity, card: str) -> bytes:
+        """Psi's document.
+
+        Raises:
+            CardStateError: It is not measured yet.
+        """
+        with self.database.reading() as tx:
+            found = self.cards.seen(tx, who, card)
+            row = self.psis.find(tx, card)
+        if row is None:
+            raise CardStateError(state=found.state)
+        return row.document
+
+    def chunks(self, who: Identity, name: str) -> Iterator[common.TableChunk]:
+        """The rows of a release, read from their file as they are sent."""
+        with self.database.reading() as tx:
+            row = self._seen(tx, who, name)
+        yield from RowsFile(self.folder / row.file_name).chunks(row.digest)
+
+    def _reserve(self, tx: Connection, who: Identity, card: str) -> None:
+        """Hold psi's price, once for a card: a line that a crash left still holds it."""
+        if self.psis.find(tx, card) or self.ledger.held(tx, resource=card, kind=SPENT_ON):
+            return
+        self.ledger.reserve(
+            tx,
+            dataset=dataset_of(card),
+            project=who.project,
+            analyst=who.uri,
+            resource=card,
+            kind=SPENT_ON,
+            price=offer_of(self.cards.usable(tx, who, card)).price,
+            now=self.cards.clock(),
+        )
+
+    def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:
+        row = self.store.get(tx, name)
+        card = self.cards.seen(tx, who, row.card)
+        if card.state is CardState.REVOKED and who.role is Role.ANALYST:
+            raise CardStateError(state=card.state)
+        return row
+
+
+def release_message(row: ReleaseRow) -> pb.Release:
+    return pb.Release(
+        name=row.name,
+        rows=row.rows,
+        seed=row.seed,
+        digest=row.digest,
+        psi_digest=row.psi_digest,
+        receipt=row.receipt,
+        create_time=timestamp(row.created),
+    )

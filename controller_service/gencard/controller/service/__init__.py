@@ -1,0 +1,1 @@
+"""The gRPC edge: who may call what, and how every call ends."""

@@ -1,0 +1,52 @@
+"""Deny by default: every method, and the roles that may call it (security checklist, S3)."""
+
+from collections.abc import Mapping
+
+from gencard.wire.identity import Role
+
+ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
+EVERYBODY = frozenset({ANALYST, AUDITOR, STEWARD})
+
+MAY_CALL: Mapping[str, frozenset[Role]] = {
+    "/gencard.v1.CatalogService/ListDatasets": EVERYBODY,
+    "/gencard.v1.CatalogService/GetDataset": EVERYBODY,
+    "/gencard.v1.CatalogService/ListGenerators": EVERYBODY,
+    "/gencard.v1.NegotiationService/ProposeCard": frozenset({ANALYST}),
+    "/gencard.v1.NegotiationService/GetCard": EVERYBODY,
+    "/gencard.v1.NegotiationService/ListCards": EVERYBODY,
+    "/gencard.v1.NegotiationService/CounterCard": frozenset({ANALYST}),
+    "/gencard.v1.NegotiationService/AcceptCard": frozenset({ANALYST}),
+    "/gencard.v1.NegotiationService/TerminateCard": frozenset({ANALYST}),
+    "/gencard.v1.SynthesisService/GenerateRelease": frozenset({ANALYST}),
+    "/gencard.v1.SynthesisService/GetRelease": EVERYBODY,
+    "/gencard.v1.SynthesisService/ListReleases": EVERYBODY,
+    "/gencard.v1.SynthesisService/StreamRows": frozenset({ANALYST}),
+    "/gencard.v1.SynthesisService/StreamPsi": frozenset({ANALYST, AUDITOR}),
+    "/gencard.v1.AuditService/RunAudit": frozenset({ANALYST, AUDITOR}),
+    "/gencard.v1.AuditService/GetAudit": EVERYBODY,
+    "/gencard.v1.AuditService/ListAudits": EVERYBODY,
+    "/gencard.v1.AuditService/GetAuditReport": frozenset({AUDITOR, STEWARD}),
+    "/gencard.v1.AuditService/RunBlackBox": frozenset({ANALYST, AUDITOR}),
+    "/gencard.v1.LedgerService/ListSpends": EVERYBODY,
+    "/gencard.v1.LedgerService/GetBudget": EVERYBODY,
+    "/gencard.v1.LogService/GetCheckpoint": EVERYBODY,
+    "/gencard.v1.LogService/GetInclusionProof": EVERYBODY,
+    "/gencard.v1.LogService/GetConsistencyProof": EVERYBODY,
+    "/google.longrunning.Operations/ListOperations": EVERYBODY,
+    "/google.longrunning.Operations/GetOperation": EVERYBODY,
+    "/google.longrunning.Operations/CancelOperation": EVERYBODY,
+    "/google.longrunning.Operations/WaitOperation": EVERYBODY,
+    "/google.longrunning.Operations/DeleteOperation": frozenset(),
+    "/grpc.health.v1.Health/Check": EVERYBODY,
+    "/grpc.health.v1.Health/List": frozenset(),
+    "/grpc.health.v1.Health/Watch": EVERYBODY,
+}
+"""A method that is not here cannot be served; an empty set is served to nobody."""
+
+EXEMPT = frozenset(
+    {
+        "/grpc.health.v1.Health/Check",
+        "/google.longrunning.Operations/CancelOperation",
+    }
+)
+"""Calls that count against no limit: one must be able to ask and to stop at any time."""

@@ -1,0 +1,105 @@
+"""CatalogService: what there is to ask for."""
+
+from dataclasses import dataclass
+
+import grpc
+
+from gencard.controller.boxes import Boxes
+from gencard.controller.holdings import Holding, Holdings
+from gencard.controller.policy import Policy
+from gencard.controller.service.paging import page_size
+from gencard.core.card import Tier
+from gencard.core.errors import InvalidInputError
+from gencard.v1 import catalog_pb2 as pb
+from gencard.v1 import catalog_pb2_grpc
+from gencard.v1 import common_pb2 as common
+from gencard.wire.money import mechanism_message, price_message
+from gencard.wire.schema_codec import attribute_message, zeros_message
+
+TIER = {Tier.BY_CONSTRUCTION: pb.TIER_BY_CONSTRUCTION, Tier.AUDITED: pb.TIER_AUDITED}
+SECONDS_A_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
+    """Reads what the controller declared; the same for everybody."""
+
+    holdings: Holdings
+    boxes: Boxes
+
+    def ListDatasets(
+        self, request: pb.ListDatasetsRequest, context: grpc.ServicerContext
+    ) -> pb.ListDatasetsResponse:
+        names = [holding.name for holding in self.holdings]
+        start, end, token = window(request.page_token, page_size(request.page_size), names)
+        found = [_summary(self.holdings.named(name)) for name in names[start:end]]
+        return pb.ListDatasetsResponse(datasets=found, next_page_token=token)
+
+    def GetDataset(
+        self, request: pb.GetDatasetRequest, context: grpc.ServicerContext
+    ) -> pb.GetDatasetResponse:
+        return pb.GetDatasetResponse(dataset=_whole(self.holdings.named(request.name)))
+
+    def ListGenerators(
+        self, request: pb.ListGeneratorsRequest, context: grpc.ServicerContext
+    ) -> pb.ListGeneratorsResponse:
+        entries = self.boxes.catalogue()
+        names = [entry.name for entry in entries]
+        start, end, token = window(request.page_token, page_size(request.page_size), names)
+        found = [
+            pb.Generator(
+                name=entry.name,
+                tier=TIER[entry.tier],
+                description=entry.description,
+                digest=entry.digest,
+            )
+            for entry in entries[start:end]
+        ]
+        return pb.ListGeneratorsResponse(generators=found, next_page_token=token)
+
+
+def window(token: str, size: int, names: list[str]) -> tuple[int, int, str]:
+    """Start, end and next token of a page of a sorted list; the token is the last name seen.
+
+    Raises:
+        InvalidInputError: The token is no name of the list.
+    """
+    if token and token not in names:
+        raise InvalidInputError(field="page_token", problem="is not one that this list gave")
+    start = names.index(token) + 1 if token else 0
+    end = start + size
+    return start, end, names[end - 1] if end < len(names) else ""
+
+
+def _summary(holding: Holding) -> pb.Dataset:
+    return pb.Dataset(
+        name=holding.name,
+        title=holding.schema.title,
+        description=holding.schema.description,
+        declared_by=holding.schema.declared_by,
+        version=holding.version,
+    )
+
+
+def _whole(holding: Holding) -> pb.Dataset:
+    message = _summary(holding)
+    coding = holding.schema.coding
+    message.attributes.extend(attribute_message(attribute) for attribute in coding.attributes)
+    message.structural_zeros.extend(zeros_message(zeros) for zeros in coding.structural_zeros)
+    message.policy.CopyFrom(_policy(holding.policy))
+    return message
+
+
+def _policy(policy: Policy) -> pb.Policy:
+    return pb.Policy(
+        largest_order=policy.largest_order,
+        largest_marginal_cells=policy.largest_marginal_cells,
+        most_marginals=policy.most_marginals,
+        most_rows=policy.most_rows,
+        forbidden=[common.Clique(attributes=clique) for clique in policy.forbidden],
+        generators=policy.generators,
+        mechanisms=[mechanism_message(mechanism) for mechanism in policy.mechanisms],
+        most_per_card=price_message(policy.most_per_card),
+        automatic=policy.automatic,
+        valid_seconds=policy.valid_days * SECONDS_A_DAY,
+    )

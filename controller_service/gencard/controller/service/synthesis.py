@@ -1,0 +1,60 @@
+"""SynthesisService: start a release, and send what was released."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import grpc
+from google.longrunning import operations_pb2
+
+from gencard.controller.releases import Releases
+from gencard.controller.service.guard import identity
+from gencard.controller.service.negotiation import request_of
+from gencard.controller.service.operations import operation_message
+from gencard.controller.service.paging import page_size
+from gencard.v1 import synthesis_pb2 as pb
+from gencard.v1 import synthesis_pb2_grpc
+from gencard.wire.psi_codec import psi_chunks
+from gencard.wire.psi_document import psi_of_document
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
+    """psi and rows: all that ever leaves."""
+
+    releases: Releases
+
+    def GenerateRelease(
+        self, request: pb.GenerateReleaseRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        row = self.releases.start(
+            identity(),
+            request.card,
+            rows=request.rows,
+            seed=request.seed,
+            request=request_of("GenerateRelease", request),
+        )
+        return operation_message(row)
+
+    def GetRelease(
+        self, request: pb.GetReleaseRequest, context: grpc.ServicerContext
+    ) -> pb.GetReleaseResponse:
+        return pb.GetReleaseResponse(release=self.releases.get(identity(), request.name))
+
+    def ListReleases(
+        self, request: pb.ListReleasesRequest, context: grpc.ServicerContext
+    ) -> pb.ListReleasesResponse:
+        found, token = self.releases.page(
+            identity(), request.parent, request.page_token, page_size(request.page_size)
+        )
+        return pb.ListReleasesResponse(releases=found, next_page_token=token)
+
+    def StreamRows(
+        self, request: pb.StreamRowsRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.StreamRowsResponse]:
+        for chunk in self.releases.chunks(identity(), request.name):
+            yield pb.StreamRowsResponse(chunk=chunk)
+
+    def StreamPsi(
+        self, request: pb.StreamPsiRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.StreamPsiResponse]:
+        yield from psi_chunks(psi_of_document(self.releases.psi(identity(), request.card)))

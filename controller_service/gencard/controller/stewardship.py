@@ -1,0 +1,89 @@
+"""The steward's side: look at what waits, offer, reject, revoke, settle."""
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards import ENDED, Cards, offer_of
+from gencard.controller.holdings import dataset_of
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import Ledger
+from gencard.core.card import Proposal
+from gencard.core.errors import CardStateError
+from gencard.core.negotiation import OPEN, CardState, Negotiation
+from gencard.wire.canonical import time_text
+from gencard.wire.dsse import sign
+from gencard.wire.statements import REVOCATION, statement
+
+
+@dataclass(frozen=True, slots=True)
+class Stewardship:
+    """What a steward does, on the controller's own machine.
+
+    Args:
+        steward: Who acts; written into history and log.
+    """
+
+    database: Database
+    cards: Cards
+    ledger: Ledger
+    steward: str
+
+    def approve(self, name: str) -> Negotiation:
+        """Offer what was asked, or the nearest terms that the policy allows."""
+        return self._offer(name, None)
+
+    def offer(self, name: str, terms: Proposal) -> Negotiation:
+        """Offer other terms than asked; the policy still holds for them."""
+        return self._offer(name, terms)
+
+    def reject(self, name: str, remark: str) -> Negotiation:
+        """Say no to a proposal that waits."""
+        with self.database.transaction() as tx:
+            card = self._waiting(tx, name)
+            return self.cards.end(tx, card, CardState.TERMINATED, self.steward, "reject", remark)
+
+    def revoke(self, name: str, remark: str) -> Negotiation:
+        """End an agreed card for good, with a signed revocation.
+
+        Raises:
+            CardStateError: The card was never agreed, or has ended.
+        """
+        with self.database.transaction() as tx:
+            card = self.cards.card(tx, name)
+            if card.state in OPEN | ENDED:
+                raise CardStateError(state=card.state)
+            facts = {"card": name, "remark": remark, "time": time_text(self.cards.clock())}
+            payload = statement(REVOCATION, name, facts, offer_of(card).digest)
+            fact = sign(payload, [self.cards.key])
+            revoked = replace(card, attestations=(*card.attestations, fact))
+            return self.cards.end(tx, revoked, CardState.REVOKED, self.steward, "revoke", remark)
+
+    def settle(self, line: int, *, void: bool) -> None:
+        """End a reservation that a crash left: it stays spent, or nothing was released for it."""
+        with self.database.transaction() as tx:
+            now = self.cards.clock()
+            action = "void" if void else "settle"
+            resource = self.ledger.line(tx, line).resource
+            (self.ledger.void if void else self.ledger.settle)(tx, line, now)
+            self.cards.log.append(
+                tx,
+                action=action,
+                actor=self.steward,
+                resource=resource,
+                details={"line": str(line)},
+                now=now,
+            )
+
+    def _offer(self, name: str, terms: Proposal | None) -> Negotiation:
+        with self.database.transaction() as tx:
+            card = self._waiting(tx, name)
+            holding = self.cards.holdings.named(dataset_of(name))
+            outcome = self.cards.judged(holding, terms or card.proposed)
+            return self.cards.move(tx, card, self.cards.offered(card, holding, outcome, self.steward))
+
+    def _waiting(self, tx: Connection, name: str) -> Negotiation:
+        card = self.cards.card(tx, name)
+        if card.state is not CardState.REQUESTED:
+            raise CardStateError(state=card.state)
+        return card

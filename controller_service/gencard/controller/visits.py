@@ -1,0 +1,100 @@
+"""Black boxes lent to auditors from afar: a made-up dataset in, a synthetic one out."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gencard.controller.audits import Audits
+from gencard.controller.cards import offer_of
+from gencard.controller.holdings import Holding, dataset_of
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.rows_file import RowsFile
+from gencard.controller.scratch import scratch_folder
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import DomainMismatchError, InvalidNumberError, TooLargeError
+from gencard.wire.canonical import Document
+from gencard.wire.identity import Identity
+
+OnEnd = Callable[[Callable[[], None]], object]
+"""Takes a function to be called when the caller goes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """Runs of black boxes on what callers made up. No record is touched; nothing is spent.
+
+    Args:
+        most_rows: Bound on rows in and out, in records.
+        work: Folder for work in progress.
+    """
+
+    audits: Audits
+    jobs: tasks.Descriptions
+    executor: ProcessExecutor
+    work: Path
+    most_rows: int
+
+    def open(self, who: Identity, card: str, black_box: str, rows: int) -> "Visit":
+        """Look before an upload is read: card, box and bounds.
+
+        Raises:
+            InvalidNumberError, TooLargeError: ``rows`` is out of bounds.
+            CardStateError, NotFoundError: There is no such agreed card, or no such box.
+        """
+        if rows < 1:
+            raise InvalidNumberError(field="rows", expected="1 or more")
+        if rows > self.most_rows:
+            raise TooLargeError(what="rows", limit=self.most_rows)
+        with self.audits.database.reading() as tx:
+            terms = offer_of(self.audits.agreed(tx, who, card)).terms
+        holding = self.audits.cards.holdings.named(dataset_of(card))
+        recipe = self.audits.boxes.recipe(black_box or terms.generator, terms.marginals)
+        return Visit(self, holding, holding.domain.covered_by(terms.marginals), recipe, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One run that was found in order."""
+
+    visits: Visits
+    holding: Holding
+    domain: Domain
+    recipe: Document
+    rows: int
+
+    def run(
+        self, dataset: Dataset, *, seed: int, on_end: Callable[[Callable[[], None]], object]
+    ) -> Dataset:
+        """What the box makes of a made-up dataset, in canonical form.
+
+        Args:
+            on_end: Called with a function that stops the job when the caller goes away.
+
+        Raises:
+            DomainMismatchError: The dataset is not over the card's attributes.
+        """
+        if dataset.domain != self.domain:
+            raise DomainMismatchError(problem="the dataset is not over the attributes of the card")
+        with scratch_folder(self.visits.work, f"visit-{secrets.token_hex(8)}") as folder:
+            RowsFile(folder / "in").write(dataset)
+            job = self.visits.jobs.run_black_box(
+                self.holding,
+                self.recipe,
+                rows=self.rows,
+                seed=seed,
+                upload=folder / "in",
+                rows_file=folder / "out",
+            )
+            running = self.visits.executor.submit(tasks.RUN_BLACK_BOX, job)
+            on_end(lambda: _stop(running))
+            running.result()
+            return RowsFile(folder / "out").dataset()
+
+
+def _stop(running: Future[Any]) -> None:
+    running.cancel()

@@ -1,0 +1,250 @@
+"""A controller, put together from its settings; the one place where everything meets."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import grpc
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server as add_operations
+
+from gencard.controller.audit_run import AuditRun
+from gencard.controller.audits import KIND as AUDIT
+from gencard.controller.audits import Audits
+from gencard.controller.boxes import Boxes
+from gencard.controller.cards import Cards
+from gencard.controller.holdings import PREFIX, Holding, Holdings
+from gencard.controller.identities import read_identities
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.tasks import Descriptions
+from gencard.controller.keys import secret_bytes, signing_key
+from gencard.controller.negotiations import Negotiations
+from gencard.controller.operations import Operations
+from gencard.controller.policy import Limits
+from gencard.controller.release_run import ReleaseRun
+from gencard.controller.releases import KIND as RELEASE
+from gencard.controller.releases import Releases
+from gencard.controller.schema_file import read_schema
+from gencard.controller.service.audit import AuditServicer
+from gencard.controller.service.catalog import CatalogServicer
+from gencard.controller.service.guard import Guard
+from gencard.controller.service.ledger import LedgerServicer, LogServicer
+from gencard.controller.service.negotiation import NegotiationServicer
+from gencard.controller.service.operations import OperationsServicer
+from gencard.controller.service.server import Service, TlsFiles, start
+from gencard.controller.service.synthesis import SynthesisServicer
+from gencard.controller.settings import Settings
+from gencard.controller.settings_tables import DatasetEntry
+from gencard.controller.state.accounts import Caps
+from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.cards import CardStore
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.operations import OperationStore
+from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import ReleaseStore
+from gencard.controller.stewardship import Stewardship
+from gencard.controller.vault import Vault
+from gencard.controller.visits import Visits
+from gencard.core.errors import UnauthenticatedError
+from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server as add_audit
+from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server as add_catalog
+from gencard.v1.ledger_pb2_grpc import add_LedgerServiceServicer_to_server as add_ledger
+from gencard.v1.ledger_pb2_grpc import add_LogServiceServicer_to_server as add_log
+from gencard.v1.negotiation_pb2_grpc import (
+    add_NegotiationServiceServicer_to_server as add_negotiation,
+)
+from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server as add_synthesis
+from gencard.wire.identity import Identity
+
+logger = logging.getLogger("gencard.controller")
+Clock = Callable[[], datetime]
+Registration = Callable[[grpc.Server], None]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """State and cards: all that a steward's shell needs; no server, no jobs."""
+
+    settings: Settings
+    database: Database
+    ledger: Ledger
+    cards: Cards
+
+    @property
+    def log(self) -> EventLog:
+        return self.cards.log
+
+    def stewardship(self, steward: str) -> Stewardship:
+        return Stewardship(self.database, self.cards, self.ledger, steward)
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A running controller."""
+
+    desk: Desk
+    operations: Operations
+    service: Service
+
+    @property
+    def port(self) -> int:
+        return self.service.port
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Refuse new calls, let running ones end, leave unfinished operations to the next start."""
+        self.service.stop(grace)
+        self.operations.stop()
+        self.desk.database.close()
+
+
+def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
+    """The state and the cards.
+
+    Raises:
+        InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
+    """
+    holdings = Holdings(_holding(settings, entry) for entry in settings.datasets)
+    log = EventLog(signing_key(settings.signing.log_key, "signing.log_key"))
+    card_key = signing_key(settings.signing.card_key, "signing.card_key")
+    database = Database(settings.state.database_url)
+    database.migrate()
+    limits = settings.limits
+    cards = Cards(
+        store=CardStore(),
+        log=log,
+        holdings=holdings,
+        limits=Limits(
+            limits.marginal_cells, limits.model_cells, limits.marginals, limits.rows, limits.runs
+        ),
+        facts=Boxes(settings.black_boxes).facts,
+        controller=settings.identity.uri,
+        key=card_key,
+        clock=clock,
+    )
+    return Desk(settings, database, Ledger(_caps(settings)), cards)
+
+
+def serve(settings: Settings, clock: Clock = utc_now) -> Controller:
+    """Start everything; unfinished operations of an earlier run are taken up again."""
+    desk = open_desk(settings, clock)
+    limits = settings.limits
+    executor = ProcessExecutor(
+        limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
+    )
+    operations = Operations(
+        desk.database, OperationStore(), executor, clock, report, coordinators=limits.workers
+    )
+    server = settings.server
+    service = start(
+        server.address,
+        None if server.insecure_dev else _tls(settings),
+        _guard(settings),
+        _servicers(desk, operations, executor),
+        concurrent_calls=server.maximum_concurrent_rpcs,
+    )
+    operations.resume()
+    return Controller(desk, operations, service)
+
+
+def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> list[Registration]:
+    """Every service with what it needs; the runners of operations are named on the way."""
+    settings, cards, database = desk.settings, desk.cards, desk.database
+    boxes = Boxes(settings.black_boxes)
+    jobs = Descriptions(_salt(settings), settings.limits.model_cells)
+    releases = Releases(
+        database,
+        cards,
+        desk.ledger,
+        PsiStore(),
+        ReleaseStore(),
+        operations,
+        settings.state.releases,
+    )
+    audits = Audits(database, cards, boxes, desk.ledger, AuditStore(), operations)
+    work = settings.state.work
+    visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows)
+    operations.carries(RELEASE, ReleaseRun(releases, jobs, work))
+    operations.carries(AUDIT, AuditRun(audits, jobs))
+    negotiations = Negotiations(database, cards, Enrolment(settings).signing_key)
+    return [
+        partial(add_catalog, CatalogServicer(cards.holdings, boxes)),
+        partial(add_negotiation, NegotiationServicer(negotiations)),
+        partial(add_synthesis, SynthesisServicer(releases)),
+        partial(add_audit, AuditServicer(audits, visits)),
+        partial(add_ledger, LedgerServicer(database, desk.ledger)),
+        partial(add_log, LogServicer(database, cards.log, cards.clock)),
+        partial(add_operations, OperationsServicer(operations)),
+    ]
+
+
+def report(place: str, incident: str, kind: str) -> None:
+    """An incident in the log of the process: where, which number, which class. No text of it."""
+    logger.error("incident", extra={"place": place, "incident": incident, "kind": kind})
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """Who is enrolled now: a person's file that is taken away ends the person's access."""
+
+    settings: Settings
+
+    def includes(self, identity: Identity) -> bool:
+        if self.settings.server.insecure_dev:
+            return True
+        return identity.uri in read_identities(self.settings.signing.identities)
+
+    def signing_key(self, identity: Identity) -> Ed25519PublicKey:
+        enrolled = read_identities(self.settings.signing.identities).get(identity.uri)
+        if enrolled is None:
+            raise UnauthenticatedError
+        return enrolled.signing_key
+
+
+def _holding(settings: Settings, entry: DatasetEntry) -> Holding:
+    schema = read_schema(entry.schema_file)
+    vault = Vault(entry.data, schema.coding, schema.absent)
+    return Holding(
+        name=f"{PREFIX}{entry.name}",
+        schema=schema,
+        policy=entry.policy.policy(),
+        data=entry.data,
+        version=vault.version(_salt(settings)),
+    )
+
+
+def _caps(settings: Settings) -> dict[str, Caps]:
+    return {
+        f"{PREFIX}{entry.name}": Caps(
+            entry.caps.dataset.price(), entry.caps.project.price(), entry.caps.analyst.price()
+        )
+        for entry in settings.datasets
+    }
+
+
+def _salt(settings: Settings) -> bytes:
+    return secret_bytes(settings.signing.version_salt, "signing.version_salt")
+
+
+def _tls(settings: Settings) -> TlsFiles:
+    server = settings.server
+    secret_bytes(server.key, "server.key")
+    return TlsFiles(server.certificate, server.key, server.authority)
+
+
+def _guard(settings: Settings) -> Guard:
+    server = settings.server
+    developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
+    return Guard(
+        Enrolment(settings).includes,
+        report,
+        server.per_identity,
+        developer if server.insecure_dev else None,
+    )
