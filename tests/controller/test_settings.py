@@ -1,0 +1,159 @@
+"""Settings: one file, the environment above it, and refusals that name fields but no values."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gencard.controller.settings import Settings
+from gencard.controller.toml_file import toml_text
+from gencard.core.budget import Mechanism, Price
+from gencard.core.errors import GencardError, InvalidInputError
+
+SMALLEST = """
+[identity]
+trust_domain = "example"
+uri = "spiffe://example/service/controller/controller"
+"""
+DATASET = """
+[[datasets]]
+name = "survey"
+data = "records/survey.csv"
+schema = "schema.toml"
+[datasets.policy]
+largest_order = 2
+largest_marginal_cells = 1000
+most_marginals = 10
+most_rows = 100
+most_per_card = { statistics = 7, epsilon = "0.1" }
+forbidden = [["a", "b"]]
+[datasets.caps]
+dataset = { statistics = 100 }
+project = { statistics = 50 }
+analyst = { statistics = 50 }
+"""
+
+
+def load(folder: Path, text: str) -> Settings:
+    path = folder / "controller.toml"
+    path.write_text(text)
+    return Settings.load(path)
+
+
+def refused(folder: Path, text: str) -> GencardError:
+    with pytest.raises(GencardError) as caught:
+        load(folder, text)
+    assert "CANARY" not in str(caught.value)
+    assert caught.value.__context__ is None
+    return caught.value
+
+
+def test_paths_start_at_the_folder_of_the_file(tmp_path):
+    settings = load(tmp_path, SMALLEST + DATASET + '[state]\nfolder = "/elsewhere"\n')
+    assert settings.server.key == tmp_path / "server/key.pem"
+    assert settings.datasets[0].data == tmp_path / "records/survey.csv"
+    assert settings.state.releases == Path("/elsewhere/releases")
+    assert settings.state.database_url == "sqlite:////elsewhere/state.sqlite"
+
+
+def test_a_database_elsewhere_is_not_shown(tmp_path):
+    settings = load(tmp_path, SMALLEST + '[state]\nurl = "postgresql://me:CANARY@db/gencard"\n')
+    assert settings.state.database_url == "postgresql://me:CANARY@db/gencard"
+    assert "CANARY" not in repr(settings)
+
+
+def test_the_environment_stands_above_the_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("GENCARD_SERVER__ADDRESS", "localhost:1")
+    monkeypatch.setenv("GENCARD_LIMITS__WORKERS", "5")
+    settings = load(tmp_path, SMALLEST + '[server]\naddress = "localhost:2"\nper_identity = 3\n')
+    assert (settings.server.address, settings.server.per_identity) == ("localhost:1", 3)
+    assert settings.limits.workers == 5
+
+
+def test_policy_and_caps_are_plain_values(tmp_path):
+    entry = load(tmp_path, SMALLEST + DATASET).datasets[0]
+    policy = entry.policy.policy()
+    assert policy.most_per_card.statistics == 7
+    assert str(policy.most_per_card.epsilon) == "0.1"
+    assert policy.forbidden == (("a", "b"),)
+    assert policy.mechanisms == (Mechanism.EXACT,)
+    assert not policy.automatic
+    assert entry.caps.dataset.price() == Price(statistics=100)
+
+
+def test_black_boxes_are_told_apart_by_kind(tmp_path):
+    boxes = """
+    [[black_boxes]]
+    name = "one"
+    kind = "adds_marginal"
+    clique = ["a", "b", "c"]
+    [[black_boxes]]
+    name = "two"
+    kind = "copies_rows"
+    share = 0.1
+    """
+    one, two = load(tmp_path, SMALLEST + boxes).black_boxes
+    assert one.clique == ("a", "b", "c")
+    assert (two.share, two.generator) == (0.1, "ipf")
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("", "identity"),
+        ("= CANARY", "controller.toml"),
+        (SMALLEST + "[server]\nport = 'CANARY'\n", "server.port"),
+        (SMALLEST + "[server]\nper_identity = 'CANARY'\n", "server.per_identity"),
+        (SMALLEST + "[limits]\nworkers = 0\n", "limits.workers"),
+        (SMALLEST.replace("example", "CANARY"), "identity.trust_domain"),
+        (SMALLEST + DATASET.replace('"survey"', '"CANARY"'), "datasets.0.name"),
+        (SMALLEST + DATASET.replace("{ statistics = 100 }", "{ statistics = -1 }"), "statistics"),
+        (SMALLEST + DATASET.replace('"0.1"', '"CANARY"'), "epsilon"),
+        (SMALLEST + DATASET.replace('"0.1"', '"NaN"'), "epsilon"),
+        (SMALLEST + DATASET + DATASET, "datasets"),
+        (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "CANARY"\n', "black_boxes"),
+        (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "copies_rows"\nshare = nan\n', "black_boxes"),
+    ],
+)
+def test_a_refusal_names_the_field_and_no_value(tmp_path, text, field):
+    error = refused(tmp_path, text)
+    assert isinstance(error, InvalidInputError)
+    assert field in error.fields["field"]
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        Settings.load(tmp_path / "controller.toml")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:7443", "[::]:7443", "example.org:7443", "10.0.0.1:7443"])
+def test_s1_plaintext_away_from_loopback_aborts_the_start(tmp_path, address):
+    error = refused(tmp_path, f'{SMALLEST}[server]\naddress = "{address}"\ninsecure_dev = true\n')
+    assert error.fields["field"] == "server.insecure_dev"
+
+
+@pytest.mark.parametrize("address", ["localhost:7443", "127.0.0.1:0", "127.9.9.9:1", "[::1]:7443"])
+def test_s1_plaintext_on_loopback_is_for_developers(tmp_path, address):
+    text = f'{SMALLEST}[server]\naddress = "{address}"\ninsecure_dev = true\n'
+    assert load(tmp_path, text).server.insecure_dev
+
+
+def test_s1_the_environment_cannot_slip_plaintext_past_the_check(tmp_path, monkeypatch):
+    monkeypatch.setenv("GENCARD_SERVER__ADDRESS", "0.0.0.0:7443")
+    assert refused(tmp_path, SMALLEST + "[server]\ninsecure_dev = true\n").reason == "INVALID_INPUT"
+
+
+@given(
+    st.recursive(
+        st.text(st.characters(exclude_categories=["Cs"]))
+        | st.booleans()
+        | st.integers(-(2**63), 2**63 - 1)
+        | st.floats(allow_nan=False, allow_infinity=False),
+        lambda values: st.lists(values, max_size=4),
+        max_leaves=8,
+    )
+)
+def test_what_is_written_as_toml_reads_back_the_same(value):
+    assert tomllib.loads(f"value = {toml_text(value)}")["value"] == value
