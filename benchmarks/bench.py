@@ -5,22 +5,27 @@ A benchmark is a module with a function ``run(quick: bool) -> Result`` that ends
 """
 
 import argparse
+import ctypes
+import gc
 import json
+import multiprocessing
 import os
 import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
 
 Cell = str | int | float | None
+Answer = TypeVar("Answer")
 
 _MIB = 1024.0 * 1024.0
 
@@ -87,11 +92,23 @@ def seconds(function: Callable[[], object], repeats: int = 5) -> float:
     return statistics.median(once(function) for _ in range(repeats))
 
 
+def fastest(function: Callable[[], object], repeats: int = 5) -> float:
+    """Shortest wall time of one call, in seconds: other work on the machine only ever adds to it."""
+    return min(once(function) for _ in range(repeats))
+
+
 def once(function: Callable[[], object]) -> float:
     """Wall time of one call, in seconds."""
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
+
+
+def alone(function: Callable[..., Answer], *arguments: object) -> Answer:
+    """Call a function of a module in a fresh process, so that its memory is its own."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def resident_mib() -> float:
@@ -101,6 +118,8 @@ def resident_mib() -> float:
 
 def peak_mib(function: Callable[[], object]) -> float:
     """Peak memory of one call above what the process held before it, in MiB (Linux)."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # memory that was freed must not count as held
     Path("/proc/self/clear_refs").write_text("5")  # sets the kernel's high-water mark back
     before = resident_mib()
     function()

@@ -39,7 +39,7 @@ class Ipf:
     structural_zeros: tuple[StructuralZeros, ...] = ()
     tolerance: float = 1e-4
     max_cells: int = 50_000_000
-    most_sweeps: int = 2_000
+    most_sweeps: int = 10_000
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
