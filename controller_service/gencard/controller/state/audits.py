@@ -14,7 +14,7 @@ from gencard.core.errors import InvalidInputError, NotFoundError
 
 
 class Verdict(StrEnum):
-    """What an audit says. No evidence is not a proof of safety."""
+    """What an audit says: the words of ``core.audit.report``, without the weight of importing it."""
 
     NO_EVIDENCE = "no-evidence"
     LEAKAGE = "leakage"

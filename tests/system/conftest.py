@@ -1,0 +1,19 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.house import House, running
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One running controller for all tests that leave it as they found it."""
+    with running(tmp_path_factory.mktemp("house")) as started:
+        yield started
+
+
+@pytest.fixture
+def fresh_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A running controller of one's own."""
+    with running(tmp_path_factory.mktemp("fresh")) as started:
+        yield started

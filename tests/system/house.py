@@ -1,0 +1,170 @@
+"""A whole controller in a temporary folder, served over real mutual TLS on a free port."""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pandas as pd
+
+from gencard.client import Analyst
+from gencard.controller.drafting import draft
+from gencard.controller.enrolment import enrol
+from gencard.controller.settings import Settings
+from gencard.controller.wiring import Controller, serve
+from gencard.wire.identity import Role
+
+LEAKY_BOXES = """
+[[black_boxes]]
+name = "leaky"
+kind = "adds_marginal"
+clique = ["sex", "health", "work"]
+description = "Says it releases pairs, and smuggles in a triple."
+
+[[black_boxes]]
+name = "copier"
+kind = "copies_rows"
+share = 0.5
+description = "Copies half of the records."
+"""
+
+
+def survey(records: int = 3_000, seed: int = 1) -> pd.DataFrame:
+    """A made-up survey with a three-way interaction, so that there is something to leak."""
+    rng = np.random.default_rng(seed)
+    sex = rng.integers(0, 2, records)
+    health = rng.integers(0, 4, records)
+    odd = (sex + health) % 2
+    work = np.where(rng.random(records) < 0.7, odd, rng.integers(0, 3, records))
+    age = np.clip(rng.normal(45, 18, records), 16, 95).round()
+    return pd.DataFrame(
+        {
+            "sex": np.array(["female", "male"])[sex],
+            "health": np.array(["good", "fair", "bad", "very bad"])[health],
+            "work": np.array(["none", "part", "full"])[work],
+            "region": np.array(["north", "south"])[rng.integers(0, 2, records)],
+            "age": age,
+        }
+    )
+
+
+SCHEMA = """
+title = "A made-up survey"
+description = "For tests."
+declared_by = "the tests"
+reviewed = true
+
+[[attributes]]
+name = "sex"
+labels = ["female", "male"]
+
+[[attributes]]
+name = "health"
+labels = ["good", "fair", "bad", "very bad"]
+ordered = true
+
+[[attributes]]
+name = "work"
+labels = ["none", "part", "full"]
+
+[[attributes]]
+name = "region"
+labels = ["north", "south"]
+
+[[attributes]]
+name = "age"
+edges = [16, 30, 45, 65, 95]
+"""
+
+
+@dataclass
+class House:
+    """The controller's folder, and the running service while there is one."""
+
+    folder: Path
+    controller: Controller | None = None
+    _channels: list[grpc.Channel] = field(default_factory=list)
+
+    @property
+    def settings_file(self) -> Path:
+        return self.folder / "controller.toml"
+
+    @property
+    def address(self) -> str:
+        assert self.controller is not None
+        return f"localhost:{self.controller.port}"
+
+    def person(self, name: str) -> Path:
+        return self.folder / "people" / name
+
+    def settings(self) -> Settings:
+        return Settings.load(self.settings_file)
+
+    def edit(self, changes: Mapping[str, str]) -> None:
+        """Set keys of controller.toml, wherever they stand."""
+        text = self.settings_file.read_text()
+        for name, value in changes.items():
+            text, found = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
+            assert found, name
+        self.settings_file.write_text(text)
+
+    def start(self) -> "House":
+        self.controller = serve(self.settings())
+        return self
+
+    def stop(self, grace: float = 1.0) -> None:
+        for channel in self._channels:
+            channel.close()
+        self._channels.clear()
+        if self.controller is not None:
+            self.controller.stop(grace)
+            self.controller = None
+
+    def analyst(self, name: str = "ana") -> Analyst:
+        return Analyst.connect(self.address, folder=self.person(name))
+
+    def channel(self, name: str = "ana") -> grpc.Channel:
+        """A raw channel with somebody's certificate, for what the client would never send."""
+        person = self.person(name)
+        credentials = grpc.ssl_channel_credentials(
+            (person / "authority.pem").read_bytes(),
+            (person / "key.pem").read_bytes(),
+            (person / "certificate.pem").read_bytes(),
+        )
+        channel = grpc.secure_channel(self.address, credentials)
+        self._channels.append(channel)
+        return channel
+
+    def enrol(self, name: str, role: Role = Role.ANALYST, project: str = "survey") -> None:
+        enrol(self.folder, name, role, project, now=datetime.now(UTC))
+
+
+def build(folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA) -> House:
+    """A drafted, reviewed, not yet started controller: analyst ana, auditor aud, steward sam."""
+    file = folder / "survey.csv"
+    (survey() if data is None else data).to_csv(file, index=False)
+    house = House(folder / "controller")
+    draft(house.folder, file, now=datetime.now(UTC))
+    (house.folder / "schema.toml").write_text(schema)
+    house.edit({"address": '"localhost:0"'})
+    with house.settings_file.open("a") as settings:
+        settings.write(LEAKY_BOXES)
+    return house
+
+
+@contextmanager
+def running(folder: Path, **kwargs: object) -> Iterator[House]:
+    house = build(folder, **kwargs)  # type: ignore[arg-type]  # passed on as they came
+    try:
+        yield house.start()
+    finally:
+        house.stop()
+
+
+def request_id() -> str:
+    return str(uuid.uuid4())
