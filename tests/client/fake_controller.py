@@ -1,0 +1,457 @@
+"""A small controller in this process, over real TLS: honest by default, and bad where a test says so."""
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from google.longrunning import operations_pb2, operations_pb2_grpc
+from google.protobuf import empty_pb2
+from grpc_status import rpc_status
+
+from gencard.controller.certificates import issue, new_authority, new_signing_key, public_pem, write_new
+from gencard.core.budget import Price
+from gencard.core.card import Card, Change, Tier
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.errors import GencardError
+from gencard.core.generators.registry import generator_digest, generator_named
+from gencard.core.generators.replay import synthesise
+from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.statistics.closure import dimension
+from gencard.core.statistics.measure import measure_dataset
+from gencard.v1 import audit_pb2 as audit
+from gencard.v1 import (
+    audit_pb2_grpc,
+    catalog_pb2_grpc,
+    ledger_pb2_grpc,
+    negotiation_pb2_grpc,
+    synthesis_pb2_grpc,
+)
+from gencard.v1 import catalog_pb2 as catalog
+from gencard.v1 import ledger_pb2 as ledger
+from gencard.v1 import negotiation_pb2 as negotiation
+from gencard.v1 import synthesis_pb2 as synthesis
+from gencard.wire import dsse, merkle
+from gencard.wire.canonical import sha256, time_text
+from gencard.wire.card_codec import card_message, proposal_of, timestamp
+from gencard.wire.card_document import card_statement
+from gencard.wire.error_table import status_message
+from gencard.wire.money import price_message
+from gencard.wire.psi_codec import psi_chunks
+from gencard.wire.psi_document import psi_document
+from gencard.wire.receipt import Receipt, receipt_statement
+from gencard.wire.schema_codec import attribute_message, coding_digest
+from gencard.wire.statements import CHECKPOINT, VERDICT, statement, subject_digest
+from gencard.wire.table_codec import dataset_of_chunks, table_chunks
+
+NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
+ANA = "spiffe://test.local/pilot/analyst/ana"
+HOST = "spiffe://test.local/pilot/controller/host"
+CODING = Coding(
+    (
+        Attribute("sex", Labels(("female", "male")), "of the person"),
+        Attribute("children", Labels(("0", "1", "2"), integer=True, ordered=True, missing=True)),
+        Attribute("age", Edges((0, 18, 65, 100))),
+        Attribute("health", Labels(("good", "fair", "bad"), ordered=True)),
+    )
+)
+RECORDS = Dataset(CODING.domain, np.random.default_rng(4).integers(0, CODING.domain.sizes, (2_000, 4)))
+DATASET = "datasets/survey"
+
+
+@dataclass
+class Faults:
+    """What is to go wrong: by the name of a method."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    deadlines: dict[str, float | None] = field(default_factory=dict)
+    fail: defaultdict[str, list[GencardError | grpc.StatusCode]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    change: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """Called on an answer (on each answer of a stream) before it leaves."""
+
+    def meet(self, method: str, context: grpc.ServicerContext) -> None:
+        self.calls[method] += 1
+        self.deadlines[method] = context.time_remaining()
+        if self.fail[method]:
+            end(context, self.fail[method].pop(0))
+
+    def answer(self, method: str, message: Any) -> Any:
+        return self.change.get(method, lambda same: same)(message)
+
+
+def end(context: grpc.ServicerContext, failure: GencardError | grpc.StatusCode) -> None:
+    if isinstance(failure, GencardError):
+        context.abort_with_status(rpc_status.to_status(status_message(failure)))
+    context.abort(failure, "token-7f3a from the inside")
+
+
+@dataclass
+class World:
+    """All that the fake controller knows."""
+
+    folder: Path
+    faults: Faults = field(default_factory=Faults)
+    cards: dict[str, Negotiation] = field(default_factory=dict)
+    releases: dict[str, tuple[synthesis.Release, Dataset]] = field(default_factory=dict)
+    operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
+    pending: int = 0
+    """How many times an operation is still running when it is asked about."""
+    leaves: list[bytes] = field(default_factory=list)
+    box: Callable[[Dataset, int, int], Dataset] | None = None
+    richest: int = 2
+    """Marginals of a higher order are dropped from a proposal."""
+
+    def log(self, entry: str) -> int:
+        self.leaves.append(merkle.leaf_hash(entry.encode()))
+        return len(self.leaves) - 1
+
+    def node(self, level: int, position: int) -> bytes:
+        start = position << level
+        return merkle.root_of_leaves(self.leaves[start : start + (1 << level)])
+
+    def key(self, name: str) -> Any:
+        return load_pem_private_key((self.folder / "host" / name).read_bytes(), None)
+
+    @property
+    def card_key(self) -> Any:
+        return self.key("card_key.pem")
+
+    def card(self, name: str) -> Negotiation:
+        return self.cards[name]
+
+    def save(self, card: Negotiation) -> negotiation.Card:
+        card = replace(card, etag=secrets.token_hex(4))
+        if card.name:
+            self.cards[card.name] = card
+        return card_message(card)
+
+    def offered(self, card: Negotiation) -> Negotiation:
+        asked = card.proposed.in_order_of(CODING.domain)
+        kept = tuple(clique for clique in asked.marginals if len(clique) <= self.richest)
+        changes = tuple(
+            Change("marginals", " × ".join(clique), "", "ORDER_TOO_HIGH")
+            for clique in asked.marginals
+            if clique not in kept
+        )
+        terms = replace(asked, marginals=kept)
+        expires = NOW + timedelta(days=30)
+        document = Card(
+            name=card.name,
+            controller=HOST,
+            analyst=card.analyst,
+            dataset_title="A survey",
+            version="ab" * 32,
+            coding_digest=coding_digest(CODING),
+            declared_by="sam",
+            terms=terms,
+            price=Price(dimension(CODING.domain, kept)),
+            tier=Tier.BY_CONSTRUCTION,
+            generator_digest=generator_digest("ipf"),
+            agreed_by_policy="orders up to 2",
+            offer_time=time_text(NOW),
+            expire_time=time_text(expires),
+            nonce="00" * 16,
+        )
+        payload = card_statement(document)
+        offer = Offer(terms, changes, document.price, payload, subject_digest(payload), expires)
+        step = Step(HOST, "offer", "", NOW)
+        return replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer, history=(step,))
+
+    def psi(self, card: Negotiation) -> Any:
+        return measure_dataset(RECORDS, card.offer.terms.marginals)
+
+    def made(self, request: synthesis.GenerateReleaseRequest) -> synthesis.Release:
+        card = self.card(request.card)
+        psi = self.psi(card)
+        generator = generator_named("ipf", structural_zeros=(), max_cells=10**6)
+        dataset = synthesise(generator, psi, psi.domain, request.rows, request.seed)
+        name = f"{card.name}/releases/{secrets.token_hex(4)}"
+        receipt = Receipt(
+            name, card.offer.digest, sha256(psi_document(psi)), dataset.digest(), request.rows,
+            request.seed, (("gencard", "0.1.0"),), self.log(name), time_text(NOW),
+        )  # fmt: skip
+        signed = dsse.sign(receipt_statement(receipt), [self.card_key])
+        release = synthesis.Release(
+            name=name, rows=request.rows, seed=request.seed, digest=receipt.rows_digest,
+            psi_digest=receipt.psi_digest, receipt=signed, create_time=timestamp(NOW),
+        )  # fmt: skip
+        self.releases[name] = (release, dataset)
+        return release
+
+    def started(self, response: Any) -> operations_pb2.Operation:
+        operation = operations_pb2.Operation(name=f"operations/{len(self.operations)}", done=True)
+        operation.response.Pack(response)
+        self.operations[operation.name] = operation
+        return self.look(operation.name)
+
+    def look(self, name: str) -> operations_pb2.Operation:
+        if self.pending == 0:
+            return self.operations[name]
+        self.pending -= 1
+        running = operations_pb2.Operation(name=name)
+        state = synthesis.OperationProgress.STATE_RUNNING
+        running.metadata.Pack(synthesis.OperationProgress(state=state, stage="fit", permille=500))
+        return running
+
+
+def unary(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, request: Any, context: grpc.ServicerContext) -> Any:
+        self.world.faults.meet(method.__name__, context)
+        try:
+            return self.world.faults.answer(method.__name__, method(self, request))
+        except GencardError as error:
+            failure = error
+        return end(context, failure)
+
+    return call
+
+
+def streaming(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        faults = self.world.faults
+        faults.calls[method.__name__] += 1
+        faults.deadlines[method.__name__] = context.time_remaining()
+        for part in method(self, request):
+            yield faults.answer(method.__name__, part)
+            if faults.fail[method.__name__]:
+                end(context, faults.fail[method.__name__].pop(0))
+
+    return call
+
+
+@dataclass
+class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
+    world: World
+
+    @unary
+    def ListDatasets(self, request):
+        number = int(request.page_token or 0)
+        entry = catalog.Dataset(name=f"datasets/d{number}", title="<b>A survey</b>")
+        token = "" if number == 2 else str(number + 1)
+        return catalog.ListDatasetsResponse(datasets=[entry], next_page_token=token)
+
+    @unary
+    def GetDataset(self, request):
+        policy = catalog.Policy(
+            largest_order=2, largest_marginal_cells=100, most_marginals=50, most_rows=10**6,
+            generators=["ipf"], mechanisms=[1], most_per_card=price_message(Price(1000)),
+            automatic=True, valid_seconds=30 * 86_400,
+        )  # fmt: skip
+        entry = catalog.Dataset(
+            name=DATASET, title="<b>A survey</b>", description="Of <i>people</i>.", declared_by="sam",
+            version="ab" * 32, attributes=map(attribute_message, CODING.attributes), policy=policy,
+        )  # fmt: skip
+        return catalog.GetDatasetResponse(dataset=entry)
+
+    @unary
+    def ListGenerators(self, request):
+        entry = catalog.Generator(name="ipf", tier=1, description="fits", digest="00" * 32)
+        return catalog.ListGeneratorsResponse(generators=[entry])
+
+
+@dataclass
+class Desk(negotiation_pb2_grpc.NegotiationServiceServicer):
+    world: World
+
+    @unary
+    def ProposeCard(self, request):
+        name = "" if request.validate_only else f"{DATASET}/cards/{secrets.token_hex(4)}"
+        asked = proposal_of(request.terms)
+        card = Negotiation(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, asked)
+        return negotiation.ProposeCardResponse(card=self.world.save(self.world.offered(card)))
+
+    @unary
+    def GetCard(self, request):
+        return negotiation.GetCardResponse(card=card_message(self.world.card(request.name)))
+
+    @unary
+    def ListCards(self, request):
+        return negotiation.ListCardsResponse(cards=map(card_message, self.world.cards.values()))
+
+    @unary
+    def CounterCard(self, request):
+        card = replace(self.world.card(request.name), proposed=proposal_of(request.terms))
+        return negotiation.CounterCardResponse(card=self.world.save(self.world.offered(card)))
+
+    @unary
+    def AcceptCard(self, request):
+        card = self.world.card(request.name)
+        payload = card.offer.statement
+        ana = load_pem_private_key((self.world.folder / "ana/signing_key.pem").read_bytes(), None)
+        assert dsse.is_signed_by(payload, request.signature, ana.public_key())
+        signatures = {
+            dsse.key_id(ana.public_key()): request.signature,
+            dsse.key_id(self.world.card_key.public_key()): dsse.signature_of(
+                payload, self.world.card_key
+            ),
+        }
+        agreed = replace(
+            card,
+            state=CardState.AGREED,
+            turn=Turn.NOBODY,
+            envelope=dsse.envelope_of(payload, signatures),
+        )
+        return negotiation.AcceptCardResponse(card=self.world.save(agreed))
+
+    @unary
+    def TerminateCard(self, request):
+        card = replace(self.world.card(request.name), state=CardState.TERMINATED, turn=Turn.NOBODY)
+        return negotiation.TerminateCardResponse(card=self.world.save(card))
+
+
+@dataclass
+class Synthesis(synthesis_pb2_grpc.SynthesisServiceServicer):
+    world: World
+
+    @unary
+    def GenerateRelease(self, request):
+        return self.world.started(self.world.made(request))
+
+    @unary
+    def GetRelease(self, request):
+        return synthesis.GetReleaseResponse(release=self.world.releases[request.name][0])
+
+    @unary
+    def ListReleases(self, request):
+        found = [release for release, _ in self.world.releases.values()]
+        return synthesis.ListReleasesResponse(releases=found[::-1])
+
+    @streaming
+    def StreamRows(self, request):
+        for chunk in table_chunks(self.world.releases[request.name][1]):
+            yield synthesis.StreamRowsResponse(chunk=chunk)
+
+    @streaming
+    def StreamPsi(self, request):
+        yield from psi_chunks(self.world.psi(self.world.card(request.card)))
+
+
+@dataclass
+class Audits(audit_pb2_grpc.AuditServiceServicer):
+    world: World
+
+    def verdict(self, card: str) -> audit.Audit:
+        facts = {"verdict": "no-evidence"}
+        signed = dsse.sign(
+            statement(VERDICT, f"{card}/audits/1", facts, self.world.card(card).offer.digest),
+            [self.world.card_key],
+        )
+        return audit.Audit(
+            name=f"{card}/audits/1", black_box="ipf", verdict=1, wording="No evidence of leakage.",
+            attempt=1, level="0.025", attestation=signed, create_time=timestamp(NOW),
+        )  # fmt: skip
+
+    @unary
+    def RunAudit(self, request):
+        return self.world.started(self.verdict(request.card))
+
+    @unary
+    def GetAudit(self, request):
+        return audit.GetAuditResponse(audit=self.verdict(request.name.rpartition("/audits/")[0]))
+
+    def RunBlackBox(self, requests, context):
+        self.world.faults.meet("RunBlackBox", context)
+        start = next(requests).start
+        made_up = dataset_of_chunks((part.chunk for part in requests), most_rows=100_000)
+        for chunk in table_chunks(self.world.box(made_up, start.rows, start.seed)):
+            yield audit.RunBlackBoxResponse(chunk=chunk)
+
+
+@dataclass
+class Accounts(ledger_pb2_grpc.LedgerServiceServicer, ledger_pb2_grpc.LogServiceServicer):
+    world: World
+
+    @unary
+    def ListSpends(self, request):
+        line = ledger.Spend(
+            name="ledger/1", dataset=DATASET, analyst=ANA, resource="a card", kind="psi",
+            price=price_message(Price(12)), state=2, create_time=timestamp(NOW),
+        )  # fmt: skip
+        return ledger.ListSpendsResponse(spends=[line])
+
+    @unary
+    def GetBudget(self, request):
+        prices = {"cap": price_message(Price(100)), "spent": price_message(Price(12))}
+        return ledger.GetBudgetResponse(**prices)
+
+    @unary
+    def GetCheckpoint(self, request):
+        size = len(self.world.leaves)
+        root = merkle.root(self.world.node, size).hex()
+        facts = {"root": root, "size": str(size), "time": time_text(NOW)}
+        signed = dsse.sign(statement(CHECKPOINT, "log", facts, root), [self.world.key("log_key.pem")])
+        return ledger.GetCheckpointResponse(checkpoint=signed)
+
+    @unary
+    def GetInclusionProof(self, request):
+        path = merkle.inclusion_path(self.world.node, request.index, request.size)
+        return ledger.GetInclusionProofResponse(leaf=self.world.leaves[request.index], path=path)
+
+    @unary
+    def GetConsistencyProof(self, request):
+        path = merkle.consistency_path(self.world.node, request.old_size, request.new_size)
+        return ledger.GetConsistencyProofResponse(path=path)
+
+
+@dataclass
+class Operations(operations_pb2_grpc.OperationsServicer):
+    world: World
+
+    @unary
+    def WaitOperation(self, request):
+        return self.world.look(request.name)
+
+    @unary
+    def CancelOperation(self, request):
+        self.world.operations[request.name] = operations_pb2.Operation(name=request.name)
+        return empty_pb2.Empty()
+
+
+def make_people(folder: Path) -> None:
+    """An authority, the host's certificate and keys, and ana's folder as a steward hands it over."""
+    now = datetime.now(UTC)
+    authority = new_authority("test.local", now)
+    issue(authority, HOST, now, hosts=("localhost", "127.0.0.1")).write(folder / "host")
+    card_key = new_signing_key(folder / "host/card_key.pem")
+    log_key = new_signing_key(folder / "host/log_key.pem")
+    issue(authority, ANA, now).write(folder / "ana")
+    new_signing_key(folder / "ana/signing_key.pem")
+    write_new(folder / "ana/authority.pem", authority.certificate_pem, private=False)
+    write_new(folder / "ana/controller_card_key.pub", public_pem(card_key), private=False)
+    write_new(folder / "ana/log_key.pub", public_pem(log_key), private=False)
+
+
+@contextmanager
+def served(folder: Path, port: int = 0) -> Iterator[tuple[World, int]]:
+    """The world and the port it is served on."""
+    world = World(folder)
+    server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+    catalog_pb2_grpc.add_CatalogServiceServicer_to_server(Catalog(world), server)
+    negotiation_pb2_grpc.add_NegotiationServiceServicer_to_server(Desk(world), server)
+    synthesis_pb2_grpc.add_SynthesisServiceServicer_to_server(Synthesis(world), server)
+    audit_pb2_grpc.add_AuditServiceServicer_to_server(Audits(world), server)
+    accounts = Accounts(world)
+    ledger_pb2_grpc.add_LedgerServiceServicer_to_server(accounts, server)
+    ledger_pb2_grpc.add_LogServiceServicer_to_server(accounts, server)
+    operations_pb2_grpc.add_OperationsServicer_to_server(Operations(world), server)
+    host = folder / "host"
+    pair = ((host / "key.pem").read_bytes(), (host / "certificate.pem").read_bytes())
+    authority = (folder / "ana/authority.pem").read_bytes()
+    tls = grpc.ssl_server_credentials([pair], authority, require_client_auth=True)
+    bound = server.add_secure_port(f"localhost:{port}", tls)
+    server.start()
+    try:
+        yield world, bound
+    finally:
+        server.stop(0).wait()
