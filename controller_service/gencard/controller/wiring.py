@@ -49,7 +49,7 @@ from gencard.controller.state.releases import ReleaseStore
 from gencard.controller.stewardship import Stewardship
 from gencard.controller.vault import Vault
 from gencard.controller.visits import Visits
-from gencard.core.errors import UnauthenticatedError
+from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server as add_audit
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server as add_catalog
 from gencard.v1.ledger_pb2_grpc import add_LedgerServiceServicer_to_server as add_ledger
@@ -132,9 +132,18 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
     return Desk(settings, database, Ledger(_caps(settings)), cards)
 
 
-def serve(settings: Settings, clock: Clock = utc_now) -> Controller:
-    """Start everything; unfinished operations of an earlier run are taken up again."""
+def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = False) -> Controller:
+    """Start everything; unfinished operations of an earlier run are taken up again.
+
+    Args:
+        unreviewed: Serve drafted schemas too: their labels came from the records.
+
+    Raises:
+        InvalidInputError: A schema was drafted from records and nobody has reviewed it.
+    """
     desk = open_desk(settings, clock)
+    if not unreviewed:
+        _check_reviewed(desk.cards.holdings)
     limits = settings.limits
     executor = ProcessExecutor(
         limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
@@ -206,6 +215,16 @@ class Enrolment:
         if enrolled is None:
             raise UnauthenticatedError
         return enrolled.signing_key
+
+
+def _check_reviewed(holdings: Holdings) -> None:
+    """A drafted schema shows labels and edges of records: a person reads it before anybody else."""
+    for holding in holdings:
+        if not holding.schema.reviewed:
+            raise InvalidInputError(
+                field=f"{holding.name}: reviewed",
+                problem="is false; read the schema, then set it to true",
+            )
 
 
 def _holding(settings: Settings, entry: DatasetEntry) -> Holding:

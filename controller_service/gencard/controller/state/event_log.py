@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from sqlalchemy import Connection, func, insert, select
 
 from gencard.controller.state.event import FIRST, Event, event_of
@@ -20,6 +20,11 @@ class EventLog:
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
+
+    @property
+    def public_key(self) -> Ed25519PublicKey:
+        """Checks the log's checkpoints."""
+        return self._key.public_key()
 
     def append(
         self,

@@ -1,0 +1,1 @@
+"""``gencard-controller``: the steward's shell."""

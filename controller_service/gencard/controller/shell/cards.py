@@ -1,0 +1,135 @@
+"""cards, approve, counter, reject, revoke: what a steward decides."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.controller.cards import negotiation_of
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    StewardName,
+    console,
+    desk,
+    plain,
+    say_json,
+    stewardship,
+    table,
+)
+from gencard.core.negotiation import CardState, Negotiation
+from gencard.wire.canonical import time_text
+from gencard.wire.card_document import terms_document
+from gencard.wire.money import price_document
+
+CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD")]
+Remark = Annotated[str, typer.Option(help="A short public remark; the analyst sees it.")]
+PAGE = 500
+
+
+def show(
+    name: Annotated[str | None, typer.Argument(help="One card, whole; all where not given.")] = None,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only what waits for a steward.")] = False,
+    config: ConfigFile = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show cards, newest first."""
+    with desk(config) as opened, opened.database.reading() as tx:
+        if name is not None:
+            _say(opened.cards.card(tx, name), as_json)
+            return
+        rows = opened.cards.store.list(tx, limit=PAGE).rows
+        cards = [opened.cards.as_of_now(negotiation_of(row.body)) for row in rows]
+    shown = [card for card in cards if not waiting or card.state is CardState.REQUESTED]
+    if as_json:
+        say_json([_document(card) for card in shown])
+        return
+    found = table("Cards", "card", "analyst", "state", "marginals", "price", "purpose")
+    for card in shown:
+        terms = card.proposed if card.offer is None else card.offer.terms
+        price = "" if card.offer is None else f"{card.offer.price.statistics} statistics"
+        purpose = escape(terms.purpose[:40])
+        found.add_row(
+            card.name, plain(card.analyst), card.state, str(len(terms.marginals)), price, purpose
+        )
+    console.print(found)
+
+
+def approve(name: CardName, config: ConfigFile = HERE, steward: StewardName = None) -> None:
+    """Offer what was asked, or the nearest terms that the policy allows."""
+    with stewardship(config, steward) as desk_of_steward:
+        _say(desk_of_steward.approve(name))
+
+
+def counter(
+    name: CardName,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A marginal to leave out, such as sex,age; may be repeated.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
+    config: ConfigFile = HERE,
+    steward: StewardName = None,
+) -> None:
+    """Offer other terms than asked."""
+    left_out = [frozenset(part.strip() for part in marginal.split(",")) for marginal in drop or ()]
+    with stewardship(config, steward) as desk_of_steward:
+        with desk_of_steward.database.reading() as tx:
+            asked = desk_of_steward.cards.card(tx, name).proposed
+        kept = tuple(clique for clique in asked.marginals if frozenset(clique) not in left_out)
+        terms = replace(asked, marginals=kept, rows=rows or asked.rows)
+        _say(desk_of_steward.offer(name, terms))
+
+
+def reject(
+    name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
+) -> None:
+    """Say no to a proposal that waits."""
+    with stewardship(config, steward) as desk_of_steward:
+        _say(desk_of_steward.reject(name, remark))
+
+
+def revoke(
+    name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
+) -> None:
+    """End an agreed card for good; a signed revocation is added to it."""
+    with stewardship(config, steward) as desk_of_steward:
+        _say(desk_of_steward.revoke(name, remark))
+
+
+def _say(card: Negotiation, as_json: bool = False) -> None:
+    if as_json:
+        say_json(_document(card))
+        return
+    console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}")
+    console.print(f"  analyst   {plain(card.analyst)}")
+    terms = card.proposed if card.offer is None else card.offer.terms
+    console.print(f"  purpose   {escape(terms.purpose)}")
+    console.print(f"  generator {terms.generator}, at most {terms.rows} rows, {terms.privacy.mechanism}")
+    for clique in terms.marginals:
+        console.print(f"  marginal  {escape(', '.join(clique))}")
+    if card.offer is not None:
+        console.print(f"  price     {card.offer.price.statistics} statistics")
+        console.print(f"  expires   {time_text(card.offer.expire_time)}")
+        for change in card.offer.changes:
+            console.print(
+                f"  change    {change.field}: {escape(change.old)} -> "
+                f"{escape(change.new) or 'left out'} ({change.reason})"
+            )
+    for step in card.history:
+        remark = f"  {escape(step.remark)}" if step.remark else ""
+        console.print(f"  {time_text(step.time)}  {step.action:13}  {plain(step.actor)}{remark}")
+
+
+def _document(card: Negotiation) -> dict[str, object]:
+    terms = card.proposed if card.offer is None else card.offer.terms
+    return {
+        "name": card.name,
+        "state": card.state,
+        "turn": card.turn,
+        "analyst": card.analyst,
+        "terms": terms_document(terms),
+        "price": None if card.offer is None else price_document(card.offer.price),
+        "expires": None if card.offer is None else time_text(card.offer.expire_time),
+    }

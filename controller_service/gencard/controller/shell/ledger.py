@@ -1,0 +1,103 @@
+"""ledger: what was spent, and what a steward does with reservations that a crash left."""
+
+from typing import Annotated
+
+import typer
+
+from gencard.controller.holdings import PREFIX
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    StewardName,
+    console,
+    desk,
+    plain,
+    say_json,
+    stewardship,
+    table,
+)
+from gencard.controller.state.accounts import Account, Scope
+from gencard.controller.wiring import Desk
+from gencard.core.budget import Spend
+from gencard.wire.canonical import time_text
+from gencard.wire.money import price_document
+
+app = typer.Typer(help="What was spent.", invoke_without_command=True)
+Line = Annotated[int, typer.Argument(help="Number of the line.")]
+PAGE = 500
+
+
+@app.callback()
+def show(
+    context: typer.Context,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    config: ConfigFile = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show the ledger, newest line first, and what is left of each dataset's cap."""
+    if context.invoked_subcommand is not None:
+        return
+    name = None if dataset is None else PREFIX + dataset.removeprefix(PREFIX)
+    with desk(config) as opened:
+        with opened.database.reading() as tx:
+            lines = opened.ledger.lines(tx, dataset=name, limit=PAGE).rows
+        if as_json:
+            say_json([_document(line) for line in lines])
+            return
+        console.print(_lines(lines))
+        console.print(_caps(opened))
+
+
+@app.command()
+def settle(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
+    """A reservation stays spent: something may have been released for it."""
+    with stewardship(config, steward) as desk_of_steward:
+        desk_of_steward.settle(line, void=False)
+    console.print(f"Line {line} is settled.")
+
+
+@app.command()
+def void(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
+    """Give a reservation back: you know that nothing was released for it."""
+    with stewardship(config, steward) as desk_of_steward:
+        desk_of_steward.settle(line, void=True)
+    console.print(f"Line {line} is void.")
+
+
+def _lines(lines: tuple[Spend, ...]) -> object:
+    found = table("Ledger", "line", "time", "analyst", "kind", "statistics", "state", "for")
+    for line in lines:
+        found.add_row(
+            str(line.line),
+            time_text(line.created),
+            plain(line.analyst),
+            line.kind,
+            str(line.price.statistics),
+            line.state,
+            line.resource,
+        )
+    return found
+
+
+def _caps(opened: Desk) -> object:
+    found = table("Caps", "dataset", "spent or reserved", "cap")
+    with opened.database.reading() as tx:
+        for holding in opened.cards.holdings:
+            account = Account(Scope.DATASET, holding.name)
+            spent = opened.ledger.spent(tx, account).statistics
+            found.add_row(holding.name, str(spent), str(opened.ledger.cap(account).statistics))
+    return found
+
+
+def _document(line: Spend) -> dict[str, object]:
+    return {
+        "line": line.line,
+        "time": time_text(line.created),
+        "dataset": line.dataset,
+        "analyst": line.analyst,
+        "kind": line.kind,
+        "resource": line.resource,
+        "price": price_document(line.price),
+        "state": line.state,
+    }

@@ -1,0 +1,93 @@
+"""log: every decision, and the proof that none was changed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    console,
+    desk,
+    plain,
+    say_json,
+    table,
+)
+from gencard.controller.state.event import event_of
+from gencard.controller.state.log_check import verify as verify_log
+from gencard.wire.canonical import time_text
+
+app = typer.Typer(help="Every decision, append-only.", invoke_without_command=True)
+
+
+@app.callback()
+def show(
+    context: typer.Context,
+    last: Annotated[int, typer.Option(help="How many of the newest entries.")] = 50,
+    config: ConfigFile = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest entries, oldest first."""
+    if context.invoked_subcommand is not None:
+        return
+    with desk(config) as opened, opened.database.reading() as tx:
+        events = [event_of(entry.body) for entry in opened.log.entries(tx)][-max(last, 0) :]
+    if as_json:
+        say_json(
+            [
+                {
+                    "index": event.index,
+                    "time": time_text(event.time),
+                    "actor": event.actor,
+                    "action": event.action,
+                    "resource": event.resource,
+                    "details": dict(event.details),
+                }
+                for event in events
+            ]
+        )
+        return
+    found = table("Log", "index", "time", "who", "what", "on", "details")
+    for event in events:
+        details = ", ".join(f"{name}={_short(text)}" for name, text in sorted(event.details.items()))
+        found.add_row(
+            str(event.index),
+            time_text(event.time),
+            plain(event.actor),
+            event.action,
+            event.resource,
+            escape(details),
+        )
+    console.print(found)
+
+
+@app.command()
+def verify(config: ConfigFile = HERE) -> None:
+    """Check every entry, the chain and every checkpoint; names the first entry that is wrong."""
+    with desk(config) as opened:
+        key = opened.log.public_key
+        with console.status("Reading the whole log"), opened.database.reading() as tx:
+            size = verify_log(opened.log.entries(tx), opened.log.checkpoints(tx), key)
+    console.print(f"[green]In order:[/] {size} entries, every checkpoint agrees.")
+    console.print("[dim]Nothing here shows that others were shown the same log: compare checkpoints.[/]")
+
+
+@app.command()
+def checkpoint(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file for it.")] = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Sign the log as it stands now."""
+    with desk(config) as opened, opened.database.transaction() as tx:
+        envelope = opened.log.checkpoint(tx, opened.cards.clock())
+    if output is None:
+        typer.echo(envelope.decode())
+    else:
+        output.write_bytes(envelope)
+
+
+def _short(text: str) -> str:
+    return text[:12] + "…" if len(text) == 64 else text

@@ -1,0 +1,32 @@
+"""The console entry: every command in its place."""
+
+import sys
+
+import typer
+
+from gencard.controller.shell import cards, ledger, log, serving, setup
+from gencard.controller.shell.terminal import told
+
+app = typer.Typer(
+    name="gencard-controller",
+    help="Keep records, negotiate cards, release synthetic data. Records never leave this machine.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+)
+app.command()(setup.init)
+app.command()(setup.check)
+app.command()(setup.enrol)
+app.command()(serving.serve)
+app.command(name="cards")(cards.show)
+app.command()(cards.approve)
+app.command()(cards.counter)
+app.command()(cards.reject)
+app.command()(cards.revoke)
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(log.app, name="log")
+
+
+def main() -> None:
+    """Run ``gencard-controller``; exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    sys.exit(told(app))

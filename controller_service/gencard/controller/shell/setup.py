@@ -1,0 +1,66 @@
+"""init, check, enrol: from a file of records to a controller that can be served."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.controller.drafting import draft
+from gencard.controller.enrolment import enrol as enrol_person
+from gencard.controller.schema_file import read_schema
+from gencard.controller.settings import Settings
+from gencard.controller.settings_tables import DatasetEntry
+from gencard.controller.shell.terminal import HERE, ConfigFile, console, table
+from gencard.controller.vault import Vault
+from gencard.wire.identity import Role
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the controller.")],
+    data: Annotated[Path, typer.Option("--data", help="The records: FILE.csv or FILE.parquet.")],
+) -> None:
+    """Draft settings, schema, certificates and keys. Nothing is ever overwritten."""
+    with console.status("Reading the file and making keys"):
+        made = draft(folder, data, now=datetime.now(UTC))
+    console.print(f"Made [bold]{escape(str(made.folder))}[/]")
+    for name in made.left_out:
+        console.print(f"  left out: {escape(name)} (looks like a name or a running number)")
+    console.print("\nNext:")
+    console.print(f"  1. Read {escape(str(made.schema))} line by line: everybody will see it.")
+    console.print("     Labels and edges were drafted from the records. Then set reviewed = true.")
+    console.print(f"  2. Read policy and caps in {escape(str(made.settings))}.")
+    console.print(f"  3. gencard-controller serve --config {escape(str(made.settings))}")
+    console.print("  4. Hand over one folder to each person, on a safe way:")
+    for person in made.people:
+        console.print(f"     {escape(str(person))}")
+
+
+def check(config: ConfigFile = HERE) -> None:
+    """Read settings, schemas, keys and every record once; say whether all is in order."""
+    settings = Settings.load(config)
+    found = table("Datasets", "dataset", "attributes", "schema", "records")
+    for entry in settings.datasets:
+        with console.status(f"Reading {entry.name}"):
+            attributes, reviewed = _checked(entry)
+        found.add_row(entry.name, str(attributes), reviewed, "all declared")
+    console.print(found)
+
+
+def enrol(
+    name: Annotated[str, typer.Argument(help="Of a-z, 0-9, '.', '_' and '-'.")],
+    role: Annotated[Role, typer.Option(help="What the certificate lets its holder do.")],
+    project: Annotated[str, typer.Option(help="Its people share one budget.")],
+    config: ConfigFile = HERE,
+) -> None:
+    """Make certificate and signing key for one more person."""
+    person = enrol_person(config.absolute().parent, name, role, project, now=datetime.now(UTC))
+    console.print(f"Hand over, on a safe way: [bold]{escape(str(person))}[/]")
+
+
+def _checked(entry: DatasetEntry) -> tuple[int, str]:
+    schema = read_schema(entry.schema_file)
+    Vault(entry.data, schema.coding, schema.absent).check()
+    reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
+    return len(schema.coding.attributes), reviewed

@@ -1,0 +1,82 @@
+"""What all commands share: the console, the desk, errors in one line with what to do next."""
+
+import getpass
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gencard.controller.settings import Settings
+from gencard.controller.stewardship import Stewardship
+from gencard.controller.wiring import Desk, open_desk
+from gencard.core.errors import GencardError
+from gencard.wire.identity import Identity, Role
+
+console = Console(highlight=False)
+failures = Console(stderr=True, highlight=False)
+
+ConfigFile = Annotated[
+    Path,
+    typer.Option(
+        "--config", "-c", envvar="GENCARD_CONTROLLER", help="The controller's settings, controller.toml."
+    ),
+]
+StewardName = Annotated[
+    str | None, typer.Option("--steward", help="Who acts; the name of your login where not given.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs in place of a table.")]
+HERE = Path("controller.toml")
+
+
+def told(run: Callable[[], object]) -> int:
+    """Run a shell; an error of ours becomes one line, what to do next, and exit code 1."""
+    try:
+        run()
+    except GencardError as error:
+        failures.print(f"[bold red]{error.reason}[/]  {error}", soft_wrap=True)
+        failures.print(f"[dim]→ {error.advice}[/]", soft_wrap=True)
+        return 1
+    return 0
+
+
+@contextmanager
+def desk(config: Path) -> Iterator[Desk]:
+    """State and cards of the controller, closed at the end."""
+    opened = open_desk(Settings.load(config))
+    try:
+        yield opened
+    finally:
+        opened.database.close()
+
+
+@contextmanager
+def stewardship(config: Path, steward: str | None) -> Iterator[Stewardship]:
+    """The steward's side of the desk."""
+    with desk(config) as opened:
+        yield opened.stewardship(steward_uri(opened.settings, steward))
+
+
+def steward_uri(settings: Settings, name: str | None) -> str:
+    """The URI under which a steward's decisions are written down."""
+    plain = re.sub(r"[^a-z0-9._-]", "-", (name or getpass.getuser()).lower())[:63] or "steward"
+    return Identity(settings.identity.trust_domain, "service", Role.STEWARD, plain).uri
+
+
+def table(title: str, *columns: str) -> Table:
+    return Table(*columns, title=title, title_justify="left", header_style="bold", expand=False)
+
+
+def say_json(value: Any) -> None:
+    """One JSON value on standard output."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def plain(uri: str) -> str:
+    """The part of a URI that tells people apart: project, role and name."""
+    return uri.removeprefix("spiffe://").partition("/")[2] or uri
