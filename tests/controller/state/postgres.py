@@ -35,11 +35,11 @@ def server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def new_database(socket: str) -> str:
-    """URL of a fresh, empty database."""
+def new_database(socket: str, template: str = "template1") -> str:
+    """URL of a fresh copy of a template; the usual one is empty."""
     name = f"state_{os.getpid()}_{next(_numbers)}"
     with psycopg.connect(host=socket, user="gencard", dbname="postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
     return f"postgresql+psycopg://gencard@/{name}?host={socket}"
 
 

@@ -13,7 +13,7 @@ from gencard.core.errors import BudgetExceededError
 from tests.controller.state.samples import ledger_of, reserve
 
 THREADS = 16
-TRIES = 4
+TRIES = 3
 CAP = 149
 PRICE = Price(1, Decimal("0.1"))
 

@@ -59,14 +59,13 @@ class TestTransactions:
         with database.reading() as tx:
             assert tx.execute(select(cards)).all() == []
 
-    def test_what_is_written_while_reading_is_lost_or_refused(self, database):
-        try:
-            with database.reading() as tx:
-                insert_card(tx)
-        except StorageError as error:
-            assert_silent(error)
-        with database.reading() as tx:
+    def test_nothing_is_written_while_reading(self, database):
+        with pytest.raises(StorageError) as caught, database.reading() as tx:
+            insert_card(tx)
+        assert_silent(caught.value)
+        with database.transaction() as tx:
             assert tx.execute(select(cards)).all() == []
+            insert_card(tx)
 
     def test_a_reader_sees_one_moment(self, database):
         with database.reading() as tx:

@@ -85,6 +85,16 @@ class TestReservations:
         with database.transaction() as tx, pytest.raises(BudgetExceededError):
             reserve(ledger_of(10**18), tx, price)
 
+    def test_the_line_held_for_a_release_is_found_until_it_ends(self, database):
+        ledger, wanted = ledger_of(10), {"resource": f"{DATASET}/cards/c1", "kind": "psi"}
+        with database.transaction() as tx:
+            assert ledger.held(tx, **wanted) is None
+            line = reserve(ledger, tx, Price(1))
+            assert ledger.held(tx, **wanted) == ledger.line(tx, line)
+            assert ledger.held(tx, **{**wanted, "kind": "audit"}) is None
+            ledger.settle(tx, line, NOW)
+            assert ledger.held(tx, **wanted) is None
+
     def test_lines_are_listed_newest_first_for_their_analyst_alone(self, database):
         ledger = ledger_of(100)
         with database.transaction() as tx:

@@ -113,5 +113,5 @@ class LedgerMachine(RuleBasedStateMachine):
         assert found["reserved"] + found["settled"] == len(self.counted)
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
 TestLedgerMachine = LedgerMachine.TestCase

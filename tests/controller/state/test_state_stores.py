@@ -7,6 +7,7 @@ from gencard.controller.state.cards import STANDING, CardStore
 from gencard.controller.state.operations import OperationState, OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.core.audit import report
 from gencard.core.errors import (
     InvalidInputError,
     NotFoundError,
@@ -280,6 +281,9 @@ def conclude(tx, number, verdict, submitter=ANA):
 
 
 class TestAudits:
+    def test_verdicts_are_those_of_the_audit(self):
+        assert [*map(str, Verdict)] == [*map(str, report.Verdict)]
+
     def test_s31_attempts_count_from_the_beginning_and_by_submitter_and_dataset(self, database):
         with database.transaction() as tx:
             insert_card(tx)

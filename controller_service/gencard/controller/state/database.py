@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One unchanging view of everything committed; what is written in it is lost.
+        """One unchanging view of everything committed.
 
         Raises:
-            StorageError: The database failed.
+            StorageError: The database failed, or the block tried to write.
         """
         with _translated(), self._engine.connect() as tx:
             yield tx
@@ -100,15 +100,12 @@ def _engine_of(url: str) -> Engine:
 
 
 def _create_private(file: Path) -> None:
-    """Make the file readable by its owner alone; SQLite's companions of it take the same mode."""
-    try:
+    """Make a file that its owner alone may read; SQLite gives the same mode to its companions.
+
+    Where that cannot be, SQLite says so at the first use.
+    """
+    with suppress(OSError):
         file.touch(mode=0o600)
-    except OSError:
-        failed = True
-    else:
-        failed = False
-    if failed:
-        raise StorageError()
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
@@ -124,11 +121,14 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+    writes = _writes(connection)
+    connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _begin_postgresql(connection: Connection) -> None:
     if _writes(connection):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_BUSY_SECONDS}s'")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
     else:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -158,12 +158,9 @@ def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
 
 
 def _line(tx: Connection, line: int) -> Spend:
-    known = 0 < line < 2**63
-    row = (
-        tx.execute(select(lines).where(lines.c.number == line)).mappings().one_or_none()
-        if known
-        else None
-    )
+    if not 0 < line < 2**63:
+        raise NotFoundError()
+    row = tx.execute(select(lines).where(lines.c.number == line)).mappings().one_or_none()
     if row is None:
         raise NotFoundError()
     return _spend_of(row)
