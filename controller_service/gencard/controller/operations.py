@@ -9,7 +9,8 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -59,9 +60,11 @@ class Run:
         with self._lock:
             self.check()
             self._job = self.executor.submit(task, description, progress=self._progress)
-        result: Job = self._job.result()
-        self.check()
-        return result
+        with suppress(CancelledError):
+            result: Job = self._job.result()
+            self.check()
+            return result
+        raise OperationCancelledError
 
     def cancel(self) -> None:
         with self._lock:

@@ -144,6 +144,7 @@ class Records:
     def _open(self) -> duckdb.DuckDBPyConnection:
         path = quoted(str(self._path), "'")
         engine = duckdb.connect(":memory:", config=_ENGINE)
+        engine.execute("SET enable_progress_bar = false")
         engine.execute(f"SET allowed_paths = [{path}]")
         engine.execute("SET enable_external_access = false")
         engine.execute("SET lock_configuration = true")

@@ -1,0 +1,157 @@
+"""The folder of a new controller: complete, private, never over anything."""
+
+import stat
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gencard.controller.drafting import draft
+from gencard.controller.identities import read_identities
+from gencard.controller.keys import secret_bytes, signing_key
+from gencard.controller.profile import Spread
+from gencard.controller.schema_draft import draft_schema, round_edges
+from gencard.controller.schema_file import read_schema
+from gencard.controller.settings import Settings
+from gencard.controller.vault import Vault
+from gencard.core.coding import Edges, Labels
+from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def fair(tmp_path: Path) -> Path:
+    """The survey of the demo."""
+    datasets = pytest.importorskip("statsmodels.datasets", reason="needs statsmodels")
+    path = tmp_path / "fair.csv"
+    datasets.fair.load_pandas().data.to_csv(path, index=False)
+    return path
+
+
+def csv(folder: Path, **columns) -> Path:
+    path = folder / "survey.csv"
+    pd.DataFrame(columns).to_csv(path, index=False)
+    return path
+
+
+class TestFolder:
+    def test_it_is_ready_to_serve_the_survey(self, tmp_path, fair):
+        made = draft(tmp_path / "controller", fair, now=NOW)
+        settings = Settings.load(made.settings)
+        (entry,) = settings.datasets
+        schema = read_schema(entry.schema_file)
+        Vault(entry.data, schema.coding, schema.absent).check()
+        assert entry.name == "fair"
+        assert not schema.reviewed
+        assert made.left_out == ()
+        signing_key(settings.signing.card_key, "card")
+        signing_key(settings.signing.log_key, "log")
+        assert len(bytes.fromhex(secret_bytes(settings.signing.version_salt, "salt").decode())) == 32
+        secret_bytes(settings.server.key, "server.key")
+        people = read_identities(settings.signing.identities)
+        assert sorted(person.identity.name for person in people.values()) == ["ana", "aud", "sam"]
+        assert [path.name for path in made.people] == ["ana", "aud", "sam"]
+
+    def test_all_pairs_of_the_survey_fit_the_drafted_policy(self, tmp_path, fair):
+        entry = Settings.load(draft(tmp_path / "c", fair, now=NOW).settings).datasets[0]
+        policy = entry.policy.policy()
+        assert policy.largest_order == 2
+        assert policy.most_marginals == 36
+        assert policy.most_per_card.statistics == 902
+        assert policy.most_per_card.fits(entry.caps.analyst.price())
+
+    def test_nobody_else_can_look_into_it(self, tmp_path, fair):
+        made = draft(tmp_path / "controller", fair, now=NOW)
+        assert stat.S_IMODE(made.folder.stat().st_mode) == 0o700
+        for key in (*made.folder.rglob("*key.pem"), made.folder / "signing" / "version_salt"):
+            assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+    def test_nothing_is_overwritten(self, tmp_path, fair):
+        folder = tmp_path / "controller"
+        made = draft(folder, fair, now=NOW)
+        before = made.settings.read_bytes()
+        with pytest.raises(InvalidInputError, match="overwritten"):
+            draft(folder, fair, now=NOW)
+        assert made.settings.read_bytes() == before
+
+    def test_an_empty_folder_may_be_filled_and_a_file_may_not_be_replaced(self, tmp_path, fair):
+        (tmp_path / "empty").mkdir()
+        assert draft(tmp_path / "empty", fair, now=NOW).settings.is_file()
+        with pytest.raises(InvalidInputError, match="overwritten"):
+            draft(fair, fair, now=NOW)
+
+    def test_a_draft_that_fails_leaves_nothing(self, tmp_path, fair, monkeypatch):
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("gencard.controller.drafting._write_texts", full)
+        with pytest.raises(StorageError):
+            draft(tmp_path / "controller", fair, now=NOW)
+        assert [path.name for path in tmp_path.iterdir()] == ["fair.csv"]
+
+    def test_a_file_without_records_is_refused_before_anything_is_made(self, tmp_path):
+        path = tmp_path / "empty.csv"
+        path.write_text("a,b\n")
+        with pytest.raises(EmptyDatasetError):
+            draft(tmp_path / "controller", path, now=NOW)
+        assert not (tmp_path / "controller").exists()
+
+    @pytest.mark.parametrize(
+        ("stem", "name"),
+        [("Fair 2024", "fair-2024"), ("2024", "data-2024"), ("Ünï", "n"), ("_", "data")],
+    )
+    def test_the_dataset_is_named_after_the_file(self, tmp_path, stem, name):
+        path = csv(tmp_path, sex=["f", "m"] * 4).rename(tmp_path / f"{stem}.csv")
+        settings = Settings.load(draft(tmp_path / "controller", path, now=NOW).settings)
+        assert settings.datasets[0].name == name
+
+
+class TestSchema:
+    def test_few_numbers_become_labels_in_their_order(self, tmp_path):
+        path = csv(tmp_path, whole=[10, 9, 10, 9] * 3, half=[2.5, 16.5, 6, 9] * 3)
+        schema, left_out = draft_schema(path, "t")
+        assert schema.coding.attribute("whole").coding == Labels(("9", "10"), True, ordered=True)
+        assert schema.coding.attribute("half").coding == Labels(("2.5", "6", "9", "16.5"), ordered=True)
+        assert left_out == ()
+
+    def test_many_numbers_become_round_edges(self, tmp_path):
+        path = csv(tmp_path, age=np.arange(400) % 61 + 17.5, income=np.geomspace(1, 90_000, 400))
+        coding = draft_schema(path, "t")[0].coding
+        assert coding.attribute("age").coding == Edges((10, 20, 30, 40, 50, 60, 70, 80))
+        assert coding.attribute("income").coding.edges[-3:] == (20_000, 50_000, 100_000)
+
+    def test_missing_values_become_a_level(self, tmp_path):
+        path = csv(tmp_path, sex=["f", "m", None, "f"] * 3, age=[*range(10, 21), None])
+        coding = draft_schema(path, "t")[0].coding
+        assert coding.attribute("sex").coding.missing
+        assert "age" not in coding.domain
+        Vault(path, coding).check()
+
+    def test_names_and_running_numbers_are_left_out(self, tmp_path):
+        names = [f"Ann {number}" for number in range(60)]
+        path = csv(tmp_path, id=range(60), name=names, sex=["f", "m"] * 30)
+        schema, left_out = draft_schema(path, "t")
+        assert schema.coding.domain.attributes == ("sex",)
+        assert left_out == ("id", "name")
+
+    def test_a_file_of_names_alone_cannot_be_declared(self, tmp_path):
+        with pytest.raises(InvalidInputError, match="no column"):
+            draft_schema(csv(tmp_path, name=[f"Ann {number}" for number in range(9)]), "t")
+
+
+numbers = st.floats(-1e12, 1e12, allow_nan=False, allow_subnormal=False)
+
+
+@given(numbers, numbers, numbers)
+def test_round_edges_hold_every_value_in_few_intervals(one, two, three):
+    low, median, high = sorted((one, two, three))
+    edges = round_edges(Spread(low, median, high))
+    assert edges[0] <= low <= high <= edges[-1]
+    assert 2 <= len(edges) <= 12
+    assert all(before < after for before, after in pairwise(edges))

@@ -1,0 +1,378 @@
+"""The vault: exact codes from files, typed errors, and no word of a record in any of them."""
+
+import hmac
+import os
+import stat
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gencard.controller.vault import Records, Vault, silently
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.errors import (
+    DatasetChangedError,
+    DatasetError,
+    DatasetUnavailableError,
+    EmptyDatasetError,
+    GencardError,
+    InvalidInputError,
+    MissingAttributeError,
+    TooLargeError,
+    UndeclaredLevelError,
+)
+from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.measure import measure
+from tests.shared_data import shared_file
+
+CANARY = "CANARY-Ann-Smith-HIV"
+SEX = Attribute("sex", Labels(("f", "m"), missing=True))
+EDUCATION = Attribute("education", Labels(("9", "12", "16.5"), ordered=True))
+AGE = Attribute("age", Edges((0.0, 18.0, 65.0, 120.0), missing=True))
+CODING = Coding((SEX, EDUCATION, AGE))
+FRAME = pd.DataFrame(
+    {
+        "age": [17.5, 18, 120, None],
+        "sex": ["f", "m", None, "f"],
+        "education": [9.0, 16.5, 12.0, 9.0],
+        "ignored": ["x", "y", "z", CANARY],
+    }
+)
+CODES = [[0, 0, 0], [1, 2, 1], [2, 1, 2], [0, 0, 3]]
+KINDS = ("csv", "parquet")
+
+
+def stored(frame: pd.DataFrame, folder: Path, kind: str) -> Path:
+    path = folder / f"records.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    return path
+
+
+def refusal(action) -> GencardError:
+    """The error, seen to say nothing of any record, neither itself nor by its cause."""
+    with pytest.raises(GencardError) as caught:
+        action()
+    error = caught.value
+    assert CANARY not in f"{error} {error.fields}"
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    return error
+
+
+@pytest.fixture(params=KINDS)
+def path(request, tmp_path) -> Path:
+    return stored(FRAME, tmp_path, request.param)
+
+
+class TestReading:
+    def test_values_become_their_codes(self, path):
+        dataset = Vault(path, CODING).dataset(CODING.domain.attributes, most_records=4)
+        assert dataset.domain == CODING.domain
+        assert dataset.codes.tolist() == CODES
+
+    def test_attributes_come_in_the_order_asked_for(self, path):
+        dataset = Vault(path, CODING).dataset(("age", "sex"), most_records=4)
+        assert dataset.codes.tolist() == [[row[2], row[0]] for row in CODES]
+
+    def test_counting_is_counting_the_codes(self, path):
+        vault = Vault(path, CODING)
+        cliques = [("sex", "age"), ("age", "sex"), ("education",)]
+        dataset = vault.dataset(CODING.domain.attributes, most_records=4)
+        for table, other in zip(vault.count(cliques), count_all(dataset, cliques), strict=True):
+            np.testing.assert_array_equal(table, other)
+
+    def test_only_what_is_asked_for_must_be_declared(self, path):
+        coding = Coding((Attribute("sex", Labels(("f",))), EDUCATION, AGE))
+        assert [int(table.sum()) for table in Vault(path, coding).count([("age", "education")])] == [4]
+        error = refusal(lambda: Vault(path, coding).count([("sex",)]))
+        assert isinstance(error, UndeclaredLevelError)
+        assert error.fields == {"attribute": "sex"}
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_declared_values_may_stand_for_missing(self, tmp_path, kind):
+        frame = pd.DataFrame({"age": [-8, 17, 30], "sex": ["f", "unknown", "m"]})
+        absent = {"age": ("-8", "n/a"), "sex": ("unknown",)}
+        vault = Vault(stored(frame, tmp_path, kind), Coding((SEX, AGE)), absent)
+        dataset = vault.dataset(("sex", "age"), most_records=9)
+        assert dataset.codes.tolist() == [[0, 3], [2, 0], [1, 1]]
+
+    def test_one_number_has_one_code_however_it_is_written(self, tmp_path):
+        path = tmp_path / "records.csv"
+        path.write_text("education\n9\n9.0\n1.65e1\n 12 \n")
+        dataset = Vault(path, Coding((EDUCATION,))).dataset(("education",), most_records=9)
+        assert dataset.codes.ravel().tolist() == [0, 0, 2, 1]
+
+    def test_labels_that_differ_as_text_alone_stay_text(self, tmp_path):
+        coding = Coding((Attribute("area", Labels(("1", "01", "1.0"))),))
+        path = tmp_path / "records.csv"
+        path.write_text("area\n01\n1.0\n1\n")
+        assert Vault(path, coding).dataset(("area",), most_records=9).codes.ravel().tolist() == [1, 2, 0]
+
+    def test_truth_values_and_dates_are_read_as_text(self, tmp_path):
+        frame = pd.DataFrame({"yes": [True, False], "day": pd.to_datetime(["2026-01-02", "2026-01-03"])})
+        frame["day"] = frame["day"].dt.date
+        coding = Coding(
+            (
+                Attribute("yes", Labels(("false", "true"))),
+                Attribute("day", Labels(("2026-01-03", "2026-01-02"))),
+            )
+        )
+        dataset = Vault(stored(frame, tmp_path, "parquet"), coding).dataset(
+            ("yes", "day"), most_records=2
+        )
+        assert dataset.codes.tolist() == [[1, 1], [0, 0]]
+
+    def test_names_and_labels_may_hold_any_character(self, tmp_path):
+        name, label = 'a"; DROP TABLE records; --', "it's; \"quoted\" 'twice'\\"
+        coding = Coding((Attribute(name, Labels(("x", label))),))
+        for kind in KINDS:
+            path = stored(pd.DataFrame({name: [label, "x", label]}), tmp_path, kind)
+            (table,) = Vault(path, coding).count([(name,)])
+            assert table.tolist() == [1, 2]
+
+    def test_the_census_is_counted_as_pandas_counts_it(self):
+        path = shared_file("ons2011_first50k.parquet")
+        frame = pd.read_parquet(path).drop(columns="Person ID", errors="ignore").iloc[:, :6].astype(str)
+        labels = {name: tuple(sorted(frame[name].unique())) for name in frame}
+        coding = Coding(tuple(Attribute(name, Labels(labels[name])) for name in frame))
+        cliques = list(combinations(coding.domain.attributes, 2))
+        for clique, table in zip(cliques, Vault(path, coding).count(cliques), strict=True):
+            one, two = (pd.Categorical(frame[name], labels[name]) for name in clique)
+            np.testing.assert_array_equal(table, pd.crosstab(one, two, dropna=False))
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_codes_agree_with_a_search_by_hand(tmp_path_factory, data):
+    labels = data.draw(st.lists(st.text("ab1. ", min_size=1), min_size=1, max_size=5, unique=True))
+    values = data.draw(st.lists(st.sampled_from([*labels, None]), min_size=1, max_size=20))
+    edges = sorted(data.draw(st.lists(st.integers(-9, 9), min_size=2, max_size=5, unique=True)))
+    numbers = data.draw(
+        st.lists(st.none() | st.floats(edges[0], edges[-1]), min_size=len(values), max_size=len(values))
+    )
+    path = tmp_path_factory.mktemp("vault") / "records.parquet"
+    pd.DataFrame(
+        {"x": pd.Series(values, dtype=object), "y": pd.Series(numbers, dtype=float)}
+    ).to_parquet(path)
+    coding = Coding(
+        (
+            Attribute("x", Labels(tuple(labels), missing=True)),
+            Attribute("y", Edges(tuple(map(float, edges)), missing=True)),
+        )
+    )
+    codes = Vault(path, coding).dataset(("x", "y"), most_records=20).codes
+    for (x, y), value, number in zip(codes.tolist(), values, numbers, strict=True):
+        assert coding.attribute("x").coding.level_names[x] == ("missing" if value is None else value)
+        if number is None:
+            assert y == len(edges) - 1
+        else:
+            assert edges[y] <= number
+            assert number < edges[y + 1] or (number == edges[-1] and y == len(edges) - 2)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [
+            ("sex", CANARY),
+            ("sex", "F"),
+            ("sex", ""),
+            ("education", "13"),
+            ("education", CANARY),
+            ("education", None),
+            ("education", "inf"),
+            ("age", CANARY),
+            ("age", "121"),
+            ("age", "-0.5"),
+            ("age", "-inf"),
+        ],
+    )
+    def test_an_undeclared_value_is_refused_by_attribute(self, tmp_path, kind, column, value):
+        if kind == "csv" and value == "":
+            pytest.skip("an empty value of a CSV file is missing, and that is declared")
+        frame = FRAME.astype(object)
+        frame.loc[2, column] = value
+        frame[column] = frame[column].map(lambda one: None if pd.isna(one) else str(one))
+        vault = Vault(stored(frame, tmp_path, kind), CODING)
+        for action in (vault.check, lambda: vault.dataset((column,), most_records=9)):
+            error = refusal(action)
+            assert isinstance(error, UndeclaredLevelError)
+            assert error.fields == {"attribute": column}
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_file_without_records_is_refused(self, tmp_path, kind):
+        vault = Vault(stored(FRAME.iloc[:0], tmp_path, kind), CODING)
+        for action in (vault.check, lambda: vault.count([("sex",)])):
+            assert isinstance(refusal(action), EmptyDatasetError)
+        assert isinstance(refusal(lambda: vault.dataset(("sex",), most_records=9)), EmptyDatasetError)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_an_empty_file_is_refused(self, tmp_path, kind):
+        (tmp_path / f"records.{kind}").touch()
+        assert isinstance(refusal(Vault(tmp_path / f"records.{kind}", CODING).check), EmptyDatasetError)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_missing_attribute_is_named(self, tmp_path, kind):
+        frame = FRAME.rename(columns={"sex": "Sex"})
+        error = refusal(Vault(stored(frame, tmp_path, kind), CODING).check)
+        assert isinstance(error, MissingAttributeError)
+        assert error.fields == {"attribute": "sex"}
+
+    def test_garbage_is_unavailable(self, tmp_path):
+        path = tmp_path / "records.parquet"
+        path.write_bytes(b"PAR1" + CANARY.encode() * 99 + b"PAR1")
+        assert type(refusal(Vault(path, CODING).check)) is DatasetUnavailableError
+
+    def test_a_parquet_file_garbled_inside_is_unavailable(self, tmp_path):
+        frame = pd.concat([FRAME] * 5_000)
+        path = stored(frame, tmp_path, "parquet")
+        content = bytearray(path.read_bytes())
+        content[8:2_000] = os.urandom(1_992)
+        path.write_bytes(content)
+        assert isinstance(refusal(Vault(path, CODING).check), DatasetError)
+
+    @pytest.mark.parametrize("line", [f'"{CANARY}', f"f,{CANARY},1,2,3,4,5,6", "\xff\xfe"])
+    def test_a_garbled_csv_file_is_refused(self, tmp_path, line):
+        path = tmp_path / "records.csv"
+        path.write_bytes(b"sex,education,age\n" + b"f,9,1\n" * 5_000 + line.encode("latin-1") + b"\n")
+        assert isinstance(refusal(Vault(path, CODING).check), DatasetError)
+
+    @pytest.mark.parametrize("name", ["absent.csv", "absent.parquet"])
+    def test_a_missing_file_is_unavailable(self, tmp_path, name):
+        vault = Vault(tmp_path / name, CODING)
+        for action in (vault.check, lambda: vault.version(b"salt")):
+            assert type(refusal(action)) is DatasetUnavailableError
+
+    @pytest.mark.parametrize("name", ["records.json", "records", "*.csv", "a?.csv", "[ab].parquet"])
+    def test_a_path_that_means_something_else_is_refused(self, tmp_path, name):
+        stored(FRAME, tmp_path, "csv")
+        assert type(refusal(Vault(tmp_path / name, CODING).check)) is InvalidInputError
+
+    def test_more_records_than_memory_may_hold_are_refused(self, path):
+        error = refusal(lambda: Vault(path, CODING).dataset(("sex",), most_records=3))
+        assert isinstance(error, TooLargeError)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_file_that_vanishes_meanwhile_is_seen_afterwards(self, tmp_path, kind):
+        path = stored(pd.concat([FRAME] * 100_000), tmp_path, kind)
+        vault = Vault(path, CODING)
+        version = vault.version(b"salt")
+        batches = vault._batches(("sex",))
+        next(batches)
+        path.unlink()
+        refusal(lambda: (list(batches), vault.confirm(version, b"salt")))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_file_cut_short_meanwhile_is_seen_afterwards(self, tmp_path, kind):
+        path = stored(pd.concat([FRAME] * 100_000), tmp_path, kind)
+        vault = Vault(path, CODING)
+        version = vault.version(b"salt")
+        batches = vault._batches(("sex",))
+        next(batches)
+        os.truncate(path, path.stat().st_size // 2)
+        error = refusal(lambda: (list(batches), vault.confirm(version, b"salt")))
+        assert isinstance(error, DatasetError)
+
+
+class TestVersion:
+    def test_it_is_the_keyed_digest_of_the_bytes(self, path):
+        expected = hmac.new(b"salt", path.read_bytes(), "sha256").hexdigest()
+        assert Vault(path, CODING).version(b"salt") == expected
+        assert Vault(path, CODING).version(b"other") != expected
+
+    def test_a_changed_file_is_another_version(self, path):
+        vault = Vault(path, CODING)
+        version = vault.version(b"salt")
+        vault.confirm(version, b"salt")
+        path.write_bytes(path.read_bytes() + b" ")
+        with pytest.raises(DatasetChangedError):
+            vault.confirm(version, b"salt")
+
+
+class TestEngine:
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT * FROM read_csv('{other}')",
+            "SELECT * FROM read_text('/proc/self/environ')",
+            "COPY records TO '{folder}/out.csv'",
+            "ATTACH '{folder}/out.db'",
+            "INSTALL httpfs",
+            "LOAD '{folder}/evil.duckdb_extension'",
+            "SET enable_external_access = true",
+            "SET temp_directory = '{folder}'",
+            "SELECT * FROM frame",
+        ],
+    )
+    def test_it_reaches_one_file_and_nothing_else(self, tmp_path, path, query):
+        frame = FRAME  # in reach of an engine that looks for Python variables
+        other = tmp_path / "other.csv"
+        other.write_text(f"a\n{CANARY}\n")
+        with Records(path) as records:
+            refusal(lambda: records.rows(query.format(other=other, folder=tmp_path)))
+        assert len(frame) == 4
+        assert {entry.name for entry in tmp_path.iterdir()} == {path.name, "other.csv"}
+
+    def test_nothing_of_its_errors_gets_out(self):
+        def fail(error: Exception) -> None:
+            raise error
+
+        for error in (duckdb.ConversionException(CANARY), RuntimeError(CANARY), OSError(CANARY)):
+            assert (
+                type(refusal(lambda error=error: silently(lambda: fail(error))))
+                is DatasetUnavailableError
+            )
+        with pytest.raises(MemoryError) as caught:
+            silently(lambda: fail(duckdb.OutOfMemoryException(CANARY)))
+        assert caught.value.__context__ is None
+        assert not caught.value.args
+
+    def test_it_leaves_no_file(self, tmp_path, path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        vault = Vault(path, CODING)
+        measure(vault, [("sex", "age")], CODING.domain)
+        assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+_MEASURE = """
+import resource, sys
+from itertools import combinations
+from pathlib import Path
+from gencard.controller.vault import Vault
+from gencard.core.coding import Attribute, Coding, Labels
+coding = Coding(tuple(Attribute(f"a{k}", Labels(tuple(map(str, range(k + 2))))) for k in range(15)))
+Vault(Path(sys.argv[1]), coding).count(list(combinations(coding.domain.attributes, 2)))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_records(tmp_path):
+    columns = ", ".join(f"CAST(hash(i * 17 + {k}) % {k + 2} AS VARCHAR) AS a{k}" for k in range(15))
+    peaks = []
+    for records in (100_000, 2_000_000):
+        path = tmp_path / f"{records}.parquet"
+        query = f"SELECT {columns} FROM range({records}) r(i)"
+        duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURE, path], capture_output=True, text=True, check=True
+        )
+        peaks.append(int(done.stdout))
+    assert peaks[1] - peaks[0] < 100
+    assert peaks[1] < 500
+
+
+def test_the_file_is_only_read(path):
+    before = path.stat()
+    Vault(path, CODING).check()
+    assert (path.stat().st_mtime_ns, stat.S_IMODE(path.stat().st_mode)) == (
+        before.st_mtime_ns,
+        stat.S_IMODE(before.st_mode),
+    )
