@@ -14,6 +14,9 @@ from gencard.core.dataset import code_dtype
 from gencard.core.domain import LARGEST_SIZE, Clique, Domain
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 
+MISSING = "missing"
+"""What the level of missing values is called, for people."""
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -34,6 +37,10 @@ class Labels:
             return "there is no label"
         if len(set(self.labels)) != len(self.labels):
             return "labels repeat"
+        if self.missing and MISSING in self.labels:
+            return f"a label is called '{MISSING}' as the missing level is"
+        if any("\0" in label for label in self.labels):
+            return "a label holds a NUL"
         if self.integer and not all(_is_integer(label) for label in self.labels):
             return "a label is not a whole number"
         return None
@@ -45,7 +52,7 @@ class Labels:
     @property
     def level_names(self) -> tuple[str, ...]:
         """What each code is called, for people."""
-        return self.labels + (("missing",) if self.missing else ())
+        return self.labels + ((MISSING,) if self.missing else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class Edges:
             f"[{_plain(low)}, {_plain(high)}{']' if i == last else ')'}"
             for i, (low, high) in enumerate(pairwise(self.edges))
         )
-        return intervals + (("missing",) if self.missing else ())
+        return intervals + ((MISSING,) if self.missing else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Ipf:
         structural_zeros: Cells that stay zero.
         tolerance: Largest L1 distance of a fitted marginal from psi, in shares. The default is far
             below the noise of sampling, 1e-2 for 10,000 rows and one cell.
-        max_cells: Refuse larger domains; a fit takes up to 40 bytes a cell.
+        max_cells: Refuse larger domains; a fit takes up to 64 bytes a cell.
         most_sweeps: Give up after so many.
 
     Raises:

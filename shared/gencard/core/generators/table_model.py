@@ -1,6 +1,6 @@
 """A distribution given by the probability of every cell."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class TableModel:
 
     domain: Domain
     probabilities: NDArray[np.float64]
+    _thresholds: NDArray[np.uint64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.probabilities.shape != self.domain.sizes:
@@ -42,6 +43,7 @@ class TableModel:
         frozen = self.probabilities / total
         frozen.flags.writeable = False
         object.__setattr__(self, "probabilities", frozen)
+        object.__setattr__(self, "_thresholds", _thresholds(frozen))
 
     def marginal(self, clique: Clique) -> NDArray[np.float64]:
         """Probabilities on a clique, axes in its order; they sum to 1."""
@@ -60,25 +62,25 @@ class TableModel:
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="zero or more")
         _check_words(rng)
-        thresholds = self._thresholds()
         codes = np.empty(
             (rows, len(self.domain)), dtype=code_dtype(max(self.domain.sizes, default=1)), order="F"
         )
         for begin in range(0, rows, _BLOCK_ROWS):
             block = codes[begin : begin + _BLOCK_ROWS]
             words = rng.bit_generator.random_raw(len(block))
-            _decode(np.searchsorted(thresholds, words, side="right"), self.domain.sizes, block)
+            _decode(np.searchsorted(self._thresholds, words, side="right"), self.domain.sizes, block)
         return Dataset(self.domain, codes)
 
-    def _thresholds(self) -> NDArray[np.uint64]:
-        """Upper end of each cell's share of the 64-bit words; the last cell that is drawn needs none.
 
-        A cell of probability zero has its predecessor's threshold, so no word falls to it.
-        """
-        cumulative = np.cumsum(self.probabilities, axis=None)
-        last = int(np.searchsorted(cumulative, cumulative[-1], side="left"))
-        ends: NDArray[np.float64] = cumulative[:last] / cumulative[-1]
-        return (ends * _WORDS).astype(np.uint64)
+def _thresholds(probabilities: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Upper end of each cell's share of the 64-bit words; the last cell that is drawn needs none.
+
+    A cell of probability zero has its predecessor's threshold, so no word falls to it.
+    """
+    cumulative = np.cumsum(probabilities, axis=None)
+    last = int(np.searchsorted(cumulative, cumulative[-1], side="left"))
+    ends: NDArray[np.float64] = cumulative[:last] / cumulative[-1]
+    return (ends * _WORDS).astype(np.uint64)
 
 
 def _check_words(rng: np.random.Generator) -> None:

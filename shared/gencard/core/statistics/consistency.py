@@ -42,7 +42,8 @@ def _check_values(measurement: Measurement) -> None:
     where = ", ".join(measurement.clique)
     if np.any(measurement.values < 0):
         raise InvalidPsiError(problem=f"({where}) holds a negative value")
-    if measurement.stddev == 0 and np.any(measurement.values != np.floor(measurement.values)):
+    exact_floats = measurement.stddev == 0 and measurement.values.dtype.kind == "f"
+    if exact_floats and np.any(measurement.values != np.floor(measurement.values)):
         raise InvalidPsiError(problem=f"({where}) is exact and holds a value that is not an integer")
 
 

@@ -14,7 +14,7 @@ Counts = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """One released marginal.
+    """One released marginal; its values are read-only.
 
     Args:
         clique: The attributes, in the order of the axes of ``values``.
@@ -26,13 +26,19 @@ class Measurement:
     values: Counts
     stddev: float = 0.0
 
+    def __post_init__(self) -> None:
+        frozen = np.asarray(self.values).view()
+        frozen.flags.writeable = False
+        object.__setattr__(self, "values", frozen)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Psi:
     """All measurements of a card, in the card's order, over the domain of the attributes they name.
 
     Raises:
-        InvalidPsiError: No measurement, a wrong shape, values that are not finite, or a negative stddev.
+        InvalidPsiError: No measurement, a wrong shape, values that are not finite numbers, or a
+            negative stddev.
     """
 
     domain: Domain
@@ -45,8 +51,8 @@ class Psi:
             where = ", ".join(measurement.clique)
             if measurement.values.shape != self.domain.project(measurement.clique).sizes:
                 raise InvalidPsiError(problem=f"({where}) has the wrong shape")
-            if not np.all(np.isfinite(measurement.values)):
-                raise InvalidPsiError(problem=f"({where}) holds values that are not finite")
+            if measurement.values.dtype.kind not in "iuf" or not np.all(np.isfinite(measurement.values)):
+                raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
             if not (np.isfinite(measurement.stddev) and measurement.stddev >= 0):
                 raise InvalidPsiError(problem=f"({where}) has a stddev that is not zero or more")
 

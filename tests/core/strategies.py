@@ -1,0 +1,55 @@
+"""Small domains, datasets and workloads for property tests."""
+
+from itertools import combinations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+@st.composite
+def domains(draw: st.DrawFn, fewest: int = 1, most: int = 4, largest: int = 4) -> Domain:
+    sizes = draw(st.lists(st.integers(1, largest), min_size=fewest, max_size=most))
+    return Domain(NAMES[: len(sizes)], tuple(sizes))
+
+
+@st.composite
+def datasets(draw: st.DrawFn, domain: Domain | None = None, fewest: int = 0, most: int = 40) -> Dataset:
+    domain = domain or draw(domains())
+    rows = draw(st.integers(fewest, most))
+    columns = [
+        draw(hnp.arrays(np.int64, rows, elements=st.integers(0, size - 1))) for size in domain.sizes
+    ]
+    return Dataset.of_columns(domain, columns)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, domain: Domain, widest: int = 3) -> tuple[Clique, ...]:
+    """One or more different cliques, in any order, their axes in any order."""
+    sets = [
+        clique
+        for order in range(1, min(widest, len(domain)) + 1)
+        for clique in combinations(domain.attributes, order)
+    ]
+    chosen = draw(st.lists(st.sampled_from(sets), min_size=1, max_size=6, unique=True))
+    return tuple(tuple(draw(st.permutations(clique))) for clique in chosen)
+
+
+@st.composite
+def measured(draw: st.DrawFn, fewest: int = 1) -> tuple[Dataset, tuple[Clique, ...]]:
+    """A dataset and cliques to measure on it."""
+    dataset = draw(datasets(fewest=fewest))
+    return dataset, draw(workloads(dataset.domain))
+
+
+def brute_count(dataset: Dataset, clique: Clique) -> np.ndarray:
+    """The definition: one record after another."""
+    table = np.zeros([dataset.domain.size(name) for name in clique], dtype=np.int64)
+    for record in dataset.codes.tolist():
+        table[tuple(record[dataset.domain.attributes.index(name)] for name in clique)] += 1
+    return table

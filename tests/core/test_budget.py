@@ -1,0 +1,102 @@
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+
+amounts = st.decimals(0, 1000, places=9)
+prices = st.builds(Price, st.integers(0, 10**9), amounts, amounts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nan",
+        "NaN",
+        "inf",
+        "-inf",
+        "-1",
+        "0",
+        "0.0000000001",
+        "1e7",
+        "",
+        "one",
+        "1,5",
+        "1" * 33,
+        "1.0000000001",
+    ],
+)
+def test_a_budget_that_is_no_number_in_range_is_refused(text):
+    with pytest.raises(InvalidNumberError, match="epsilon"):
+        decimal_of(text, "epsilon")
+
+
+@pytest.mark.parametrize("text", ["1", "0.5", "1e-9", "1000000", "0.000000001"])
+def test_a_budget_in_range_is_exact(text):
+    assert decimal_of(text, "epsilon") == Decimal(text)
+
+
+class TestPrivacy:
+    def test_exact_takes_nothing(self):
+        assert Privacy().mechanism is Mechanism.EXACT
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"epsilon": Decimal(1)},
+            {"rho": Decimal(1)},
+            {"neighbouring": Neighbouring.ADD_REMOVE},
+            {"mechanism": Mechanism.LAPLACE, "epsilon": Decimal(1)},
+            {"mechanism": Mechanism.LAPLACE, "neighbouring": Neighbouring.ADD_REMOVE},
+            {
+                "mechanism": Mechanism.GAUSSIAN,
+                "epsilon": Decimal(1),
+                "neighbouring": Neighbouring.REPLACE_ONE,
+            },
+        ],
+    )
+    def test_parameters_belong_to_their_mechanism(self, fields):
+        with pytest.raises(InvalidInputError):
+            Privacy(**fields)
+
+    @pytest.mark.parametrize("epsilon", ["NaN", "Infinity", "0", "-1"])
+    def test_zero_and_not_a_number_are_refused(self, epsilon):
+        with pytest.raises(InvalidNumberError):
+            Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, epsilon=Decimal(epsilon))
+
+    def test_noise_names_its_relation(self):
+        assert Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.1")).rho == Decimal(
+            "0.1"
+        )
+
+
+class TestPrice:
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"statistics": -1},
+            {"epsilon": Decimal(-1)},
+            {"rho": Decimal("NaN")},
+            {"rho": Decimal("1e-10")},
+        ],
+    )
+    def test_a_price_is_zero_or_more(self, fields):
+        with pytest.raises(InvalidNumberError):
+            Price(**fields)
+
+    @given(prices, prices)
+    def test_sums_are_exact_and_commute(self, one, other):
+        assert one + other == other + one
+        assert one + Price() == one
+        assert (one + other).statistics - other.statistics == one.statistics
+        assert (one + other).epsilon - other.epsilon == one.epsilon
+
+    @given(prices, prices)
+    def test_a_price_fits_a_cap_only_in_every_currency(self, price, cap):
+        assert price.fits(price)
+        assert price.fits(price + cap)
+        within = (price.statistics <= cap.statistics, price.epsilon <= cap.epsilon, price.rho <= cap.rho)
+        assert price.fits(cap) == all(within)

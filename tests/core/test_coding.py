@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    StructuralZeros,
+    codes_of_labels,
+    codes_of_numbers,
+)
+from gencard.core.domain import Domain
+from gencard.core.errors import (
+    InvalidCliqueError,
+    InvalidCodingError,
+    InvalidDomainError,
+    UndeclaredLevelError,
+    UnknownAttributeError,
+)
+
+SEX = Attribute("sex", Labels(("M", "F")))
+AGE = Attribute("age", Edges((0, 18, 65, 120), missing=True))
+
+
+@pytest.mark.parametrize(
+    "coding",
+    [
+        Labels(()),
+        Labels(("a", "a")),
+        Labels(("1", "x"), integer=True),
+        Labels(("1", "01"), integer=True),
+        Labels(("yes", "missing"), missing=True),
+        Labels(("a", "a\0")),
+        Labels(tuple(map(str, range(65_537)))),
+        Labels(tuple(map(str, range(65_536))), missing=True),
+        Edges((1.0,)),
+        Edges((1.0, 1.0)),
+        Edges((2.0, 1.0)),
+        Edges((0.0, float("nan"))),
+        Edges((0.0, float("inf"))),
+    ],
+    ids=lambda coding: (coding.problem() or "too many levels")[:40],
+)
+def test_a_coding_that_means_nothing_is_refused(coding):
+    with pytest.raises(InvalidCodingError):
+        Attribute("a", coding)
+
+
+def test_an_attribute_needs_a_name():
+    with pytest.raises(InvalidCodingError):
+        Attribute("", Labels(("a",)))
+
+
+def test_sizes_and_names_of_levels():
+    assert Labels(("a", "b"), missing=True).size == 3
+    assert Labels(("a", "b"), missing=True).level_names == ("a", "b", "missing")
+    assert Labels(("missing",)).level_names == ("missing",)
+    assert AGE.coding.size == 4
+    assert AGE.coding.level_names == ("[0, 18)", "[18, 65)", "[65, 120]", "missing")
+    assert len(set(Edges((0.1, 0.1 + 1e-12, 0.2)).level_names)) == 2
+
+
+class TestCoding:
+    def test_it_declares_a_domain(self):
+        coding = Coding((SEX, AGE))
+        assert coding.domain == Domain.of({"sex": 2, "age": 4})
+        assert coding.attribute("age") is AGE
+
+    def test_names_differ(self):
+        with pytest.raises(InvalidDomainError):
+            Coding((SEX, SEX))
+
+    @pytest.mark.parametrize("cell", [(2, 0), (0, 4), (-1, 0), (0,), (0, 0, 0)])
+    def test_structural_zeros_lie_inside_the_domain(self, cell):
+        with pytest.raises(InvalidCodingError, match="sex, age"):
+            Coding((SEX, AGE), (StructuralZeros(("sex", "age"), (cell,)),))
+
+    def test_structural_zeros_name_a_clique_of_the_domain(self):
+        with pytest.raises(UnknownAttributeError):
+            Coding((SEX,), (StructuralZeros(("age",), ((0,),)),))
+        with pytest.raises(InvalidCliqueError):
+            Coding((SEX,), (StructuralZeros(("sex", "sex"), ((0, 0),)),))
+        zeros = StructuralZeros(("age", "sex"), ((3, 1),))
+        assert Coding((SEX, AGE), (zeros,)).structural_zeros == (zeros,)
+
+
+@given(
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1, unique=True),
+    st.data(),
+)
+def test_labels_round_trip(labels, data):
+    coding = Labels(tuple(labels))
+    values = data.draw(st.lists(st.sampled_from(labels)))
+    codes = codes_of_labels("a", coding, np.array(values, dtype=str))
+    assert [labels[code] for code in codes] == values
+
+
+@pytest.mark.parametrize("value", ["C", "", "a", "MM", "missing"])
+def test_an_undeclared_label_is_refused_and_not_repeated(value):
+    with pytest.raises(UndeclaredLevelError) as caught:
+        codes_of_labels("letter", Labels(("M", "F"), missing=True), np.array(["M", value]))
+    assert caught.value.fields == {"attribute": "letter"}
+
+
+def test_intervals_are_closed_on_the_left_and_the_last_on_both_sides():
+    values = np.array([0.0, 17.999, 18.0, 64.9, 65.0, 120.0, np.nan])
+    assert codes_of_numbers("age", AGE.coding, values).tolist() == [0, 0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("value", [-0.001, 120.001, np.inf, -np.inf])
+def test_a_number_outside_the_edges_is_refused(value):
+    with pytest.raises(UndeclaredLevelError, match="age"):
+        codes_of_numbers("age", AGE.coding, np.array([1.0, value]))
+
+
+def test_missing_must_be_declared():
+    with pytest.raises(UndeclaredLevelError):
+        codes_of_numbers("age", Edges((0, 1)), np.array([np.nan]))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8, unique=True), st.data())
+def test_every_number_lands_in_the_interval_that_holds_it(edges, data):
+    edges = sorted(edges)
+    value = data.draw(st.floats(edges[0], edges[-1]))
+    (code,) = codes_of_numbers("a", Edges(tuple(edges)), np.array([value]))
+    assert edges[code] <= value
+    assert value < edges[code + 1] or (code == len(edges) - 2 and value == edges[-1])
