@@ -105,7 +105,7 @@ class TestS17:
     def test_s17_the_authority_is_held_to_it_too(self, folder):
         (folder / "authority" / "key.pem").chmod(0o644)
         with pytest.raises(InvalidInputError, match="0600"):
-            enrol(folder, "ana", Role.ANALYST, "pilot", now=NOW)
+            enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
         assert not (folder / "people").exists()
 
     def test_s17_private_files_are_made_private_whatever_the_umask(self, tmp_path):
@@ -142,7 +142,7 @@ class TestS17:
 
 class TestEnrolment:
     def test_a_person_gets_a_folder_and_is_known_afterwards(self, folder):
-        person = enrol(folder, "ana", Role.ANALYST, "pilot", now=NOW)
+        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
         assert sorted(path.name for path in person.iterdir()) == [
             "authority.pem",
             "certificate.pem",
@@ -162,24 +162,24 @@ class TestEnrolment:
         assert mode(person / "signing_key.pem") == mode(person / "key.pem") == 0o600
 
     def test_nobody_is_enrolled_over_somebody_else(self, folder):
-        person = enrol(folder, "ana", Role.ANALYST, "pilot", now=NOW)
+        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
         before = (person / "key.pem").read_bytes()
         with pytest.raises(InvalidInputError, match="taken"):
-            enrol(folder, "ana", Role.STEWARD, "pilot", now=NOW)
+            enrol(folder, "ana", Role.STEWARD, "pilot", address="localhost:7443", now=NOW)
         assert (person / "key.pem").read_bytes() == before
 
     @pytest.mark.parametrize("name", ["", "../ana", "Ana", "a/b", ".ana", "ana\n", "a" * 64])
     def test_a_name_that_is_no_name_is_refused(self, folder, name):
         with pytest.raises(InvalidInputError):
-            enrol(folder, name, Role.ANALYST, "pilot", now=NOW)
+            enrol(folder, name, Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
         assert not (folder / "people").exists()
 
     def test_a_project_that_is_no_name_is_refused(self, folder):
         with pytest.raises(InvalidInputError):
-            enrol(folder, "ana", Role.ANALYST, "analyst/ana/x", now=NOW)
+            enrol(folder, "ana", Role.ANALYST, "analyst/ana/x", address="localhost:7443", now=NOW)
 
     def test_two_files_for_one_person_are_refused(self, folder):
-        enrol(folder, "ana", Role.ANALYST, "pilot", now=NOW)
+        enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
         text = (folder / "identities" / "ana.toml").read_text()
         (folder / "identities" / "again.toml").write_text(text)
         with pytest.raises(InvalidInputError, match="same identity"):

@@ -141,7 +141,7 @@ class House:
         return channel
 
     def enrol(self, name: str, role: Role = Role.ANALYST, project: str = "survey") -> None:
-        enrol(self.folder, name, role, project, now=datetime.now(UTC))
+        enrol(self.folder, name, role, project, address="localhost:0", now=datetime.now(UTC))
 
 
 def build(folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA) -> House:

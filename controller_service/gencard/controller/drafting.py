@@ -23,6 +23,7 @@ from gencard.wire.identity import Identity, Role
 
 TRUST_DOMAIN = "gencard.local"
 PROJECT = "pilot"
+ADDRESS = "localhost:7443"
 PEOPLE = {"ana": Role.ANALYST, "aud": Role.AUDITOR, "sam": Role.STEWARD}
 HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -31,7 +32,7 @@ _SETTINGS = """\
 # in the environment stands above address in [server], and so on.
 
 [server]
-address = "localhost:7443"
+address = {address}
 certificate = "server/certificate.pem"
 key = "server/key.pem"
 authority = "authority/certificate.pem"  # who may connect: people with a certificate of this authority
@@ -142,7 +143,7 @@ def _write_credentials(folder: Path, now: datetime) -> None:
         write_new(folder / "signing" / f"{name}.pub", public_pem(key), private=False)
     write_new(folder / "signing" / "version_salt", secrets.token_hex(32).encode())
     for name, role in PEOPLE.items():
-        enrol(folder, name, role, PROJECT, now=now)
+        enrol(folder, name, role, PROJECT, address=ADDRESS, now=now)
 
 
 def _write_texts(folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str]) -> None:
@@ -160,6 +161,7 @@ def _settings_text(data: Path, domain: Domain) -> str:
     pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
     price = dimension(domain, pairs)
     return _SETTINGS.format(
+        address=toml_text(ADDRESS),
         trust_domain=toml_text(TRUST_DOMAIN),
         uri=toml_text(controller_uri()),
         name=toml_text(_resource_name(data.stem)),

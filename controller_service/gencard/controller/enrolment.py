@@ -11,6 +11,7 @@ from gencard.controller.certificates import (
     write_new,
 )
 from gencard.controller.identities import Enrolled, identity_text
+from gencard.controller.toml_file import toml_text
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.identity import Identity, Role
 
@@ -21,7 +22,7 @@ _TO_EVERYBODY = {
 }
 
 
-def enrol(folder: Path, name: str, role: Role, project: str, *, now: datetime) -> Path:
+def enrol(folder: Path, name: str, role: Role, project: str, *, address: str, now: datetime) -> Path:
     """Give a person a certificate and a signing key, and enrol both.
 
     Args:
@@ -29,11 +30,12 @@ def enrol(folder: Path, name: str, role: Role, project: str, *, now: datetime) -
         name: Of a-z, 0-9, ``.``, ``_`` and ``-``; used once.
         role: What the certificate lets the person do.
         project: Of a-z, 0-9 and ``-``; its people share one budget.
+        address: Where the person finds the controller, ``host:port``.
         now: The certificate's life begins here.
 
     Returns:
         ``people/{name}``, to be handed over: ``certificate.pem``, ``key.pem``, ``signing_key.pem``,
-        ``authority.pem``, ``controller_card_key.pub`` and ``log_key.pub``.
+        ``authority.pem``, ``controller_card_key.pub``, ``log_key.pub`` and ``connection.toml``.
 
     Raises:
         InvalidInputError: The name is taken or malformed, or the authority cannot be used.
@@ -47,6 +49,8 @@ def enrol(folder: Path, name: str, role: Role, project: str, *, now: datetime) -
     signing_key = new_signing_key(person / "signing_key.pem")
     for copy, original in _TO_EVERYBODY.items():
         write_new(person / copy, (folder / original).read_bytes(), private=False)
+    where = f"address = {toml_text(address)}\n"
+    write_new(person / "connection.toml", where.encode(), private=False)
     write_new(entry, identity_text(Enrolled(identity, signing_key)).encode(), private=False)
     return person
 

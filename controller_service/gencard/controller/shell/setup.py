@@ -55,7 +55,9 @@ def enrol(
     config: ConfigFile = HERE,
 ) -> None:
     """Make certificate and signing key for one more person."""
-    person = enrol_person(config.absolute().parent, name, role, project, now=datetime.now(UTC))
+    address = Settings.load(config).server.address
+    folder = config.absolute().parent
+    person = enrol_person(folder, name, role, project, address=address, now=datetime.now(UTC))
     console.print(f"Hand over, on a safe way: [bold]{escape(str(person))}[/]")
 
 
