@@ -39,8 +39,6 @@ class Labels:
             return "labels repeat"
         if self.missing and MISSING in self.labels:
             return f"a label is called '{MISSING}' as the missing level is"
-        if any("\0" in label for label in self.labels):
-            return "a label holds a NUL"
         if self.integer and not all(_is_integer(label) for label in self.labels):
             return "a label is not a whole number"
         return None
@@ -154,16 +152,6 @@ class Coding:
 
     def attribute(self, name: str) -> Attribute:
         return self.attributes[self.domain.axis(name)]
-
-
-def codes_of_labels(name: str, coding: Labels, values: NDArray[np.str_]) -> NDArray[np.integer]:
-    """Codes of textual values; raises UndeclaredLevelError (which names no value)."""
-    order = np.argsort(np.asarray(coding.labels))
-    sorted_labels = np.asarray(coding.labels)[order]
-    found = np.minimum(np.searchsorted(sorted_labels, values), len(sorted_labels) - 1)
-    if not np.array_equal(sorted_labels[found], values):
-        raise UndeclaredLevelError(attribute=name)
-    return order[found].astype(code_dtype(coding.size))
 
 
 def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> NDArray[np.integer]:
