@@ -267,8 +267,9 @@ class TestCredentials:
             (tmp_path / file.name).write_bytes(file.read_bytes())
             (tmp_path / file.name).chmod(0o600)
         (tmp_path / "certificate.pem").write_bytes((people / "ana/authority.pem").read_bytes())
-        with Analyst.connect(f"localhost:{service[1]}", folder=tmp_path) as nobody:
-            pytest.raises(errors.UnauthenticatedError, lambda: nobody.identity)
+        nobody = Analyst.connect(f"localhost:{service[1]}", folder=tmp_path)
+        with nobody, pytest.raises(errors.UnauthenticatedError):
+            _ = nobody.identity
 
 
 def accept_something(address, **files):

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from gencard.client import folder, operations
 from gencard.client.connection import Connection
+from gencard.client.log_watch import LogWatch
 from gencard.client.paging import pages
 from gencard.client.progress import Shown, shown
 from gencard.client.releases import Release
@@ -150,8 +151,9 @@ class Agreement:
         return receipt
 
     def documents(self) -> dict[str, bytes]:
-        """What goes with the rows of a release, by file name: the card, what it means, psi."""
+        """What goes with the rows of a release, by file name: card, schema, psi, state of the log."""
         return {
+            folder.CHECKPOINT: LogWatch(self.connection).checkpoint().envelope,
             folder.CARD: self.envelope,
             folder.SCHEMA: json_bytes(coding_document(self.coding)),
             folder.PSI: psi_document(self.psi),

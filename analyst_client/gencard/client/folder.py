@@ -9,7 +9,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
-CHECKPOINT, ATTESTATION = "checkpoint.json", "attestation-{}.json"
+CHECKPOINT = "checkpoint.json"
 
 
 def save_bundle(

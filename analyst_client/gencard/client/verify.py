@@ -1,0 +1,204 @@
+"""Checks the whole chain without the controller: card, schema, psi, receipts, rows, log, verdicts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from typing import TypeVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.client.bundle import Bundle, File
+from gencard.client.credentials import Credentials
+from gencard.client.files import read_rows
+from gencard.client.log_watch import Checkpoint, checkpoint_of
+from gencard.client.replay import check_psi, rebuilt
+from gencard.client.signing import card_of_statement, checked_receipt
+from gencard.core.card import Card
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.errors import GencardError, VerificationError
+from gencard.wire import dsse
+from gencard.wire.canonical import Document, sha256, time_of
+from gencard.wire.receipt import Receipt
+from gencard.wire.schema_codec import coding_digest
+from gencard.wire.statements import REVOCATION, VERDICT, predicate_of, subject_digest
+
+Value = TypeVar("Value")
+
+
+class Outcome(StrEnum):
+    """How one check ended; only ``failed`` fails the whole."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOTED = "noted"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the result."""
+
+    what: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Whom to believe. They must not come from the bundle itself."""
+
+    controller: Ed25519PublicKey
+    analyst: Ed25519PublicKey
+    log: Ed25519PublicKey
+
+    @classmethod
+    def of(cls, credentials: Credentials) -> "Keys":
+        """Those that we were handed, our own as the analyst's."""
+        return cls(
+            credentials.public_controller_key(),
+            credentials.public_signing_key(),
+            credentials.public_log_key(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    checks: list[Check] = field(default_factory=list)
+
+    def check(
+        self, what: str, find: Callable[[], Value], detail: Callable[[Value], str]
+    ) -> Value | None:
+        """What was found, or None where that failed; either is written down."""
+        try:
+            value = find()
+        except GencardError as error:
+            self.checks.append(Check(what, Outcome.FAILED, str(error)))
+            return None
+        self.checks.append(Check(what, Outcome.PASSED, detail(value)))
+        return value
+
+    def note(self, what: str, detail: str) -> None:
+        self.checks.append(Check(what, Outcome.NOTED, detail))
+
+
+def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
+    """Every check. Without a card that both sides signed nothing else would mean anything."""
+    record = _Record()
+    signed = partial(signed_card, bundle, keys)
+    card = record.check("Card, signed by both", signed, lambda card: card.name)
+    if card is None:
+        return record.checks
+    over = "ended" if now >= time_of(card.expire_time) else "ends"
+    record.note("Time of the card", f"{over} {card.expire_time}")
+    coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
+    receipts = _receipts(bundle, keys, record)
+    if coding is not None:
+        record.check("psi", partial(_psi_digest, bundle, card, coding, receipts), str)
+        for file in bundle.all("rows"):
+            record.check(
+                f"Rows {file.path.name}", partial(_rows_digest, file, card, coding, receipts), str
+            )
+    for file in bundle.all("checkpoint"):
+        find = partial(_checkpoint, file, keys, receipts)
+        record.check(f"Log {file.path.name}", find, lambda found: f"{found.size} entries, {found.time}")
+    _check_facts(bundle, keys, record)
+    return record.checks
+
+
+def signed_card(bundle: Bundle, keys: Keys) -> Card:
+    """The card; raises VerificationError where not both sides signed it."""
+    return card_of_statement(dsse.verify(bundle.one("card").content, [keys.controller, keys.analyst]))
+
+
+def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
+    """The rows of the one receipt, made again from psi, card and seed.
+
+    Raises:
+        VerificationError: Something does not agree, or the rows come out differently.
+        InvalidInputError: Card, psi, schema or receipt is missing, or there are several.
+    """
+    card = signed_card(bundle, keys)
+    coding = _schema(bundle, card)
+    receipt = _receipt(bundle, bundle.one("receipt"), keys)
+    return receipt, rebuilt(card, bundle.psi(), receipt, coding), coding
+
+
+def _card_digest(bundle: Bundle) -> str:
+    return subject_digest(dsse.opened(bundle.one("card").content)[0])
+
+
+def _schema(bundle: Bundle, card: Card) -> Coding:
+    coding = bundle.schema()
+    if coding_digest(coding) != card.coding_digest:
+        raise VerificationError(problem="the card names another schema")
+    return coding
+
+
+def _receipt(bundle: Bundle, file: File, keys: Keys) -> Receipt:
+    return checked_receipt(file.content, keys.controller, card_digest=_card_digest(bundle))
+
+
+def _receipts(bundle: Bundle, keys: Keys, record: _Record) -> list[Receipt]:
+    found = [
+        record.check(f"Receipt {file.path.name}", partial(_receipt, bundle, file, keys), _receipt_text)
+        for file in bundle.all("receipt")
+    ]
+    return [receipt for receipt in found if receipt is not None]
+
+
+def _receipt_text(receipt: Receipt) -> str:
+    return f"{receipt.rows:,} rows, seed {receipt.seed}, {receipt.time}"
+
+
+def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
+    check_psi(card, bundle.psi(), coding)
+    digest = sha256(bundle.one("psi").content)
+    if any(receipt.psi_digest != digest for receipt in receipts):
+        raise VerificationError(problem="a receipt is about another psi")
+    return digest
+
+
+def _rows_digest(file: File, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
+    dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.marginals))
+    digest = dataset.digest()
+    if digest not in {receipt.rows_digest for receipt in receipts}:
+        raise VerificationError(problem="no receipt is about these rows")
+    return digest
+
+
+def _checkpoint(file: File, keys: Keys, receipts: list[Receipt]) -> Checkpoint:
+    checkpoint = checkpoint_of(file.content, keys.log)
+    if any(receipt.log_index >= checkpoint.size for receipt in receipts):
+        raise VerificationError(problem="the log ends before a receipt's entry")
+    return checkpoint
+
+
+def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
+    """What the controller said later about the card."""
+    payload = dsse.verify(file.content, [keys.controller])
+    fact = predicate_of(payload, kind)
+    if subject_digest(payload) != card_digest:
+        raise VerificationError(problem="this is about another card")
+    return fact
+
+
+def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
+    digest = _card_digest(bundle)
+    for file in bundle.all("verdict"):
+        find = partial(_fact, file, VERDICT, keys, digest)
+        record.check(f"Verdict {file.path.name}", find, _verdict_text)
+    for file in bundle.all("revocation"):
+        record.check(f"Revocation {file.path.name}", partial(_revoked, file, keys, digest), str)
+
+
+def _verdict_text(fact: Document) -> str:
+    return f"{fact.get('blackBox', '?')}: {fact.get('verdict', '?')}"
+
+
+def _revoked(file: File, keys: Keys, card_digest: str) -> str:
+    fact = _fact(file, REVOCATION, keys, card_digest)
+    raise VerificationError(
+        problem=f"the controller revoked this card, {fact.get('time', 'at some time')}"
+    )

@@ -1,0 +1,170 @@
+"""A kept release is checked without the controller, and whatever was changed is named."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from gencard.client.bundle import Bundle
+from gencard.client.verify import Keys, Outcome, rebuild, verify
+from gencard.core import errors
+from gencard.wire import dsse
+from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.statements import REVOCATION, VERDICT, statement
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture(params=["rows.parquet", "rows.csv"])
+def kept(agreed, tmp_path, request):
+    return agreed.release(rows=300, seed=9).save(tmp_path / "kept", rows=request.param)
+
+
+@pytest.fixture
+def keys(agreed):
+    return Keys.of(agreed.agreement.connection.credentials)
+
+
+def failed(folder, keys, now=NOW):
+    checks = verify(Bundle.of([folder]), keys, now)
+    return [check.what.split(" ")[0] for check in checks if check.outcome is Outcome.FAILED]
+
+
+def test_what_was_saved_passes(kept, keys):
+    checks = verify(Bundle.of([kept]), keys, NOW)
+    assert [check.outcome for check in checks].count(Outcome.PASSED) == 6
+    assert failed(kept, keys) == []
+    assert "ends 2026-12-20" in str(checks)
+    assert "ended" in str(verify(Bundle.of([kept]), keys, datetime(2027, 1, 1, tzinfo=UTC)))
+
+
+@pytest.mark.parametrize("lost", ["controller", "analyst"])
+def test_a_card_that_one_side_did_not_sign(kept, keys, lost):
+    stranger = Ed25519PrivateKey.generate().public_key()
+    assert failed(kept, replace(keys, **{lost: stranger})) == ["Card,"]
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("card.json", ["Card,"]), ("receipt.json", ["Receipt", "Rows"]), ("checkpoint.json", ["Log"])],
+)
+def test_an_envelope_that_was_changed(kept, keys, name, named):
+    payload, signatures = dsse.opened((kept / name).read_bytes())
+    (kept / name).write_bytes(dsse.envelope_of(payload + b" ", signatures))
+    assert failed(kept, keys) == named
+
+
+def test_an_envelope_that_is_cut_is_nothing_of_ours(kept, keys):
+    (kept / "card.json").write_bytes((kept / "card.json").read_bytes()[:-40])
+    assert failed(kept, keys) == ["Card,"]
+
+
+def test_psi_that_was_changed(kept, keys):
+    document = json.loads((kept / "psi.json").read_bytes())
+    document["measurements"][0]["counts"][0] = "1"
+    (kept / "psi.json").write_bytes(json_bytes(document))
+    assert failed(kept, keys) == ["psi"]
+    with pytest.raises(errors.VerificationError, match="another psi"):
+        rebuild(Bundle.of([kept]), keys)
+
+
+def test_psi_in_another_form(kept, keys):
+    document = json.loads((kept / "psi.json").read_bytes())
+    (kept / "psi.json").write_text(json.dumps(document, indent=1))
+    assert failed(kept, keys) == ["psi"]
+
+
+def test_rows_that_were_changed(kept, keys):
+    path = next(file for file in kept.iterdir() if file.name.startswith("rows"))
+    frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    frame = frame.astype(object)
+    frame.loc[0, "sex"] = "male" if frame.loc[0, "sex"] == "female" else "female"
+    frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
+    assert failed(kept, keys) == ["Rows"]
+
+
+def test_a_schema_that_was_changed(kept, keys):
+    document = json.loads((kept / "schema.json").read_bytes())
+    document["attributes"][0]["labels"].reverse()
+    (kept / "schema.json").write_bytes(json_bytes(document))
+    assert failed(kept, keys) == ["Schema"]
+
+
+def test_a_receipt_of_another_card(ana, kept, keys, world):
+    other = ana.propose("survey", [("sex", "age")], purpose="?").accept().release(10)
+    (kept / "receipt.json").write_bytes(other.envelope)
+    assert failed(kept, keys) == ["Receipt", "Rows"]
+
+
+def test_later_facts(kept, keys, world, agreed):
+    digest = agreed.agreement.digest
+    facts = {"verdict": "leakage", "blackBox": "adds", "time": "2026-11-20T18:00:00Z"}
+    verdict = statement(VERDICT, "an audit", facts, digest)
+    (kept / "verdict.json").write_bytes(dsse.sign(verdict, [world.card_key]))
+    checks = verify(Bundle.of([kept]), keys, NOW)
+    assert "adds: leakage" in [check.detail for check in checks]
+    assert failed(kept, keys) == []
+    (kept / "verdict.json").write_bytes(dsse.sign(verdict, [Ed25519PrivateKey.generate()]))
+    assert failed(kept, keys) == ["Verdict"]
+    elsewhere = statement(VERDICT, "an audit", facts, "00" * 32)
+    (kept / "verdict.json").write_bytes(dsse.sign(elsewhere, [world.card_key]))
+    assert failed(kept, keys) == ["Verdict"]
+    (kept / "verdict.json").unlink()
+    revoked = statement(REVOCATION, agreed.name, {"time": "2026-11-20T18:00:00Z"}, digest)
+    (kept / "revocation.json").write_bytes(dsse.sign(revoked, [world.card_key]))
+    assert failed(kept, keys) == ["Revocation"]
+
+
+def test_a_log_that_ends_before_the_release(kept, keys, world):
+    payload = document_of(dsse.opened((kept / "checkpoint.json").read_bytes())[0], "statement")
+    payload["predicate"]["size"] = "0"
+    signed = dsse.sign(json_bytes(payload), [world.key("log_key.pem")])
+    (kept / "checkpoint.json").write_bytes(signed)
+    assert failed(kept, keys) == ["Log"]
+
+
+def test_replay_without_the_controller(kept, keys):
+    receipt, dataset, _ = rebuild(Bundle.of([kept]), keys)
+    assert dataset.digest() == receipt.rows_digest
+    assert len(dataset) == 300
+
+
+def test_a_receipt_that_lies_about_its_seed(kept, keys, world):
+    document = document_of(dsse.opened((kept / "receipt.json").read_bytes())[0], "statement")
+    document["predicate"]["seed"] = "10"
+    (kept / "receipt.json").write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
+    assert failed(kept, keys) == []
+    with pytest.raises(errors.VerificationError, match="other rows"):
+        rebuild(Bundle.of([kept]), keys)
+
+
+class TestBundle:
+    def test_what_is_named_must_be_ours(self, tmp_path):
+        (tmp_path / "note.txt").write_text("hello")
+        assert Bundle.of([tmp_path]).files == {}
+        with pytest.raises(errors.InvalidInputError, match="nothing that can be verified"):
+            Bundle.of([tmp_path / "note.txt"])
+        with pytest.raises(errors.InvalidInputError, match="cannot read"):
+            Bundle.of([tmp_path / "absent.json"])
+
+    def test_one_card_is_needed(self, kept, keys, tmp_path):
+        (kept / "card2.json").write_bytes((kept / "card.json").read_bytes())
+        assert failed(kept, keys) == ["Card,"]
+        assert failed(tmp_path / "kept" / "psi.json", keys) == ["Card,"]
+
+
+def test_saving_where_nothing_can_be_written(agreed, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.InvalidInputError):
+        agreed.release(rows=3).save(tmp_path / "file")
+
+
+def test_numbers_survive(kept, keys, agreed):
+    _, dataset, coding = rebuild(Bundle.of([kept]), keys)
+    again = agreed.release(rows=300, seed=9)
+    np.testing.assert_array_equal(dataset.codes, again.dataset.codes)
+    assert coding.domain == again.coding.domain
