@@ -9,7 +9,6 @@ from gencard.core.coding import (
     Edges,
     Labels,
     StructuralZeros,
-    codes_of_labels,
     codes_of_numbers,
 )
 from gencard.core.domain import Domain
@@ -33,7 +32,6 @@ AGE = Attribute("age", Edges((0, 18, 65, 120), missing=True))
         Labels(("1", "x"), integer=True),
         Labels(("1", "01"), integer=True),
         Labels(("yes", "missing"), missing=True),
-        Labels(("a", "a\0")),
         Labels(tuple(map(str, range(65_537)))),
         Labels(tuple(map(str, range(65_536))), missing=True),
         Edges((1.0,)),
@@ -85,24 +83,6 @@ class TestCoding:
             Coding((SEX,), (StructuralZeros(("sex", "sex"), ((0, 0),)),))
         zeros = StructuralZeros(("age", "sex"), ((3, 1),))
         assert Coding((SEX, AGE), (zeros,)).structural_zeros == (zeros,)
-
-
-@given(
-    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1, unique=True),
-    st.data(),
-)
-def test_labels_round_trip(labels, data):
-    coding = Labels(tuple(labels))
-    values = data.draw(st.lists(st.sampled_from(labels)))
-    codes = codes_of_labels("a", coding, np.array(values, dtype=str))
-    assert [labels[code] for code in codes] == values
-
-
-@pytest.mark.parametrize("value", ["C", "", "a", "MM", "missing"])
-def test_an_undeclared_label_is_refused_and_not_repeated(value):
-    with pytest.raises(UndeclaredLevelError) as caught:
-        codes_of_labels("letter", Labels(("M", "F"), missing=True), np.array(["M", value]))
-    assert caught.value.fields == {"attribute": "letter"}
 
 
 def test_intervals_are_closed_on_the_left_and_the_last_on_both_sides():
