@@ -1,0 +1,308 @@
+"""Jobs in processes of their own: bare, bounded, killable, and silent about what went wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.process import WorkerProcess
+from gencard.controller.rows_file import RowsFile
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
+from gencard.core.statistics.measure import measure_dataset
+from gencard.wire.psi_document import psi_document
+
+CANARY = "CANARY-Ann-Smith-HIV"
+LIMITS = {"cpu_seconds": 60, "memory_mib": 4096}
+
+
+def synthesis(folder: Path, *, rows: int = 100) -> tasks.Job:
+    """A job that is done at once."""
+    domain = Domain.of({"a": 10, "b": 10, "c": 10})
+    records = np.random.default_rng(1).integers(10, size=(60, 3))
+    psi = measure_dataset(Dataset(domain, records), list(combinations(domain.attributes, 2)))
+    return {
+        "psi": psi_document(psi).decode(),
+        "generator": "ipf",
+        "zeros": [],
+        "rows": rows,
+        "seed": 7,
+        "max_cells": 50_000_000,
+        "rows_file": str(folder / "rows"),
+    }
+
+
+def endless() -> tasks.Job:
+    """A job that never ends: its records are a device that never does."""
+    schema = {"title": "t", "declared_by": "d", "attributes": [{"name": "a", "labels": ["x"]}]}
+    records = {"data": "/dev/zero", "schema": schema, "version": "0", "salt": ""}
+    return {"records": records, "cliques": [["a"]]}
+
+
+class Reports(list):
+    def __call__(self, *what: str) -> None:
+        self.append(what)
+
+
+@pytest.fixture
+def reports():
+    return Reports()
+
+
+@pytest.fixture
+def executor(reports):
+    with ProcessExecutor(2, **LIMITS, report=reports) as executor:
+        yield executor
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def until(condition, seconds: float) -> float:
+    """Seconds until the condition holds; fails where it does not."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < seconds, "it took too long"
+        time.sleep(0.01)
+    return time.monotonic() - start
+
+
+def process_of(executor: ProcessExecutor, future) -> WorkerProcess:
+    until(lambda: executor._jobs.get(future), 5)
+    return executor._jobs[future]
+
+
+class TestResults:
+    def test_a_job_gives_the_result_that_its_task_gives_here(self, executor, tmp_path):
+        job = synthesis(tmp_path)
+        result = executor.submit(tasks.SYNTHESISE, job).result()
+        assert result == tasks.SYNTHESISE(job)
+        assert RowsFile(tmp_path / "rows").dataset().digest() == result["digest"]
+
+    def test_another_executor_can_take_its_place(self, tmp_path):
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result()["digest"]
+
+    def test_progress_is_told(self, executor, tmp_path):
+        told = []
+        executor.submit(
+            tasks.SYNTHESISE, synthesis(tmp_path), progress=lambda *what: told.append(what)
+        ).result()
+        assert told == [("fit", 0.0), ("sample", 0.5)]
+
+    def test_what_the_listener_raises_ends_the_job(self, executor, tmp_path):
+        class GoneError(Exception):
+            pass
+
+        def listen(*_: object) -> None:
+            raise GoneError
+
+        future = executor.submit(tasks.MEASURE, endless(), progress=listen)
+        assert isinstance(future.exception(timeout=10), GoneError)
+        assert not executor._jobs
+
+    def test_many_jobs_wait_their_turn(self, executor, tmp_path):
+        futures = []
+        for number in range(5):
+            (tmp_path / str(number)).mkdir()
+            futures.append(executor.submit(tasks.SYNTHESISE, synthesis(tmp_path / str(number))))
+        assert len({future.result()["digest"] for future in futures}) == 1
+
+    def test_only_tasks_can_be_submitted(self, executor):
+        with pytest.raises(TypeError):
+            executor.submit(print, {})
+
+    def test_after_the_end_nothing_is_taken(self, tmp_path, reports):
+        executor = ProcessExecutor(1, **LIMITS, report=reports)
+        spare = executor._spare
+        executor.shutdown()
+        assert not is_running(spare.pid)
+        with pytest.raises(RuntimeError):
+            executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
+
+    def test_the_present_jobs_may_end_first(self, tmp_path, reports):
+        executor = ProcessExecutor(1, **LIMITS, report=reports)
+        future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
+        executor.shutdown()
+        assert future.done()
+        assert future.result()["digest"]
+
+
+class TestErrors:
+    def test_typed_errors_come_back_typed(self, executor, tmp_path):
+        future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"generator": "none"})
+        error = future.exception()
+        assert type(error) is InvalidInputError
+        assert error.fields == {"field": "generator", "problem": "there is none of this name"}
+
+    def test_s15_an_unexpected_error_is_a_number_and_a_place(self, executor, tmp_path, reports):
+        error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"zeros": CANARY}).exception()
+        assert type(error) is JobFailedError
+        ((task, incident, what),) = reports
+        assert (task, incident) == ("synthesise", error.fields["incident"])
+        assert what.startswith("TypeError at functions.py:")
+        assert CANARY not in f"{error} {error.fields} {reports} {error.__context__}"
+
+    def test_an_unknown_task_fails_alone(self, executor, tmp_path):
+        assert type(executor.submit(tasks.Task("format_disk"), {}).exception()) is JobFailedError
+        assert executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result()
+
+    def test_a_worker_that_is_killed_from_outside_is_an_incident(self, executor, tmp_path, reports):
+        future = executor.submit(tasks.MEASURE, endless())
+        os.kill(process_of(executor, future).pid, signal.SIGKILL)
+        assert type(future.exception(timeout=10)) is JobFailedError
+        assert reports[0][2] == "it ended without a word"
+
+    def test_a_spare_that_died_is_replaced(self, executor, tmp_path):
+        os.kill(executor._spare.pid, signal.SIGKILL)
+        until(lambda: not is_running(executor._spare.pid), 2)
+        assert executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result()
+
+    def test_s10_memory_is_bounded(self, tmp_path, reports):
+        with ProcessExecutor(1, cpu_seconds=60, memory_mib=1024, report=reports) as executor:
+            job = synthesis(tmp_path, rows=1_000_000_000)
+            error = executor.submit(tasks.SYNTHESISE, job).exception()
+        assert type(error) is JobLimitError
+        assert error.fields == {"what": "memory"}
+
+    def test_s10_cpu_time_is_bounded(self, tmp_path, reports):
+        with ProcessExecutor(1, cpu_seconds=2, memory_mib=65_536, report=reports) as executor:
+            error = executor.submit(tasks.MEASURE, endless()).exception()
+        assert type(error) is JobLimitError
+        assert error.fields == {"what": "CPU time"}
+        assert not reports
+
+
+class TestCancel:
+    def test_s13_a_cancelled_job_is_gone_in_two_seconds(self, executor, tmp_path):
+        future = executor.submit(tasks.MEASURE, endless())
+        pid = process_of(executor, future).pid
+        time.sleep(0.5)
+        assert future.cancel()
+        assert until(lambda: not is_running(pid), 2) < 2
+        with pytest.raises(CancelledError):
+            future.result()
+        until(lambda: not executor._jobs, 2)
+
+    def test_s13_whatever_a_worker_started_is_gone_too(self, monkeypatch):
+        shell = """sleep 60 & echo "{\\"child\\": $!}"; wait"""
+        monkeypatch.setattr("gencard.controller.jobs.process._COMMAND", ("/bin/sh", "-c", shell))
+        worker = WorkerProcess()
+        child = next(worker.talk({}))["child"]
+        assert is_running(child)
+        worker.kill()
+        until(lambda: not is_running(child) and not is_running(worker.pid), 2)
+        assert worker.end() == -signal.SIGKILL
+
+    def test_a_waiting_job_never_starts(self, tmp_path, reports):
+        with ProcessExecutor(1, **LIMITS, report=reports) as executor:
+            first = executor.submit(tasks.MEASURE, endless())
+            second = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
+            assert second.cancel()
+            assert first.cancel()
+            assert wait([first, second], timeout=5).not_done == set()
+        assert not (tmp_path / "rows").exists()
+
+    def test_a_finished_job_stays_finished(self, executor, tmp_path):
+        future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
+        future.result()
+        assert not future.cancel()
+
+    def test_a_stop_kills_what_runs(self, tmp_path, reports):
+        executor = ProcessExecutor(1, **LIMITS, report=reports)
+        future = executor.submit(tasks.MEASURE, endless())
+        pid = process_of(executor, future).pid
+        executor.shutdown(cancel_futures=True)
+        assert future.cancelled()
+        assert not is_running(pid)
+
+    @pytest.mark.parametrize("seconds", [0, 0.01, 0.05, 0.2])
+    def test_cancelling_at_any_moment_ends_well(self, executor, tmp_path, seconds):
+        future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
+        time.sleep(seconds)
+        assert future.cancel() or future.result()
+        until(lambda: not executor._jobs, 5)
+
+
+_SERVICE = """
+import sys, time
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs import tasks
+from tests.controller.test_executor import endless
+executor = ProcessExecutor(1, cpu_seconds=60, memory_mib=4096, report=print)
+future = executor.submit(tasks.MEASURE, endless())
+while not executor._jobs[future]:
+    time.sleep(0.01)
+time.sleep(0.5)
+print(executor._jobs[future].pid, flush=True)
+time.sleep(60)
+"""
+
+
+class TestWorker:
+    def test_it_dies_with_the_service(self, tmp_path):
+        service = subprocess.Popen([sys.executable, "-c", _SERVICE], stdout=subprocess.PIPE, text=True)
+        pid = int(service.stdout.readline())
+        assert is_running(pid)
+        service.kill()
+        service.wait()
+        service.stdout.close()
+        assert until(lambda: not is_running(pid), 5) < 5
+
+    def test_it_gets_nothing_of_the_service_but_three_pipes(self, monkeypatch):
+        monkeypatch.setenv("GENCARD_SECRET", CANARY)
+        worker = WorkerProcess()
+        try:
+            until(lambda: b"LC_ALL" in Path(f"/proc/{worker.pid}/environ").read_bytes(), 5)
+            environment = Path(f"/proc/{worker.pid}/environ").read_bytes()
+            assert CANARY.encode() not in environment
+            names = {entry.partition(b"=")[0] for entry in environment.split(b"\0") if entry}
+            assert names == {b"LC_ALL", b"OPENBLAS_NUM_THREADS", b"OMP_NUM_THREADS"}
+            assert Path(f"/proc/{worker.pid}/cwd").readlink() == Path("/")
+            until(lambda: "numpy" in Path(f"/proc/{worker.pid}/maps").read_text(), 20)
+            descriptors = Path(f"/proc/{worker.pid}/fd").iterdir()
+            targets = [str(entry.readlink()) for entry in descriptors]
+            assert not [target for target in targets if "socket" in target]
+        finally:
+            worker.end()
+
+    def test_it_never_loads_grpc(self, executor, tmp_path):
+        future = executor.submit(tasks.MEASURE, endless())
+        pid = process_of(executor, future).pid
+        until(lambda: "numpy" in Path(f"/proc/{pid}/maps").read_text(), 20)
+        time.sleep(1)
+        assert "grpc" not in Path(f"/proc/{pid}/maps").read_text()
+        future.cancel()
+        code = "import gencard.controller.jobs.worker, sys; sys.exit('grpc' in sys.modules)"
+        subprocess.run([sys.executable, "-I", "-c", code], check=True)
+
+    def test_limits_hold_and_no_core_is_dumped(self, executor, tmp_path):
+        future = executor.submit(tasks.MEASURE, endless())
+        pid = process_of(executor, future).pid
+        path = Path(f"/proc/{pid}/limits")
+        until(lambda: f"{4096 << 20}" in path.read_text(), 20)
+        limits = {line[:25].strip(): line[25:].split() for line in path.read_text().splitlines()[1:]}
+        assert limits["Max core file size"][:2] == ["0", "0"]
+        assert limits["Max cpu time"][:2] == ["60", "65"]
+        future.cancel()
+
+    def test_typed_errors_are_those_of_the_catalogue(self, executor, tmp_path):
+        error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"psi": CANARY}).exception()
+        assert isinstance(error, GencardError)
+        assert error.reason == "INVALID_PSI"
+        assert CANARY not in str(error)
