@@ -1,0 +1,1 @@
+"""Things to run and read first."""

@@ -1,0 +1,203 @@
+"""The main job, both sides, on a real survey: negotiate, measure, synthesise, replay, audit.
+
+Run it with ``make demo``. It starts a controller as a process of its own, speaks to it over mutual
+TLS on loopback, and leaves everything that was made in ``demo/``.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+
+from rich.console import Console
+
+from examples.fair_survey import ATTRIBUTES, BLACK_BOXES, SCHEMA, write_records
+from examples.wire_meter import WireMeter
+from gencard.client import Analyst
+from gencard.core.errors import GencardError
+
+FOLDER = Path("demo")
+CONTROLLER = FOLDER / "controller"
+ROWS, SEED = 10_000, 7
+console = Console(highlight=False)
+
+
+def main() -> int:
+    """Tell the story; exit code 1 where a part of it does not come out as it should."""
+    began = time.monotonic()
+    try:
+        prepare()
+        with serving() as meter:
+            negotiate_and_release(meter)
+            audit(meter)
+        keep_log()
+    except GencardError as error:
+        console.print(f"[bold red]{error.reason}[/] {error}\n[dim]→ {error.advice}[/]")
+        return 1
+    close(time.monotonic() - began)
+    return 0
+
+
+def prepare() -> None:
+    """The controller's premises: records, reviewed schema, certificates."""
+    chapter("The controller sets up", "gencard-controller init demo/controller --data demo/fair.csv")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir()
+    write_records(FOLDER / "fair.csv")
+    steward("init", str(CONTROLLER), "--data", str(FOLDER / "fair.csv"), quiet=True)
+    (CONTROLLER / "schema.toml").write_text(SCHEMA)
+    with (CONTROLLER / "controller.toml").open("a") as settings:
+        settings.write(BLACK_BOXES)
+    say("6,366 records, a schema that a steward wrote, an authority, and certificates for")
+    say("[bold]ana[/] (analyst), [bold]aud[/] (auditor) and [bold]sam[/] (steward).")
+
+
+@contextmanager
+def serving() -> Iterator[WireMeter]:
+    """The controller as a process of its own; a meter stands on the wire to it."""
+    command = [*shell("gencard-controller"), "serve", "--config", str(CONTROLLER / "controller.toml")]
+    environment = {**os.environ, "GENCARD_SERVER__ADDRESS": "localhost:0", "NO_COLOR": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        meter = WireMeter(port_of(process))
+        say(f"It serves on loopback, port {meter.target}, with mutual TLS.")
+        try:
+            yield meter
+        finally:
+            meter.close()
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def port_of(process: "subprocess.Popen[str]") -> int:
+    """The port that the service says it listens on."""
+    for line in process.stdout or ():
+        if found := re.search(r"Serving on localhost:(\d+)", line):
+            return int(found[1])
+    raise SystemExit("The controller did not start; see what it printed above.")
+
+
+def negotiate_and_release(meter: WireMeter) -> None:
+    """The analyst's part."""
+    with Analyst.connect(f"localhost:{meter.port}", folder=CONTROLLER / "people" / "ana") as analyst:
+        chapter("The analyst reads the catalogue", "gencard datasets fair")
+        dataset = analyst.dataset("fair")
+        say(f"{dataset.title}: {len(dataset.coding.attributes)} attributes, and what the policy allows.")
+        crossed(meter, "a schema and a policy; both public by declaration")
+
+        chapter("The analyst asks for too much", "gencard propose fair --marginals-of-order 3 ...")
+        card = analyst.propose(
+            "fair",
+            list(combinations(ATTRIBUTES, 3)),
+            purpose="How marriage, religion and affairs go together",
+            rows=ROWS,
+        )
+        say(
+            f"All {len(list(combinations(ATTRIBUTES, 3)))} three-way marginals. The controller offers instead:"
+        )
+        console.print(card)
+        crossed(meter, "a proposal and a counter-offer with its price; no record was touched")
+
+        chapter("Both sign", "gencard accept CARD")
+        card.accept()
+        say(f"State: [bold]{card.state}[/]. Digest of the card: {card.offer.digest[:16]}…")
+        crossed(meter, "two Ed25519 signatures over the same bytes")
+
+        chapter("Measure, fit, sample", f"gencard generate CARD --rows {ROWS} --seed {SEED}")
+        release = card.release(rows=ROWS, seed=SEED)
+        released = sum(measurement.values.size for measurement in card.psi.measurements)
+        say(f"{ROWS:,} synthetic rows. The generator saw psi, {released:,} counts, and nothing else:")
+        console.print(release.frame.head(5).to_string(index=False))
+        crossed(meter, "psi, rows and a signed receipt")
+
+        chapter("The analyst replays", "gencard replay demo/")
+        replayed = card.replay(release)
+        say(f"psi + card + seed give the same rows, to the byte: {replayed}")
+        release.save(FOLDER)
+        release.frame.to_parquet(FOLDER / "synthetic.parquet", index=False)
+        (FOLDER / "card.txt").write_text(card.name)
+
+
+def audit(meter: WireMeter) -> None:
+    """The auditor's part: an honest generator, and one that smuggles."""
+    name = (FOLDER / "card.txt").read_text()
+    with Analyst.connect(f"localhost:{meter.port}", folder=CONTROLLER / "people" / "aud") as auditor:
+        meter.since_last()
+        card = auditor.card(name)
+        for box, title in (("ipf", "An honest generator"), ("smuggler", "A generator that smuggles")):
+            chapter(
+                f"The auditor audits: {title.lower()}",
+                f"gencard audit CARD --black-box {box} --where card",
+            )
+            found = card.audit(box, where="card", seed=SEED)
+            console.print(found)
+            found.report.save_html(FOLDER / f"audit-{box}.html")
+            found.report.save_json(FOLDER / f"audit-{box}.json")
+            crossed(meter, "a verdict, and for the auditor's eyes the full report")
+        chapter("The auditor trusts nobody", "gencard audit CARD --black-box smuggler --where made-up")
+        found = card.audit("smuggler", where="made-up", seed=SEED)
+        console.print(found)
+        found.report.save_html(FOLDER / "audit-smuggler-made-up.html")
+        crossed(meter, "datasets that the auditor made up, and what the box made of them")
+
+
+def keep_log() -> None:
+    """The controller's log, checked and kept."""
+    chapter("The log", "gencard-controller log verify")
+    steward("log", "verify", "--config", str(CONTROLLER / "controller.toml"))
+    log = steward("log", "--json", "--config", str(CONTROLLER / "controller.toml"), quiet=True)
+    (FOLDER / "log.json").write_text(log)
+    (FOLDER / "card.txt").unlink()
+
+
+def close(seconds: float) -> None:
+    """What was left, and what to try next."""
+    chapter(f"Done in {seconds:.0f} s", "ls demo/")
+    for path in sorted(FOLDER.iterdir()):
+        say(f"  {path}{'/' if path.is_dir() else ''}")
+    say("\nTry next:")
+    say("  [bold].venv/bin/gencard verify demo/[/]                 every signature and digest, offline")
+    say("  [bold]open demo/audit-smuggler.html[/]                  what a caught generator looks like")
+    say("  [bold].venv/bin/gencard-controller serve -c demo/controller/controller.toml[/]")
+    say("  [bold].venv/bin/gencard --connection demo/controller/people/ana cards[/]   in a second shell")
+
+
+def chapter(title: str, command: str) -> None:
+    console.print()
+    console.rule(f"[bold]{title}", align="left")
+    console.print(f"[dim]$ {command}[/]")
+
+
+def say(text: str) -> None:
+    console.print(text, soft_wrap=True)
+
+
+def crossed(meter: WireMeter, what: str) -> None:
+    """What went over the wire in this step."""
+    count = meter.since_last()
+    console.print(
+        f"[cyan]⇄ crossed the wire:[/] {what} [dim]({count.up:,} bytes up, {count.down:,} down)[/]"
+    )
+
+
+def steward(*arguments: str, quiet: bool = False) -> str:
+    """Run the steward's shell; what it printed."""
+    done = subprocess.run(
+        [*shell("gencard-controller"), *arguments], stdout=subprocess.PIPE, text=True, check=True
+    )
+    if not quiet:
+        console.print(done.stdout.rstrip())
+    return done.stdout
+
+
+def shell(name: str) -> list[str]:
+    return [str(Path(sys.executable).with_name(name))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

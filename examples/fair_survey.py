@@ -1,0 +1,76 @@
+"""A real survey nobody would publish as it is: Fair (1978), 6,366 married women, public domain.
+
+R. Fair, "A Theory of Extramarital Affairs", Journal of Political Economy 86(1), 1978; the data of
+the 1974 Redbook survey as they come with statsmodels.
+"""
+
+from pathlib import Path
+
+SCHEMA = """\
+# Written by hand from the survey's questionnaire: nothing here was taken from the records.
+title = "Redbook survey on marriage, 1974"
+description = "6,366 married women on marriage, children, religion and affairs. Public domain."
+declared_by = "the demonstration's steward"
+reviewed = true
+
+[[attributes]]
+name = "rate_marriage"
+description = "How the marriage is rated, from 1 very poor to 5 very good"
+labels = ["1", "2", "3", "4", "5"]
+integer = true
+ordered = true
+
+[[attributes]]
+name = "age"
+description = "Age, middle of the interval asked for, in years"
+labels = ["17.5", "22", "27", "32", "37", "42"]
+ordered = true
+
+[[attributes]]
+name = "yrs_married"
+description = "Years married, middle of the interval asked for"
+labels = ["0.5", "2.5", "6", "9", "13", "16.5", "23"]
+ordered = true
+
+[[attributes]]
+name = "children"
+description = "Number of children; 5.5 stands for five or more"
+labels = ["0", "1", "2", "3", "4", "5.5"]
+ordered = true
+
+[[attributes]]
+name = "religious"
+description = "How religious, from 1 not at all to 4 strongly"
+labels = ["1", "2", "3", "4"]
+integer = true
+ordered = true
+
+[[attributes]]
+name = "educ"
+description = "Years of schooling"
+labels = ["9", "12", "14", "16", "17", "20"]
+integer = true
+ordered = true
+
+[[attributes]]
+name = "affairs"
+description = "Time spent in extramarital affairs, an index; 0 is none"
+edges = [0, 0.01, 1, 5, 60]
+"""
+
+ATTRIBUTES = ("rate_marriage", "age", "yrs_married", "children", "religious", "educ", "affairs")
+
+BLACK_BOXES = """
+[[black_boxes]]
+name = "smuggler"
+kind = "adds_marginal"
+clique = ["rate_marriage", "religious", "affairs"]
+description = "Says that it uses pairs of attributes, and smuggles in a triple."
+"""
+
+
+def write_records(path: Path) -> None:
+    """The survey as the CSV file that a controller might hold."""
+    from statsmodels.datasets import fair  # noqa: PLC0415 - heavy, and needed once
+
+    fair.load_pandas().data.to_csv(path, index=False)
