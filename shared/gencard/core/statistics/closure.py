@@ -37,18 +37,15 @@ def closure(cliques: Sequence[Clique]) -> frozenset[Attributes]:
 
 def maximal(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
     """The cliques that lie inside no other one, in the given order; of equal sets, the first."""
-    kept: dict[Attributes, Clique] = {}
-    by_length = sorted(cliques, key=len, reverse=True)
-    wider: list[Attributes] = []
-    width = 0
-    for clique in by_length:
-        if len(clique) != width:
-            wider, width = list(kept), len(clique)
-        names = frozenset(clique)
-        if not any(names < other for other in wider):
-            kept.setdefault(names, clique)
-    chosen = set(kept.values())
-    return tuple(clique for clique in dict.fromkeys(by_length) if clique in chosen)
+    first: dict[Attributes, Clique] = {}
+    for clique in cliques:
+        first.setdefault(frozenset(clique), clique)
+    wider = {width: [other for other in first if len(other) > width] for width in set(map(len, first))}
+    return tuple(
+        clique
+        for names, clique in first.items()
+        if not any(names < other for other in wider[len(names)])
+    )
 
 
 def dimension(domain: Domain, cliques: Sequence[Clique]) -> int:

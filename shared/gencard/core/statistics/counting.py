@@ -56,7 +56,12 @@ class Counter:
             InvalidDatasetError: Wrong shape, not integers, or a code outside its attribute's size.
         """
         columns = list(codes.T if isinstance(codes, np.ndarray) else codes)
-        if len(columns) != len(self._domain) or len({len(column) for column in columns}) > 1:
+        shapes = {column.shape for column in columns}
+        if (
+            len(columns) != len(self._domain)
+            or len(shapes) > 1
+            or any(len(shape) != 1 for shape in shapes)
+        ):
             raise InvalidDatasetError(problem="attributes differ in length or are missing")
         for axis, column in enumerate(columns):
             check_codes(column, self._domain, axis)
@@ -73,7 +78,7 @@ class Counter:
         holding = (tally for tally in self._tallies if set(clique) <= set(tally.domain.attributes))
         tally = min(holding, key=lambda tally: tally.domain.cells)
         table = tally.counts.reshape(tally.domain.sizes)
-        return np.ascontiguousarray(project(table, tally.domain.attributes, clique))
+        return np.array(project(table, tally.domain.attributes, clique), order="C")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
