@@ -3,30 +3,34 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+          --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help setup demo test check format stubs bench clean
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format stubs docs lock bench clean
 
 help:           ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
-setup: $(READY) ## the virtual environment, with everything
+setup: $(READY) ## the virtual environment, with everything that requirements.lock names
 
+# By uv where the registry has it, else by pip: the same lock, the same hashes.
 $(READY): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || true
-	@if $(BIN)/python -m uv --version >/dev/null 2>&1; then \
-	    $(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
-	    && $(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps -e . ; \
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv || true
+	@if test -x $(BIN)/uv; then \
+	    install="$(BIN)/uv pip install --quiet --python $(BIN)/python"; \
 	else \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
-	    && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
-	fi
+	    install="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
+	fi; \
+	$$install --require-hashes -r requirements.lock && $$install --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/
 	@$(BIN)/python -m examples.demo
 
 test: $(READY)  ## every test, with coverage of the core
+	@$(BIN)/python -m coverage erase
 	@$(BIN)/python -m coverage run -m pytest
 	@$(BIN)/python -m coverage report
 
@@ -45,8 +49,16 @@ format: $(READY) ## format the code
 stubs:          ## the stubs of protos/, anew
 	@./protos/generate
 
+docs: $(READY)  ## the pages that are made from code, anew
+	@$(BIN)/python -m docs.errors
+
+lock: $(READY)  ## newest versions of everything, with hashes
+	@$(LOCK) --upgrade --all-extras --group dev --group demo -o requirements.lock
+	@$(LOCK) --constraints requirements.lock --extra controller -o controller_service/requirements.lock
+	@$(LOCK) --constraints requirements.lock --extra parquet --extra report -o analyst_client/requirements.lock
+
 bench: $(READY) ## every benchmark, at full length
 	@for name in count ipf audit stream; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:          ## everything that was made here
-	rm -rf $(VENV) .venv-stubs demo dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-stubs demo dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,43 @@
+"""Asks the service whether it serves: ``python -m gencard.controller.health FOLDER``.
+
+FOLDER holds somebody's credentials, as ``enrol`` makes them; a relative one starts beside the
+settings, which GENCARD_CONTROLLER names. Exit code 0 means yes.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from gencard.controller.settings import Settings
+
+SECONDS = 4.0
+
+
+def is_serving(port: int, person: Path) -> bool:
+    """Whether the service on this machine answers somebody's call, and says that it serves."""
+    authority, key, certificate = (
+        (person / name).read_bytes() for name in ("authority.pem", "key.pem", "certificate.pem")
+    )
+    credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+    with grpc.secure_channel(f"localhost:{port}", credentials) as channel:
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=SECONDS
+            )
+        except grpc.RpcError:
+            return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def main(folder: str) -> int:
+    """Exit code of the question: 0 where the service serves."""
+    config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
+    port = int(Settings.load(config).server.address.rpartition(":")[2])
+    return 0 if is_serving(port, config.parent / folder) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
