@@ -1,7 +1,7 @@
 """The functions behind the tasks; they run in a worker. The descriptions are in ``jobs.tasks``."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +49,7 @@ def synthesise(job: Job, progress: Progress) -> Job:
 def run_black_box(job: Job, progress: Progress) -> Job:
     """A made-up dataset -> what a black box makes of it, in canonical form."""
     dataset = RowsFile(Path(job["upload"])).dataset()
-    box = _box(job["recipe"], dataset.domain.attributes)
+    box = _box(job["recipe"])
     progress("run", 0.0)
     output = box(dataset, job["rows"], seed=job["seed"])
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
@@ -78,17 +78,18 @@ def _left_in(path: str, dataset: Dataset) -> Job:
     return {"digest": dataset.digest()}
 
 
-def _box(recipe: Job, attributes: Clique) -> BlackBox:
-    zeros = _zeros_within(recipe["zeros"], attributes)
+def _box(recipe: Job) -> BlackBox:
+    cliques = _cliques(recipe["cliques"])
+    extra = tuple(recipe.get("extra", ()))
+    zeros = _zeros_within(recipe["zeros"], {*extra, *(name for clique in cliques for name in clique)})
     generator = generator_named(
         recipe["generator"], structural_zeros=zeros, max_cells=recipe["max_cells"]
     )
-    cliques = _cliques(recipe["cliques"])
     match recipe["kind"]:
         case "honest":
             return Honest(generator, cliques)
         case "adds_marginal":
-            return AddsMarginal(generator, cliques, tuple(recipe["extra"]))
+            return AddsMarginal(generator, cliques, extra)
         case "copies_rows":
             return CopiesRows(Honest(generator, cliques), float(recipe["share"]))
     raise InvalidInputError(field="black_box", problem="is of an unknown kind")
@@ -98,7 +99,7 @@ def _cliques(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:
     return tuple(tuple(clique) for clique in cliques)
 
 
-def _zeros_within(zeros: Sequence[Job], attributes: Clique) -> tuple[StructuralZeros, ...]:
+def _zeros_within(zeros: Sequence[Job], attributes: Collection[str]) -> tuple[StructuralZeros, ...]:
     """Structural zeros that concern only these attributes."""
     return tuple(
         StructuralZeros(tuple(entry["clique"]), tuple(tuple(cell) for cell in entry["cells"]))

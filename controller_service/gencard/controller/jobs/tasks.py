@@ -76,8 +76,12 @@ class Descriptions:
     model_cells: int
     audit_records: int = 2_000_000
 
-    def measure(self, holding: Holding, cliques: Iterable[Clique]) -> Job:
-        return {"records": self._records(holding), "cliques": [list(clique) for clique in cliques]}
+    def measure(self, holding: Holding, version: str, cliques: Iterable[Clique]) -> Job:
+        """The version is the card's: records that have changed since are not measured."""
+        return {
+            "records": self._records(holding, version),
+            "cliques": [list(clique) for clique in cliques],
+        }
 
     def synthesise(
         self, holding: Holding, *, psi: bytes, generator: str, rows: int, seed: int, rows_file: Path
@@ -96,12 +100,13 @@ class Descriptions:
     def audit(
         self,
         holding: Holding,
+        version: str,
         recipe: Mapping[str, Any],
         plan: AuditPlan,
         versions: Sequence[tuple[str, str]],
     ) -> Job:
         return {
-            "records": self._records(holding),
+            "records": self._records(holding, version),
             "recipe": self._whole(recipe, holding),
             "plan": asdict(plan),
             "versions": [list(pair) for pair in versions],
@@ -127,11 +132,11 @@ class Descriptions:
             "rows_file": str(rows_file),
         }
 
-    def _records(self, holding: Holding) -> Job:
+    def _records(self, holding: Holding, version: str) -> Job:
         return {
             "data": str(holding.data),
             "schema": table_of_schema(holding.schema),
-            "version": holding.version,
+            "version": version,
             "salt": self.salt.hex(),
         }
 

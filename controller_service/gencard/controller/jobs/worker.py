@@ -23,6 +23,8 @@ from typing import Any, TextIO
 from gencard.controller.jobs.functions import FUNCTIONS
 from gencard.core.errors import GencardError, JobLimitError
 
+Answer = dict[str, Any]
+
 _MIB = 1 << 20
 _GRACE = 5
 """CPU seconds between the signal that ends a job over its limit and the one that nothing survives."""
@@ -37,12 +39,12 @@ def main() -> None:
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     request = json.loads(line)
     limit(request["cpu_seconds"], request["memory_mib"])
-    say = _Speaker(channel)
+    say = Speaker(channel)
     say.line(answer(request, say))
     os._exit(0)  # nothing is left to tidy up
 
 
-def answer(request: dict[str, Any], progress: "_Speaker") -> dict[str, Any]:
+def answer(request: dict[str, Any], progress: "Speaker") -> Answer:
     """Do the job; the last line to be said."""
     try:
         return {"result": FUNCTIONS[request["task"]](request["job"], progress)}
@@ -62,7 +64,7 @@ def limit(cpu_seconds: int, memory_mib: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib * _MIB, memory_mib * _MIB))
 
 
-class _Speaker:
+class Speaker:
     """Says lines; progress only when a stage begins or a hundredth more is done."""
 
     def __init__(self, channel: TextIO) -> None:
@@ -75,7 +77,7 @@ class _Speaker:
             self._said = hundredths
             self.line({"progress": [stage, fraction]})
 
-    def line(self, message: dict[str, Any]) -> None:
+    def line(self, message: Answer) -> None:
         self._channel.write(json.dumps(message) + "\n")
         self._channel.flush()
 

@@ -1,0 +1,278 @@
+"""What jobs do, without a process around them; and what a worker makes of their ends."""
+
+import io
+import json
+import resource
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gencard.controller.holdings import Holding
+from gencard.controller.jobs import functions, tasks, worker
+from gencard.controller.policy import Policy
+from gencard.controller.rows_file import RowsFile
+from gencard.controller.schema_file import PublicSchema
+from gencard.controller.vault import Vault
+from gencard.core.budget import Price
+from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.dataset import Dataset
+from gencard.core.errors import (
+    BlackBoxError,
+    DatasetChangedError,
+    DatasetUnavailableError,
+    InvalidInputError,
+    StorageError,
+    UndeclaredLevelError,
+)
+from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.replay import synthesise
+from gencard.core.statistics.measure import measure_dataset
+from gencard.wire.psi_document import psi_document, psi_of_document
+
+SALT = b"salt"
+CODING = Coding(
+    (
+        Attribute("sex", Labels(("f", "m"))),
+        Attribute("age", Edges((0.0, 18.0, 65.0, 120.0), missing=True)),
+        Attribute("marital", Labels(("single", "married", "widowed"))),
+    ),
+    (StructuralZeros(("age", "marital"), ((0, 1), (0, 2))),),
+)
+PAIRS = tuple(combinations(CODING.domain.attributes, 2))
+POLICY = Policy(3, 1000, 10, 1000, ("ipf",), Price(statistics=100))
+WRITE = tasks.Descriptions(SALT, model_cells=1000, audit_records=100)
+
+
+@pytest.fixture
+def holding(tmp_path: Path) -> Holding:
+    rng = np.random.default_rng(1)
+    age = rng.choice([5.0, 30.0, 70.0, np.nan], size=90)
+    marital = np.where(age == 5, "single", rng.choice(["single", "married", "widowed"], size=90))
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], size=90), "age": age, "marital": marital})
+    path = tmp_path / "records.csv"
+    frame.to_csv(path, index=False)
+    schema = PublicSchema("t", "d", "b", True, CODING)
+    version = Vault(path, CODING).version(SALT)
+    return Holding("datasets/survey", schema, POLICY, path, version)
+
+
+def records(holding: Holding) -> Dataset:
+    return Vault(holding.data, CODING).dataset(CODING.domain.attributes, most_records=90)
+
+
+def run(function, job: tasks.Job) -> tasks.Job:
+    """The job as it goes over the pipe, and its result as it comes back."""
+    told = []
+    result = function(json.loads(json.dumps(job)), lambda stage, share: told.append((stage, share)))
+    assert all(0 <= share <= 1 for _, share in told)
+    return json.loads(json.dumps(result))
+
+
+class TestMeasure:
+    def test_it_gives_psi_of_the_records(self, holding):
+        psi = run(functions.measure, WRITE.measure(holding, PAIRS))["psi"]
+        assert psi.encode() == psi_document(measure_dataset(records(holding), PAIRS))
+        assert psi_of_document(psi.encode()).cliques == PAIRS
+
+    def test_another_version_is_refused(self, holding):
+        job = WRITE.measure(holding, PAIRS)
+        holding.data.write_text("sex,age,marital\nf,30,single\n")
+        with pytest.raises(DatasetChangedError):
+            run(functions.measure, job)
+
+    def test_records_that_change_meanwhile_are_refused(self, holding, monkeypatch):
+        count = Vault.count
+
+        def count_and_change(self, cliques):
+            tables = count(self, cliques)
+            holding.data.write_text("sex,age,marital\nf,30,single\n")
+            return tables
+
+        monkeypatch.setattr(Vault, "count", count_and_change)
+        with pytest.raises(DatasetChangedError):
+            run(functions.measure, WRITE.measure(holding, PAIRS))
+
+    def test_records_that_vanish_meanwhile_are_refused(self, holding, monkeypatch):
+        count = Vault.count
+
+        def count_and_remove(self, cliques):
+            holding.data.unlink()
+            return count(self, cliques)
+
+        monkeypatch.setattr(Vault, "count", count_and_remove)
+        with pytest.raises(DatasetUnavailableError):
+            run(functions.measure, WRITE.measure(holding, PAIRS))
+
+    def test_the_salt_is_not_shown(self):
+        assert "salt" not in repr(WRITE)
+
+
+class TestSynthesise:
+    def job(self, holding: Holding, folder: Path, **changes) -> tasks.Job:
+        psi = psi_document(measure_dataset(records(holding), PAIRS))
+        arguments = {
+            "psi": psi,
+            "generator": "ipf",
+            "rows": 500,
+            "seed": 7,
+            "rows_file": folder / "rows",
+        }
+        return WRITE.synthesise(holding, **arguments | changes)
+
+    def test_rows_are_those_of_a_replay(self, holding, tmp_path):
+        digest = run(functions.synthesise, self.job(holding, tmp_path))["digest"]
+        made = RowsFile(tmp_path / "rows").dataset()
+        psi = measure_dataset(records(holding), PAIRS)
+        replayed = synthesise(Ipf(CODING.structural_zeros), psi, psi.domain, 500, 7)
+        assert made.digest() == digest == replayed.digest()
+
+    def test_what_cannot_occur_does_not(self, holding, tmp_path):
+        psi = psi_document(
+            measure_dataset(records(holding), [(name,) for name in CODING.domain.attributes])
+        )
+        run(functions.synthesise, self.job(holding, tmp_path, psi=psi))
+        made = RowsFile(tmp_path / "rows").dataset()
+        assert not np.any((made.column("age") == 0) & (made.column("marital") > 0))
+
+    def test_zeros_of_other_attributes_do_not_matter(self, holding, tmp_path):
+        psi = psi_document(measure_dataset(records(holding), [("sex", "age")]))
+        run(functions.synthesise, self.job(holding, tmp_path, psi=psi))
+        assert RowsFile(tmp_path / "rows").dataset().domain.attributes == ("sex", "age")
+
+    def test_an_unknown_generator_is_refused(self, holding, tmp_path):
+        with pytest.raises(InvalidInputError):
+            run(functions.synthesise, self.job(holding, tmp_path, generator="none"))
+
+    def test_it_knows_psi_and_nothing_else_of_the_records(self, holding, tmp_path):
+        job = self.job(holding, tmp_path)
+        assert set(job) == {"psi", "generator", "zeros", "rows", "seed", "max_cells", "rows_file"}
+        assert str(holding.data) not in json.dumps(job)
+
+
+class TestRunBlackBox:
+    def box(self, holding: Holding, folder: Path, **recipe) -> Dataset:
+        RowsFile(folder / "upload").write(records(holding))
+        job = WRITE.run_black_box(
+            holding,
+            {"kind": "honest", "generator": "ipf", "cliques": [["sex"], ["age"], ["marital"]]} | recipe,
+            upload=folder / "upload",
+            rows=200,
+            seed=3,
+            rows_file=folder / "made",
+        )
+        digest = run(functions.run_black_box, job)["digest"]
+        made = RowsFile(folder / "made").dataset()
+        assert made.digest() == digest
+        return made
+
+    @pytest.mark.parametrize(
+        "recipe",
+        [
+            {},
+            {"kind": "adds_marginal", "extra": ["sex", "age", "marital"]},
+            {"kind": "copies_rows", "share": "0.5"},
+        ],
+    )
+    def test_each_kind_gives_rows_over_the_same_domain(self, holding, tmp_path, recipe):
+        made = self.box(holding, tmp_path, **recipe)
+        assert made.domain == CODING.domain
+        assert len(made) == 200
+
+    def test_s30_the_order_of_rows_is_the_controllers_own(self, holding, tmp_path):
+        one, two = (self.box(holding, tmp_path) for _ in range(2))
+        assert one.digest() != two.digest()
+        assert sorted(map(tuple, one.codes.tolist())) == sorted(map(tuple, two.codes.tolist()))
+
+    def test_a_box_that_leaves_the_domain_is_refused(self, holding, tmp_path):
+        with pytest.raises(BlackBoxError):
+            self.box(holding, tmp_path, cliques=[["sex"]])
+
+    def test_an_unknown_kind_is_refused(self, holding, tmp_path):
+        with pytest.raises(InvalidInputError):
+            self.box(holding, tmp_path, kind="pickle")
+
+    def test_a_missing_upload_is_a_storage_error(self, holding, tmp_path):
+        with pytest.raises(StorageError):
+            functions.RowsFile(tmp_path / "absent").dataset()
+
+
+class TestWorkerAnswers:
+    def answer(self, function) -> tuple[worker.Answer, list[str]]:
+        channel = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(worker, "FUNCTIONS", {"test": function})
+            answer = worker.answer({"task": "test", "job": {}}, worker.Speaker(channel))
+        return answer, channel.getvalue().splitlines()
+
+    def test_a_result(self):
+        assert self.answer(lambda job, progress: {"x": 1}) == ({"result": {"x": 1}}, [])
+
+    def test_a_typed_error_is_reason_and_fields(self):
+        def refuse(job, progress):
+            raise UndeclaredLevelError(attribute="sex")
+
+        answer, _ = self.answer(refuse)
+        assert answer == {"error": {"reason": "UNDECLARED_LEVEL", "fields": {"attribute": "sex"}}}
+
+    def test_want_of_memory_is_a_limit(self):
+        answer, _ = self.answer(lambda job, progress: np.empty(2**50))
+        assert answer == {"error": {"reason": "JOB_LIMIT", "fields": {"what": "memory"}}}
+
+    def test_anything_else_is_a_class_and_a_place(self):
+        answer, _ = self.answer(lambda job, progress: {}["CANARY"])
+        assert answer["crash"]["kind"] == "KeyError"
+        assert answer["crash"]["where"].startswith("test_job_functions.py:")
+        assert "CANARY" not in json.dumps(answer)
+
+    def test_progress_is_said_in_hundredths(self):
+        def count(job, progress):
+            for step in range(100_000):
+                progress("count", step / 100_000)
+            progress("done", 1.0)
+            return {}
+
+        _, lines = self.answer(count)
+        assert len(lines) == 101
+        assert json.loads(lines[0]) == {"progress": ["count", 0.0]}
+        assert json.loads(lines[-1]) == {"progress": ["done", 1.0]}
+
+
+_FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from gencard.controller.rows_file import RowsFile
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import StorageError
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+dataset = Dataset(Domain.of({"a": 2}), np.zeros((100_000, 1), dtype=np.uint8))
+try:
+    RowsFile(Path(sys.argv[1]) / "rows").write(dataset)
+except StorageError:
+    print("refused")
+"""
+
+
+def test_a_disk_without_room_is_a_storage_error_and_leaves_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL_DISK, tmp_path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "refused\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_are_set_for_good():
+    code = (
+        "from gencard.controller.jobs.worker import limit; import resource;"
+        "limit(7, 2048); print([resource.getrlimit(kind) for kind in "
+        "(resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_CORE)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([(7, 12), (2048 << 20, 2048 << 20), (0, 0)])
+    assert resource.getrlimit(resource.RLIMIT_CPU) != (7, 12)
