@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gencard.controller.audits import Audits, audit_message
-from gencard.controller.cards import offer_of
+from gencard.controller.cards import offer_of, signed_card
 from gencard.controller.holdings import dataset_of
 from gencard.controller.jobs import tasks
-from gencard.controller.operations import Run
+from gencard.controller.run import Run
 from gencard.controller.state.audits import AuditRow, Verdict
 from gencard.controller.versions import versions
 from gencard.core.audit.plan import AuditPlan
@@ -44,7 +44,8 @@ class AuditRun:
         holding = self.audits.cards.holdings.named(dataset_of(card.name))
         plan = plan_of(card, run.request["seed"], run.request["attempt"])
         recipe = self.audits.boxes.recipe(run.request["box"], plan.cliques)
-        result = run.job(tasks.AUDIT, self.jobs.audit(holding, recipe, plan, versions()))
+        version = signed_card(card).version
+        result = run.job(tasks.AUDIT, self.jobs.audit(holding, version, recipe, plan, versions()))
         self._conclude(run, card, plan, result["report"])
 
     def _conclude(self, run: Run, card: Negotiation, plan: AuditPlan, report: dict[str, Any]) -> None:

@@ -23,9 +23,9 @@ from gencard.core.negotiation import USABLE, CardState, Negotiation, Offer, Step
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.canonical import sha256, time_text
 from gencard.wire.card_codec import card_message, card_of
-from gencard.wire.card_document import card_statement
+from gencard.wire.card_document import card_of_document, card_statement
 from gencard.wire.identity import Identity, Role
-from gencard.wire.statements import subject_digest
+from gencard.wire.statements import CARD, predicate_of, subject_digest
 
 GeneratorFacts = Callable[[str], tuple[Tier, str]]
 """Tier and digest of a generator by name; raises NotFoundError."""
@@ -75,12 +75,7 @@ class Cards:
         Raises:
             CardStateError, CardExpiredError: It is not.
         """
-        card = self.owned(tx, who, name)
-        if card.state is CardState.EXPIRED:
-            raise CardExpiredError
-        if card.state not in USABLE:
-            raise CardStateError(state=card.state)
-        return card
+        return _usable(self.owned(tx, who, name))
 
     def as_of_now(self, card: Negotiation) -> Negotiation:
         """The card with its time run out, where it has."""
@@ -200,8 +195,12 @@ class Cards:
     def attest(
         self, tx: Connection, name: str, state: CardState, action: str, fact: bytes
     ) -> Negotiation:
-        """Add a signed fact of the controller to a card and move it on."""
-        card = self.card(tx, name)
+        """Add a signed fact of the controller to a usable card and move it on.
+
+        Raises:
+            CardStateError, CardExpiredError: It ended meanwhile.
+        """
+        card = _usable(self.card(tx, name))
         moved = replace(card, state=state, attestations=(*card.attestations, fact))
         return self.move(tx, card, self.stepped(moved, self.controller, action))
 
@@ -220,6 +219,14 @@ class Cards:
         )
 
 
+def _usable(card: Negotiation) -> Negotiation:
+    if card.state is CardState.EXPIRED:
+        raise CardExpiredError
+    if card.state not in USABLE:
+        raise CardStateError(state=card.state)
+    return card
+
+
 def body_of(card: Negotiation) -> bytes:
     """A card as the state keeps it."""
     return card_message(card).SerializeToString(deterministic=True)
@@ -227,6 +234,11 @@ def body_of(card: Negotiation) -> bytes:
 
 def negotiation_of(body: bytes) -> Negotiation:
     return card_of(pb.Card.FromString(body))
+
+
+def signed_card(card: Negotiation) -> Card:
+    """What the present offer would have both sides sign; raises CardStateError where there is none."""
+    return card_of_document(predicate_of(offer_of(card).statement, CARD))
 
 
 def offer_of(card: Negotiation) -> Offer:

@@ -9,16 +9,14 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import Job, Task
+from gencard.controller.run import Run
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationStore
 from gencard.core.errors import (
@@ -26,62 +24,18 @@ from gencard.core.errors import (
     InternalError,
     NotFoundError,
     OperationCancelledError,
+    StorageError,
 )
 from gencard.wire.identity import Identity, Role
 
 Report = Callable[[str, str, str], None]
 """Called with (place, incident, exception's class name) when something unexpected was raised."""
 
-
-@dataclass(slots=True)
-class Run:
-    """One operation as its coordinator drives it."""
-
-    row: OperationRow
-    executor: ProcessExecutor
-    note: Callable[[str, int], None]
-    _cancelled: threading.Event = field(default_factory=threading.Event)
-    _job: Future[Any] | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def request(self) -> dict[str, Any]:
-        """What was asked for, as ``begin`` was given it."""
-        asked: dict[str, Any] = json.loads(self.row.request)
-        return asked
-
-    def job(self, task: Task, description: Job) -> Job:
-        """Run one job to its end in a process of its own.
-
-        Raises:
-            OperationCancelledError: The operation was cancelled; the process is gone.
-            GencardError: What the job ended with.
-        """
-        with self._lock:
-            self.check()
-            self._job = self.executor.submit(task, description, progress=self._progress)
-        with suppress(CancelledError):
-            result: Job = self._job.result()
-            self.check()
-            return result
-        raise OperationCancelledError
-
-    def cancel(self) -> None:
-        with self._lock:
-            self._cancelled.set()
-            if self._job is not None:
-                self._job.cancel()
-
-    def check(self) -> None:
-        if self._cancelled.is_set():
-            raise OperationCancelledError
-
-    def _progress(self, stage: str, fraction: float) -> None:
-        self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))
-
-
 Runner = Callable[[Run], None]
 """Carries one kind of operation out and finishes it, in one transaction with its effects."""
+
+RETRY_SECONDS = 1.0
+"""Between two tries to write down how an operation ended."""
 
 
 class Operations:
@@ -107,7 +61,7 @@ class Operations:
         self._runners: dict[str, Runner] = {}
         self._runs: dict[str, Run | None] = {}
         self._lock = threading.Lock()
-        self._stopping = False
+        self._stopping = threading.Event()
 
     def carries(self, kind: str, runner: Runner) -> None:
         """Name the function that carries out one kind of operation."""
@@ -134,7 +88,7 @@ class Operations:
         with self._database.reading() as tx:
             row = self._store.get(tx, name)
         with self._lock:
-            if row.state in UNFINISHED and name not in self._runs and not self._stopping:
+            if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
                 self._pool.submit(self._drive, row)
         return row
@@ -183,10 +137,10 @@ class Operations:
     def stop(self) -> None:
         """Kill running jobs; their operations stay unfinished and are resumed at the next start."""
         with self._lock:
-            self._stopping = True
+            self._stopping.set()
             runs = [run for run in self._runs.values() if run is not None]
         for run in runs:
-            run.cancel()
+            run.interrupt()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -194,6 +148,8 @@ class Operations:
         """One operation from its start to its end; nothing that it raises goes further."""
         run = Run(row, self._executor, lambda stage, permille: self._note(row.name, stage, permille))
         with self._lock:
+            if self._stopping.is_set():
+                return
             self._runs[row.name] = run
         failure: GencardError | None = None
         try:
@@ -208,8 +164,17 @@ class Operations:
         finally:
             with self._lock:
                 self._runs.pop(row.name, None)
-        if failure is not None and not self._stopping:
-            self._fail(row.name, failure)
+        if failure is not None:
+            self._surely_fail(row.name, failure)
+
+    def _surely_fail(self, name: str, error: GencardError) -> None:
+        """End an operation, however long the state cannot be written: somebody waits for its end."""
+        while not self._stopping.is_set():
+            try:
+                self._fail(name, error)
+                break
+            except StorageError:
+                self._stopping.wait(RETRY_SECONDS)
 
     def _note(self, name: str, stage: str, permille: int) -> None:
         with self._database.transaction() as tx:

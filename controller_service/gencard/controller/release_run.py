@@ -6,19 +6,19 @@ it failed may say something about them.
 """
 
 import os
-import secrets
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards import Cards, offer_of
+from gencard.controller.cards import Cards, offer_of, signed_card
 from gencard.controller.holdings import Holding, dataset_of
 from gencard.controller.jobs import tasks
-from gencard.controller.operations import Run
 from gencard.controller.releases import SPENT_ON, Releases, release_message
+from gencard.controller.run import Run
 from gencard.controller.scratch import scratch_folder
 from gencard.controller.state.releases import ReleaseRow
 from gencard.controller.versions import versions
@@ -32,6 +32,7 @@ from gencard.core.errors import (
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.wire.canonical import sha256, time_text
 from gencard.wire.dsse import sign
+from gencard.wire.identity import Identity
 from gencard.wire.receipt import Receipt, receipt_statement
 
 NOTHING_LEARNT = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError, StorageError)
@@ -83,9 +84,13 @@ class ReleaseRun:
         return None if row is None else row.document
 
     def _measured(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
-        """psi, stored and paid for in one transaction."""
+        """psi, stored and paid for in one transaction; its price is held before records are opened."""
+        with self.releases.database.transaction() as tx:
+            self.releases.hold(tx, Identity.of(run.row.owner), card.name)
+        agreed = signed_card(card)
+        job = self.jobs.measure(holding, agreed.version, agreed.terms.marginals)
         try:
-            result = run.job(tasks.MEASURE, self.jobs.measure(holding, offer_of(card).terms.marginals))
+            result = run.job(tasks.MEASURE, job)
         except NOTHING_LEARNT:
             self._give_back(card)
             raise
@@ -108,14 +113,19 @@ class ReleaseRun:
                 self._log(tx, "void", card.name, {"line": str(line.line)})
 
     def _publish(self, run: Run, card: Negotiation, digest: str, made: Path) -> None:
-        """Log, receipt, rows and the operation's end: true together, or not at all."""
-        short = secrets.token_hex(8)
+        """Log, receipt, rows and the operation's end: true together, or not at all.
+
+        The file is named for the operation: one that begins again after a crash puts its rows over
+        those that it left.
+        """
+        short = run.row.name.rpartition("/")[2]
         kept = self.releases.folder / f"{short}.rows"
         _move(made, kept)
         try:
             self._record(run, card, digest, f"{card.name}/releases/{short}", kept.name)
         except BaseException:
-            kept.unlink(missing_ok=True)
+            with suppress(OSError):
+                kept.unlink()
             raise
 
     def _record(self, run: Run, card: Negotiation, digest: str, name: str, file_name: str) -> None:
@@ -163,11 +173,21 @@ class ReleaseRun:
         return entry.index
 
 
+def _settle(folder: Path) -> None:
+    """Have the disk know the folder's present entries, before the state names one of them."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _move(source: Path, target: Path) -> None:
     """Raises StorageError where the file cannot be put in its place."""
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.replace(source, target)
+        _settle(target.parent)
         return
     except OSError:
         pass

@@ -68,7 +68,7 @@ class Releases:
             terms = offer_of(self.cards.usable(tx, who, card)).terms
             if rows > terms.rows:
                 raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
-            self._reserve(tx, who, card)
+            self.hold(tx, who, card)
             asked = {"card": card, "rows": rows, "seed": seed}
             name = self.operations.create(tx, who, KIND, card, asked)
             self.cards.log.append(
@@ -115,8 +115,13 @@ class Releases:
             row = self._seen(tx, who, name)
         yield from RowsFile(self.folder / row.file_name).chunks(row.digest)
 
-    def _reserve(self, tx: Connection, who: Identity, card: str) -> None:
-        """Hold psi's price, once for a card: a line that a crash left still holds it."""
+    def hold(self, tx: Connection, who: Identity, card: str) -> None:
+        """Hold psi's price, once for a card: a line that a crash left still holds it.
+
+        Raises:
+            BudgetExceededError: The price is not covered.
+            CardStateError, CardExpiredError: The card does not allow it.
+        """
         if self.psis.find(tx, card) or self.ledger.held(tx, resource=card, kind=SPENT_ON):
             return
         self.ledger.reserve(

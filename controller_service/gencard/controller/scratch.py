@@ -8,6 +8,11 @@ from pathlib import Path
 from gencard.core.errors import StorageError
 
 
+def clear(work: Path) -> None:
+    """Throw away what a crash left there; what is begun again makes its folder anew."""
+    shutil.rmtree(work, ignore_errors=True)
+
+
 @contextmanager
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
     """A new folder, readable by its owner alone.

@@ -10,6 +10,7 @@ import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server as add_operations
 
+from gencard.controller import scratch
 from gencard.controller.audit_run import AuditRun
 from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits
@@ -179,6 +180,7 @@ def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) ->
     )
     audits = Audits(database, cards, boxes, desk.ledger, AuditStore(), operations)
     work = settings.state.work
+    scratch.clear(work)
     visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows)
     operations.carries(RELEASE, ReleaseRun(releases, jobs, work))
     operations.carries(AUDIT, AuditRun(audits, jobs))

@@ -40,7 +40,7 @@ class ProcessExecutor(Executor):
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")
         self._lock = threading.Lock()
         self._jobs: dict[Future[Any], WorkerProcess | None] = {}
-        self._spare: WorkerProcess | None = WorkerProcess()
+        self._spare = _started()
         self._open = True
 
     def submit(
@@ -100,7 +100,7 @@ class ProcessExecutor(Executor):
             future.set_exception(failure)
 
     def _run(self, future: Future[Any], task: str, job: Message, progress: Progress) -> Message:
-        process = self._take(future)
+        process = self._take(future, task)
         try:
             if future.cancelled():  # between its turn and its process
                 process.kill()
@@ -129,13 +129,15 @@ class ProcessExecutor(Executor):
         self._report(task, incident, what)
         return incident
 
-    def _take(self, future: Future[Any]) -> WorkerProcess:
+    def _take(self, future: Future[Any], task: str) -> WorkerProcess:
         with self._lock:
             spare, self._spare = self._spare, None
         if spare and not spare.is_alive():
             spare.end()
             spare = None
-        process = spare or WorkerProcess()
+        process = spare or _started()
+        if process is None:
+            raise JobFailedError(incident=self._incident(task, "no process could be started"))
         with self._lock:
             self._jobs[future] = process
         return process
@@ -143,10 +145,18 @@ class ProcessExecutor(Executor):
     def _warm(self) -> None:
         with self._lock:
             if self._open and self._spare is None:
-                self._spare = WorkerProcess()
+                self._spare = _started()
 
     def _kill_where_cancelled(self, future: Future[Any]) -> None:
         with self._lock:
             process = self._jobs.get(future)
         if process and future.cancelled():
             process.kill()
+
+
+def _started() -> WorkerProcess | None:
+    """A new process; None where the system has none to give at present."""
+    try:
+        return WorkerProcess()
+    except OSError:
+        return None
