@@ -1,1 +1,1 @@
-"""A generator judged from outside: does it use more than Phi?"""
+"""Black boxes judged from outside: do they use more of a dataset than Phi."""

@@ -32,8 +32,8 @@ class Comparison:
 
     def smallest_found(self, level: float, power: float = 0.8) -> float:
         """About the smallest true gap that a test at ``level`` finds with this probability."""
-        quantiles = stats.t.ppf([1 - level / 2, power], self.freedom)
-        return float(quantiles.sum()) * self.error
+        reach = stats.t.ppf(1 - level / 2, self.freedom) + stats.t.ppf(power, self.freedom)
+        return float(reach) * self.error
 
 
 def welch(low: FloatArray, high: FloatArray) -> Comparison:

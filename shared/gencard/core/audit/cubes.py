@@ -1,7 +1,6 @@
 """Cubes that stand ready in a table: all corners of one parity occupied."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,6 +1,6 @@
 """Directions in the space of tables, kept as one small table for each block."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -43,11 +43,13 @@ class Direction:
 
         Equal marginals give equal values to the last bit.
         """
-        counts = count_all(dataset, self.cliques)
-        products = (
-            float(np.vdot(table, count)) for table, count in zip(self.tables, counts, strict=True)
-        )
-        return sum(products) / len(dataset)
+        marginals = dict(zip(self.cliques, count_all(dataset, self.cliques), strict=True))
+        return self.product(marginals) / len(dataset)
+
+    def product(self, marginals: Mapping[Clique, NDArray[Any]]) -> float:
+        """``<beta, table>`` of the table with these marginals, in their unit."""
+        pairs = zip(self.cliques, self.tables, strict=True)
+        return sum(float(np.vdot(table, marginals[clique])) for clique, table in pairs)
 
     @property
     def largest(self) -> float:
@@ -108,6 +110,19 @@ class Basis:
         """The tables that have these coordinates, each in its own block alone."""
         blocks = zip(self.parts, self.shapes, strict=True)
         return [table_of(vector[part].reshape(shape)) for part, shape in blocks]
+
+    def marginals(self, vector: FloatArray, cliques: Sequence[Clique]) -> list[FloatArray]:
+        """Marginals of the one table that has these coordinates and 0 in every other block."""
+        blocks = list(zip(self.cliques, self.tables(vector), strict=True))
+        return [self._marginal(clique, blocks) for clique in cliques]
+
+    def _marginal(self, clique: Clique, blocks: Sequence[tuple[Clique, FloatArray]]) -> FloatArray:
+        total = np.zeros(self.domain.project(clique).sizes)
+        for inside, table in blocks:
+            if set(inside) <= set(clique) and table.any():
+                shape = [self.domain.size(name) if name in inside else 1 for name in clique]
+                total += table.reshape(shape) * (table.size / total.size)
+        return total
 
     def direction(self, tables: Sequence[FloatArray]) -> Direction:
         """One table for each clique as a direction; those that are 0 are left out."""

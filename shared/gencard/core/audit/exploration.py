@@ -10,6 +10,7 @@ from gencard.core.audit.comparison import holm
 from gencard.core.audit.direction import Basis, Direction
 from gencard.core.audit.extremal_pair import ExtremalPair
 from gencard.core.audit.neighbouring_rows import neighbour_shares
+from gencard.core.audit.weights import within_blocks
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.statistics.interactions import FloatArray
@@ -18,6 +19,8 @@ LARGEST_Z = 1e6
 """Where a box has no randomness, z has no bound; it is cut here."""
 _NOISE_OF_Z = 1.0
 """The root mean square of z without a leak."""
+_WEAK = 0.1
+"""Beside a block of large z, those below this part of it are taken for noise too."""
 _NOISE_OF_ENERGY = 3.0
 """The same for what does not follow the input; stricter, because its direction is estimated too."""
 
@@ -41,6 +44,11 @@ class BlockEvidence:
     reproduced: float
     energy: float
     p_value: float
+
+    @property
+    def strength(self) -> float:
+        """The larger of the two signs of a leak, in standard errors."""
+        return max(abs(self.z), self.energy)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,14 +112,14 @@ class Findings:
 
     @property
     def strongest_first(self) -> tuple[BlockEvidence, ...]:
-        return tuple(sorted(self.blocks, key=lambda block: -max(abs(block.z), block.energy)))
+        return tuple(sorted(self.blocks, key=lambda block: -block.strength))
 
 
 def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Findings:
     """Compare the outputs on the two sides of a pair, block by block."""
     difference = basis.difference(pair.low, pair.high)
     shares = [(one + other) / 2 for one, other in zip(low.shares, high.shares, strict=True)]
-    weights = _weights(basis, difference, shares, 1 / len(pair.low))
+    weights = within_blocks(basis, difference, shares)
     change = high.coordinates - low.coordinates
     blocks = [_Block(change[:, part], difference[part], weights[part]) for part in basis.parts]
     p_values = holm([block.p_value for block in blocks])
@@ -130,18 +138,6 @@ def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Find
     )
 
 
-def inverse_variance(
-    tables: Iterable[FloatArray], shares: Iterable[FloatArray], least: float
-) -> list[FloatArray]:
-    """Each cell divided by its expected share, to which the variance of its count is proportional."""
-    return [table / (share + least) for table, share in zip(tables, shares, strict=True)]
-
-
-def _weights(basis: Basis, vector: FloatArray, shares: list[FloatArray], least: float) -> FloatArray:
-    """Inverse variance weights that stay within each block, so that no block speaks for another."""
-    return basis.coordinates(inverse_variance(basis.tables(vector), shares, least))
-
-
 class _Block:
     """One block's statistics over the runs of step 1."""
 
@@ -155,12 +151,12 @@ class _Block:
         self.energy = _energy(change)
         rest = change - np.outer(change @ difference, difference) / (difference @ difference or 1.0)
         self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
-        self.response = _beyond(_NOISE_OF_Z, self.z) * self.reproduced
 
 
 def _responses(blocks: list[_Block]) -> FloatArray:
     """Expected responses; the strongest block is kept also where all look like noise."""
-    responses = np.array([block.response for block in blocks])
+    noise = max(_NOISE_OF_Z, _WEAK * max(abs(block.z) for block in blocks))
+    responses = np.array([_beyond(noise, block.z) * block.reproduced for block in blocks])
     if not responses.any() and not any(block.aside.any() for block in blocks):
         strongest = int(np.argmax([abs(block.z) if block.reference else -1.0 for block in blocks]))
         responses[strongest] = blocks[strongest].reproduced or 1.0

@@ -60,6 +60,7 @@ def extremal_pair(
         dataset: ``D*``; both sides have its psi.
         cliques: Phi.
         beta: The direction; its blocks should lie outside Phi.
+        rng: Decides which moves are tried where there are too many, and the order of the records.
         start: Go on from this pair of the same psi.
         progress: Called with the share done.
 

@@ -1,8 +1,10 @@
 """The farthest dataset of equal psi as an exact integer program, for small tables."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize, sparse
 
 from gencard.core.audit.direction import Direction
@@ -27,9 +29,9 @@ def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Da
     cells = np.indices(domain.sizes).reshape(len(domain), -1)
     counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
     found = optimize.milp(
-        c=-beta.of(cells),
+        c=-beta.of(list(cells)),
         constraints=optimize.LinearConstraint(_marginalising(domain, cliques, cells), counts, counts),
-        integrality=np.ones(domain.cells),
+        integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
     )
     if found.x is None:
@@ -38,9 +40,7 @@ def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Da
     return Dataset(domain, records)
 
 
-def _marginalising(
-    domain: Domain, cliques: Sequence[Clique], cells: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-) -> sparse.csr_array:
+def _marginalising(domain: Domain, cliques: Sequence[Clique], cells: NDArray[Any]) -> sparse.csr_array:
     """The 0-1 matrix from the full table to all marginals, one after the other."""
     blocks = []
     for clique in cliques:

@@ -63,7 +63,8 @@ def climb(
 def _flipped_levels(found: Cubes, cells: Cells, attribute: str) -> NDArray[np.int64]:
     """The other level of the first axis, for each corner; shape of ``found.corners``."""
     both = found.low[:, 0] + found.high[:, 0]
-    return both[:, None] - cells.column(attribute)[found.corners]
+    levels: NDArray[np.int64] = both[:, None] - cells.column(attribute)[found.corners]
+    return levels
 
 
 def _gains(cells: Cells, attribute: str, beta: Direction) -> FloatArray:

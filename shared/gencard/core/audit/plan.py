@@ -9,6 +9,7 @@ from gencard.core.errors import InvalidCliqueError, InvalidNumberError
 
 MOST_ATTEMPTS = 1_000_000
 _SEEDS = 2**64
+_TERMS = AuditTerms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class AuditPlan:
     cliques: tuple[Clique, ...]
     rows: int
     seed: int
-    terms: AuditTerms = AuditTerms()
+    terms: AuditTerms = _TERMS
     attempt: int = 1
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 
 
 class Verdict(StrEnum):
@@ -34,6 +34,9 @@ SHARES = {
 }
 """How the level is divided among the tests, so that together they keep it (Bonferroni)."""
 
+LARGEST_EFFECT = 1e6
+"""Stands for "no effect would be found"."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
@@ -51,14 +54,16 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """How much of the input's difference along beta* comes out again: 0 none, 1 all of it.
+    """How much of the inputs' difference in one block comes out again: 0 nothing, 1 all of it.
 
     Args:
-        low, high: A 95 % confidence interval.
-        smallest: A true effect of about this size would have been found in 80 % of such audits, by
-            the test of the mean.
+        block: The strongest block of step 1.
+        low, high: A 95 % confidence interval of ``value``, from the fresh runs of step 2.
+        smallest: A box that reproduces this part of the inputs' whole difference is found by the
+            test of the mean in about 80 % of such audits.
     """
 
+    block: Clique
     value: float
     low: float
     high: float
@@ -102,7 +107,7 @@ class AuditReport:
     checks: tuple[CheckResult, ...]
     effect: Effect
     blocks: tuple[BlockEvidence, ...]
-    tested: tuple[tuple[str, ...], ...]
+    tested: tuple[Clique, ...]
     g_low: tuple[float, ...]
     g_high: tuple[float, ...]
     g_original: tuple[float, ...]

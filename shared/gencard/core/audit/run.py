@@ -1,4 +1,4 @@
-"""The audit: does a black box use more of its dataset than Phi?"""
+"""The audit: whether a black box uses more of its dataset than Phi."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,15 @@ from gencard.core.audit.exploration import Findings, Sample, explore
 from gencard.core.audit.extremal_pair import ExtremalPair, extremal_pair, marginals_digest
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.progress import Progress, part, quiet
-from gencard.core.audit.report import SHARES, AuditReport, Check, CheckResult, Effect, PairProof
+from gencard.core.audit.report import (
+    LARGEST_EFFECT,
+    SHARES,
+    AuditReport,
+    Check,
+    CheckResult,
+    Effect,
+    PairProof,
+)
 from gencard.core.audit.runs import Runner, Side, Step
 from gencard.core.audit.trial import Scores, Trial, trial
 from gencard.core.blackbox.contract import BlackBox
@@ -58,7 +66,7 @@ def audit(
         domain=dataset.domain,
         records=len(dataset),
         checks=_checks(scores),
-        effect=_effect(scores, test.reference, SHARES[Check.MEAN] * plan.level),
+        effect=_effect(scores, test, plan),
         blocks=findings.strongest_first,
         tested=test.tested,
         g_low=tuple(scores[Side.LOW].values.tolist()),
@@ -121,11 +129,19 @@ def _checks(scores: dict[Side, Scores]) -> tuple[CheckResult, ...]:
     return tuple(CheckResult(check, SHARES[check], p_values[check]) for check in Check)
 
 
-def _effect(scores: dict[Side, Scores], reference: float, level: float) -> Effect:
-    compared = welch(scores[Side.LOW].values, scores[Side.HIGH].values)
-    low, high = compared.interval()
-    smallest = compared.smallest_found(level)
-    return Effect(compared.gap / reference, low / reference, high / reference, smallest / reference)
+def _effect(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effect:
+    low, high = scores[Side.LOW], scores[Side.HIGH]
+    followed, mean = welch(low.followed, high.followed), welch(low.values, high.values)
+    below, above = followed.interval()
+    missed = mean.smallest_found(SHARES[Check.MEAN] * plan.level)
+    gap = test.followed_gap
+    return Effect(
+        test.strongest,
+        followed.gap / gap,
+        below / gap,
+        above / gap,
+        min(LARGEST_EFFECT, missed / abs(test.input_gap)) if test.input_gap else LARGEST_EFFECT,
+    )
 
 
 def _proof(step: int, dataset: Dataset, pair: ExtremalPair) -> PairProof:

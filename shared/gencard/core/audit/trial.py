@@ -1,30 +1,35 @@
-"""Step 2: what is tested on fresh runs, with every weight fixed before the first of them."""
+"""Step 2: what is measured on fresh runs, with every weight fixed before the first of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.core.audit.exploration import Findings, inverse_variance
+from gencard.core.audit.direction import Basis, Direction
+from gencard.core.audit.exploration import Findings
 from gencard.core.audit.extremal_pair import ExtremalPair
 from gencard.core.audit.neighbouring_rows import neighbour_shares
+from gencard.core.audit.weights import inverse_variance, within_blocks
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.statistics.closure import maximal
 from gencard.core.statistics.interactions import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Four numbers for each run of the box on one dataset, shape ``(runs,)`` each.
+    """Five numbers for each run of the box on one dataset, shape ``(runs,)`` each.
 
     Args:
         values: ``g = <beta*, table of the output>``.
+        followed: How far the output follows the inputs' difference in the strongest block alone.
         scatter: Squared distance of the output from the centre of step 1's, outside Phi.
         order: How far neighbouring rows look like those of the high side in step 1.
-        recognition: How far the output lies towards ``D*`` itself from the centre.
+        recognition: How far the output lies towards ``D*`` itself.
     """
 
     values: FloatArray
+    followed: FloatArray
     scatter: FloatArray
     order: FloatArray
     recognition: FloatArray
@@ -32,45 +37,40 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """The weights of the four numbers.
+    """The weights of the five numbers, and what the inputs themselves would give.
 
     Args:
-        beta: One table for each block.
-        weights: For each block, its part of ``reference``; 0 where it is not tested.
-        towards_original: Weights of ``recognition``, one table for each block.
+        tested: The blocks that ``beta*`` weighs, the heaviest first.
+        strongest: The strongest block of step 1 among those that the pair differs in.
+        following: Weights on the coordinates, 0 outside that block.
+        input_gap: ``g`` of the high side minus ``g`` of the low side.
+        followed_gap: The same of ``followed``.
     """
 
     findings: Findings
-    beta: list[FloatArray]
-    weights: list[float]
-    towards_original: list[FloatArray]
-
-    @property
-    def reference(self) -> float:
-        """By how much ``g`` would differ between the sides if the output followed all of the input's
-        difference.
-        """
-        return sum(self.weights)
-
-    @property
-    def tested(self) -> tuple[Clique, ...]:
-        """The blocks that beta* weighs, the heaviest first."""
-        pairs = zip(self.findings.basis.cliques, self.weights, strict=True)
-        ordered = sorted((pair for pair in pairs if pair[1] > 0), key=lambda pair: -pair[1])
-        return tuple(clique for clique, _ in ordered)
+    beta: Direction
+    tested: tuple[Clique, ...]
+    strongest: Clique
+    following: FloatArray
+    towards_original: Direction
+    input_gap: float
+    followed_gap: float
 
     def scores(self, outputs: Iterable[Dataset]) -> Scores:
         return Scores(*np.array([self._score(output) for output in outputs]).T)
 
-    def _score(self, output: Dataset) -> tuple[float, float, float, float]:
-        found = self.findings
-        shares = found.basis.shares(output)
-        distance = found.basis.coordinates(shares) - found.centre
+    def _score(self, output: Dataset) -> tuple[float, float, float, float, float]:
+        basis = self.findings.basis
+        shares = basis.shares(output)
+        coordinates = basis.coordinates(shares)
+        distance = coordinates - self.findings.centre
+        marginals = dict(zip(basis.cliques, shares, strict=True))
         return (
-            _product(self.beta, shares),
+            self.beta.product(marginals),
+            float(self.following @ coordinates),
             float(distance @ distance),
-            float(found.neighbours @ neighbour_shares(output)),
-            _product(self.towards_original, shares),
+            float(self.findings.neighbours @ neighbour_shares(output)),
+            self.towards_original.product(marginals),
         )
 
 
@@ -78,21 +78,27 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
     """Weights for fresh runs on a pair and on ``D*`` itself, from step 1 and the inputs alone.
 
     ``beta*`` is the difference that step 1 leads one to expect, every cell weighted by its inverse
-    variance: the best linear way to tell the two sides apart.
+    variance: the linear score that tells the two sides apart best.
     """
-    basis, least = findings.basis, 1 / len(dataset)
+    basis = findings.basis
     low, high, original = (basis.shares(side) for side in (pair.low, pair.high, dataset))
     difference = basis.coordinates(high) - basis.coordinates(low)
-    expected, whole = basis.tables(_expected(findings, difference)), basis.tables(difference)
-    spread = _spread(findings, low, high)
-    lengths = zip(_lengths(expected, spread, least), _lengths(whole, spread, least), strict=True)
-    recognised = basis.tables(basis.coordinates(original) - findings.centre)
-    between = [(one + other) / 2 for one, other in zip(findings.shares, original, strict=True)]
+    copied = min(1.0, float(np.abs(findings.response).max()))
+    spread = _mixed(findings.shares, _mixed(low, high, 0.5), copied / (1 + copied))
+    expected = _expected(findings, difference)
+    beta = _weighted(basis, expected, spread)
+    strongest = _strongest(findings, difference)
+    following = _only(basis.parts[strongest], within_blocks(basis, difference, spread))
+    recognised = basis.coordinates(original) - findings.centre
     return Trial(
         findings,
-        inverse_variance(expected, spread, least),
-        [one * other for one, other in lengths],
-        inverse_variance(recognised, between, least),
+        beta,
+        _heaviest_first(basis, expected),
+        basis.cliques[strongest],
+        following,
+        _weighted(basis, recognised, _mixed(findings.shares, original, 0.5)),
+        beta.value(pair.high) - beta.value(pair.low),
+        float(following @ difference),
     )
 
 
@@ -106,19 +112,37 @@ def _expected(findings: Findings, difference: FloatArray) -> FloatArray:
     return expected
 
 
-def _spread(findings: Findings, low: list[FloatArray], high: list[FloatArray]) -> list[FloatArray]:
-    """Expected shares of the outputs: those of step 1, and as much of the inputs as comes out."""
-    parts = zip(findings.shares, findings.response, low, high, strict=True)
-    return [share + abs(response) * (one + other) / 2 for share, response, one, other in parts]
+def _strongest(findings: Findings, difference: FloatArray) -> int:
+    """Position of the strongest block of step 1 among those in which the inputs differ now."""
+    pairs = zip(findings.blocks, findings.basis.parts, strict=True)
+    return int(np.argmax([block.strength if difference[part].any() else -1.0 for block, part in pairs]))
 
 
-def _lengths(tables: list[FloatArray], spread: list[FloatArray], least: float) -> list[float]:
-    """Length of each table in units of the noise."""
-    return [
-        float(np.sqrt(np.vdot(table, weighted)))
-        for table, weighted in zip(tables, inverse_variance(tables, spread, least), strict=True)
-    ]
+def _only(part: slice, vector: FloatArray) -> FloatArray:
+    kept = np.zeros_like(vector)
+    kept[part] = vector[part]
+    return kept
 
 
-def _product(tables: list[FloatArray], shares: list[FloatArray]) -> float:
-    return sum(float(np.vdot(table, share)) for table, share in zip(tables, shares, strict=True))
+def _weighted(basis: Basis, vector: FloatArray, spread: Sequence[FloatArray]) -> Direction:
+    """Each cell divided by its expected share, to which the variance of its count is proportional.
+
+    On the largest cliques only: their marginals hold those of the smaller ones.
+    """
+    cliques = maximal(_heaviest_first(basis, vector))
+    shares = dict(zip(basis.cliques, spread, strict=True))
+    tables = zip(cliques, basis.marginals(vector, cliques), strict=True)
+    return Direction(
+        basis.domain, cliques, tuple(inverse_variance(table, shares[clique]) for clique, table in tables)
+    )
+
+
+def _mixed(one: Sequence[FloatArray], other: Sequence[FloatArray], share: float) -> list[FloatArray]:
+    return [(1 - share) * left + share * right for left, right in zip(one, other, strict=True)]
+
+
+def _heaviest_first(basis: Basis, vector: FloatArray) -> tuple[Clique, ...]:
+    """The blocks in which ``vector`` is not 0, the longest part first."""
+    lengths = [float(np.linalg.norm(vector[part])) for part in basis.parts]
+    order = sorted(range(len(lengths)), key=lambda block: -lengths[block])
+    return tuple(basis.cliques[block] for block in order if lengths[block] > 0)
