@@ -75,12 +75,12 @@ def run(function, job: tasks.Job) -> tasks.Job:
 
 class TestMeasure:
     def test_it_gives_psi_of_the_records(self, holding):
-        psi = run(functions.measure, WRITE.measure(holding, PAIRS))["psi"]
+        psi = run(functions.measure, WRITE.measure(holding, holding.version, PAIRS))["psi"]
         assert psi.encode() == psi_document(measure_dataset(records(holding), PAIRS))
         assert psi_of_document(psi.encode()).cliques == PAIRS
 
     def test_another_version_is_refused(self, holding):
-        job = WRITE.measure(holding, PAIRS)
+        job = WRITE.measure(holding, holding.version, PAIRS)
         holding.data.write_text("sex,age,marital\nf,30,single\n")
         with pytest.raises(DatasetChangedError):
             run(functions.measure, job)
@@ -95,7 +95,7 @@ class TestMeasure:
 
         monkeypatch.setattr(Vault, "count", count_and_change)
         with pytest.raises(DatasetChangedError):
-            run(functions.measure, WRITE.measure(holding, PAIRS))
+            run(functions.measure, WRITE.measure(holding, holding.version, PAIRS))
 
     def test_records_that_vanish_meanwhile_are_refused(self, holding, monkeypatch):
         count = Vault.count
@@ -106,7 +106,7 @@ class TestMeasure:
 
         monkeypatch.setattr(Vault, "count", count_and_remove)
         with pytest.raises(DatasetUnavailableError):
-            run(functions.measure, WRITE.measure(holding, PAIRS))
+            run(functions.measure, WRITE.measure(holding, holding.version, PAIRS))
 
     def test_the_salt_is_not_shown(self):
         assert "salt" not in repr(WRITE)
