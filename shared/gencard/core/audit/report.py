@@ -25,7 +25,7 @@ class Check(StrEnum):
     RECOGNITION = "recognition"
 
 
-SHARES = {
+LEVEL_SHARES = {
     Check.MEAN: 0.8,
     Check.SPREAD: 0.05,
     Check.SCATTER: 0.05,
@@ -88,6 +88,27 @@ class PairProof:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerCurve:
+    """How often planted leaks were found.
+
+    Args:
+        shares: Share of the rows that were copied from the input, for each leak.
+        found: In how many audits each leak was found.
+        repeats: Audits of each leak.
+    """
+
+    shares: tuple[float, ...]
+    found: tuple[int, ...]
+    repeats: int
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest planted leak found in at least 80 % of its audits; None where none was."""
+        pairs = zip(self.shares, self.found, strict=True)
+        return min((share for share, found in pairs if found >= 0.8 * self.repeats), default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReport:
     """Everything that an audit found. Its numbers depend on the records of the dataset.
 
@@ -99,6 +120,7 @@ class AuditReport:
         g_low, g_high, g_original: ``g`` of each run of step 2 on the two sides and on the dataset.
         versions: Names and versions of what ran, as the caller gives them.
         seconds: How long the audit took, as the caller measured it.
+        power: What leaks such an audit finds, where that was tried out.
     """
 
     plan: AuditPlan
@@ -114,6 +136,7 @@ class AuditReport:
     pairs: tuple[PairProof, ...]
     versions: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
+    power: PowerCurve | None = None
 
     @property
     def p_value(self) -> float:

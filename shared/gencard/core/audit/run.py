@@ -13,7 +13,7 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.progress import Progress, part, quiet
 from gencard.core.audit.report import (
     LARGEST_EFFECT,
-    SHARES,
+    LEVEL_SHARES,
     AuditReport,
     Check,
     CheckResult,
@@ -126,14 +126,14 @@ def _checks(scores: dict[Side, Scores]) -> tuple[CheckResult, ...]:
         Check.ORDER: welch(low.order, high.order).p_value,
         Check.RECOGNITION: welch(high.recognition, original.recognition).p_value,
     }
-    return tuple(CheckResult(check, SHARES[check], p_values[check]) for check in Check)
+    return tuple(CheckResult(check, LEVEL_SHARES[check], p_values[check]) for check in Check)
 
 
 def _effect(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effect:
     low, high = scores[Side.LOW], scores[Side.HIGH]
     followed, mean = welch(low.followed, high.followed), welch(low.values, high.values)
     below, above = followed.interval()
-    missed = mean.smallest_found(SHARES[Check.MEAN] * plan.level)
+    missed = mean.smallest_found(LEVEL_SHARES[Check.MEAN] * plan.level)
     gap = test.followed_gap
     return Effect(
         test.strongest,

@@ -1,0 +1,135 @@
+"""The report as an object of JSON types, and back, without loss."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gencard.core.audit.exploration import BlockEvidence
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import (
+    AuditReport,
+    Check,
+    CheckResult,
+    Effect,
+    PairProof,
+    PowerCurve,
+)
+from gencard.core.audit.wording import summary, wording
+from gencard.core.card import AuditTerms
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import GencardError, InvalidInputError
+
+FORMAT = "gencard.audit.v1"
+
+Json = dict[str, Any]
+
+
+def report_to_json_object(report: AuditReport) -> Json:
+    """Dictionaries, lists, strings, finite numbers and None; seeds as decimal strings."""
+    return {
+        "format": FORMAT,
+        "verdict": report.verdict.value,
+        "wording": wording(report),
+        "summary": summary(report),
+        "p_value": report.p_value,
+        "level": report.plan.level,
+        "plan": _plan_object(report.plan),
+        "domain": [
+            list(pair) for pair in zip(report.domain.attributes, report.domain.sizes, strict=True)
+        ],
+        "records": report.records,
+        "checks": [asdict(check) for check in report.checks],
+        "effect": asdict(report.effect) | {"block": list(report.effect.block)},
+        "blocks": [asdict(block) | {"clique": list(block.clique)} for block in report.blocks],
+        "tested": [list(clique) for clique in report.tested],
+        "g": {
+            "low": list(report.g_low),
+            "high": list(report.g_high),
+            "original": list(report.g_original),
+        },
+        "pairs": [asdict(pair) for pair in report.pairs],
+        "versions": [list(version) for version in report.versions],
+        "seconds": report.seconds,
+        "power": _power_object(report.power) if report.power else None,
+    }
+
+
+def report_of_json_object(document: Mapping[str, Any]) -> AuditReport:
+    """The report that a JSON object stands for.
+
+    Raises:
+        InvalidInputError: A field is missing, of the wrong kind, or unknown; or a field that follows
+            from others (verdict, wording, p-value, level) does not.
+    """
+    problem = InvalidInputError(field="report", problem=f"is not a document of the form {FORMAT}")
+    try:
+        report = _report(document)
+        again = report_to_json_object(report)
+    except (GencardError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise problem from None
+    if again != document:
+        raise problem
+    return report
+
+
+def _report(document: Mapping[str, Any]) -> AuditReport:
+    attributes, sizes = zip(*document["domain"], strict=True)
+    g = document["g"]
+    return AuditReport(
+        plan=_plan(document["plan"]),
+        domain=Domain(tuple(attributes), tuple(sizes)),
+        records=document["records"],
+        checks=tuple(
+            CheckResult(Check(entry["check"]), entry["share"], entry["p_value"])
+            for entry in document["checks"]
+        ),
+        effect=Effect(**document["effect"] | {"block": tuple(document["effect"]["block"])}),
+        blocks=tuple(
+            BlockEvidence(**block | {"clique": tuple(block["clique"])}) for block in document["blocks"]
+        ),
+        tested=_cliques(document["tested"]),
+        g_low=tuple(g["low"]),
+        g_high=tuple(g["high"]),
+        g_original=tuple(g["original"]),
+        pairs=tuple(PairProof(**pair) for pair in document["pairs"]),
+        versions=tuple((name, version) for name, version in document["versions"]),
+        seconds=document["seconds"],
+        power=_power(document["power"]) if document["power"] else None,
+    )
+
+
+def _plan_object(plan: AuditPlan) -> Json:
+    return {
+        "cliques": [list(clique) for clique in plan.cliques],
+        "rows": plan.rows,
+        "seed": str(plan.seed),
+        "terms": asdict(plan.terms),
+        "attempt": plan.attempt,
+    }
+
+
+def _plan(document: Mapping[str, Any]) -> AuditPlan:
+    return AuditPlan(
+        cliques=_cliques(document["cliques"]),
+        rows=document["rows"],
+        seed=int(document["seed"]),
+        terms=AuditTerms(**document["terms"]),
+        attempt=document["attempt"],
+    )
+
+
+def _power_object(power: PowerCurve) -> Json:
+    return {
+        "shares": list(power.shares),
+        "found": list(power.found),
+        "repeats": power.repeats,
+        "smallest": power.smallest,
+    }
+
+
+def _power(document: Mapping[str, Any]) -> PowerCurve:
+    return PowerCurve(tuple(document["shares"]), tuple(document["found"]), document["repeats"])
+
+
+def _cliques(lists: list[list[str]]) -> tuple[Clique, ...]:
+    return tuple(tuple(names) for names in lists)
