@@ -363,7 +363,9 @@ class Audits(audit_pb2_grpc.AuditServiceServicer):
     def RunBlackBox(self, requests, context):
         self.world.faults.meet("RunBlackBox", context)
         start = next(requests).start
-        made_up = dataset_of_chunks((part.chunk for part in requests), most_rows=100_000)
+        domain = CODING.domain.covered_by(self.world.card(start.card).offer.terms.marginals)
+        chunks = (part.chunk for part in requests)
+        made_up = dataset_of_chunks(chunks, domain=domain, most_rows=100_000)
         for chunk in table_chunks(self.world.box(made_up, start.rows, start.seed)):
             yield audit.RunBlackBoxResponse(chunk=chunk)
 

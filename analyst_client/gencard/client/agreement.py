@@ -19,6 +19,7 @@ from gencard.client.signing import card_of_statement, checked_receipt
 from gencard.core.card import Card
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError, VerificationError
 from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.psi import Psi
@@ -69,6 +70,11 @@ class Agreement:
             raise VerificationError(problem="the dataset's schema is not the one that the card names")
         return cls(connection, card, subject_digest(payload), negotiation.envelope, coding)
 
+    @property
+    def domain(self) -> Domain:
+        """The attributes that the card names: what its rows are over."""
+        return self.coding.domain.covered_by(self.card.terms.marginals)
+
     def check_is(self, statement: bytes) -> None:
         """Raises VerificationError where both signed something else than this statement."""
         if dsse.opened(self.envelope)[0] != statement:
@@ -85,14 +91,18 @@ class Agreement:
             found = operations.result_of(self.connection, operation, pb.Release, tell)
             if (found.rows, found.seed) != (rows, seed):
                 raise VerificationError(problem="the release has other rows or another seed than asked")
-            dataset = fetch_rows(self.connection, found.name, rows, tell, scratch=scratch)
+            dataset = fetch_rows(
+                self.connection, found.name, rows, tell, domain=self.domain, scratch=scratch
+            )
         return self._checked(found, dataset)
 
     def fetch(self, name: str, progress: Shown, scratch: Path | None = None) -> Release:
         """A release that was made before."""
         found = self._release(name)
         with shown("Fetching", progress) as tell:
-            dataset = fetch_rows(self.connection, name, found.rows, tell, scratch=scratch)
+            dataset = fetch_rows(
+                self.connection, name, found.rows, tell, domain=self.domain, scratch=scratch
+            )
         return self._checked(found, dataset)
 
     def receipts(self) -> Iterator[Receipt]:
@@ -126,16 +136,13 @@ class Agreement:
     def _codes(self, frame: "pd.DataFrame") -> Dataset:
         from gencard.client.frames import dataset_of_frame  # noqa: PLC0415 - pandas only where frames are
 
-        domain = self.coding.domain.covered_by(self.card.terms.marginals)
-        return dataset_of_frame(frame, self.coding, domain)
+        return dataset_of_frame(frame, self.coding, self.domain)
 
     def _release(self, name: str) -> pb.Release:
         stub = self.connection.synthesis
         return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name)).release
 
     def _checked(self, found: pb.Release, dataset: Dataset) -> Release:
-        if dataset.domain != self.coding.domain.covered_by(self.card.terms.marginals):
-            raise VerificationError(problem="the rows have other attributes than the card")
         receipt = self._receipt(found)
         if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
             raise VerificationError(problem="the receipt is about other rows")

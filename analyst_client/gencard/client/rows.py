@@ -10,6 +10,7 @@ import numpy as np
 from gencard.client.connection import Connection
 from gencard.client.progress import Tell
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, ServiceUnavailableError
 from gencard.v1 import common_pb2 as common
 from gencard.v1.synthesis_pb2 import StreamRowsRequest
@@ -19,7 +20,13 @@ _TRIES = 3
 
 
 def fetch_rows(
-    connection: Connection, release: str, rows: int, tell: Tell, *, scratch: Path | None = None
+    connection: Connection,
+    release: str,
+    rows: int,
+    tell: Tell,
+    *,
+    domain: Domain,
+    scratch: Path | None = None,
 ) -> Dataset:
     """The rows of a release, checked against the digest that came with them.
 
@@ -30,18 +37,20 @@ def fetch_rows(
         release: datasets/{dataset}/cards/{card}/releases/{release}.
         rows: How many there must be at most; nothing is allocated for more.
         tell: Told the share done.
+        domain: What the rows must be over.
         scratch: A folder for a nameless file that holds the codes; in memory where not given.
 
     Raises:
         VerificationError: The digest does not agree.
-        InvalidDatasetError, TooLargeError: The stream is not the table that was asked for.
+        DomainMismatchError, InvalidDatasetError, TooLargeError: The stream is not the table that was
+            asked for.
         ServiceUnavailableError: The stream broke again and again.
     """
     allocate = in_memory if scratch is None else in_file(scratch)
     for left in reversed(range(_TRIES)):
         try:
             chunks = _told(_chunks(connection, release), rows, tell)
-            return dataset_of_chunks(chunks, most_rows=rows, allocate=allocate)
+            return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
         except ServiceUnavailableError:
             if not left:
                 raise

@@ -14,8 +14,16 @@ Document = dict[str, Any]
 
 
 def json_bytes(document: Document) -> bytes:
-    """The one sequence of bytes that stands for a document (RFC 8785)."""
-    return rfc8785.dumps(document)
+    """The one sequence of bytes that stands for a document (RFC 8785).
+
+    Raises:
+        InvalidInputError: It has none: a lone surrogate, a number beyond 2^53, NaN or infinity.
+    """
+    try:
+        return rfc8785.dumps(document)
+    except rfc8785.CanonicalizationError:
+        pass
+    raise InvalidInputError(field="document", problem="has no canonical form")
 
 
 def digest_of(document: Document) -> str:
@@ -31,15 +39,45 @@ def document_of(data: bytes, field: str) -> Document:
     """The JSON object that some bytes hold.
 
     Raises:
-        InvalidInputError: Not UTF-8, not JSON, nested too deeply, or not an object.
+        InvalidInputError: Not UTF-8, not JSON, nested too deeply, not an object, or ambiguous: a name
+            that stands twice, NaN or infinity.
     """
     try:
-        document = json.loads(data)
+        document = json.loads(
+            data.decode(), object_pairs_hook=_each_name_once, parse_constant=_no_such_number
+        )
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise InvalidInputError(field=field, problem="is not a JSON object")
     return document
+
+
+def text_of(value: object) -> str:
+    """The string that a document's value is; raises TypeError where it is something else."""
+    if isinstance(value, str):
+        return value
+    raise TypeError
+
+
+def texts_of(value: object) -> tuple[str, ...]:
+    """The strings of a document's array; raises TypeError where it is something else."""
+    if isinstance(value, list):
+        return tuple(map(text_of, value))
+    raise TypeError
+
+
+def integer_of(value: object) -> int:
+    """The whole number that a document's decimal string stands for.
+
+    Raises:
+        TypeError, ValueError: Not a string, or not the one form of a whole number.
+    """
+    text = text_of(value)
+    number = int(text)
+    if str(number) == text:
+        return number
+    raise ValueError
 
 
 def time_text(time: datetime) -> str:
@@ -48,4 +86,16 @@ def time_text(time: datetime) -> str:
 
 
 def time_of(text: str) -> datetime:
+    """Raises ValueError where the text is not such a time."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> Document:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError
+    return document
+
+
+def _no_such_number(_: str) -> None:
+    raise ValueError

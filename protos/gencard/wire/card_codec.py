@@ -28,7 +28,12 @@ def timestamp(time: datetime) -> Timestamp:
 
 
 def datetime_of(message: Timestamp) -> datetime:
-    return message.ToDatetime(tzinfo=UTC)
+    """Raises InvalidInputError for a time before year 1 or after year 9999."""
+    try:
+        return message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError(field="time", problem="is out of range")
 
 
 def terms_message(proposal: Proposal) -> common.Terms:

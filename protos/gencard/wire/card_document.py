@@ -1,10 +1,14 @@
 """The agreed form of a card: RFC 8785 JSON, never re-serialised once it is signed."""
 
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
 from gencard.core.card import AuditTerms, Card, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
-from gencard.wire.canonical import Document
-from gencard.wire.money import price_document, privacy_document
+from gencard.wire.canonical import Document, integer_of, text_of, texts_of
+from gencard.wire.money import (
+    price_document,
+    price_of_document,
+    privacy_document,
+    privacy_of_document,
+)
 from gencard.wire.statements import CARD, statement
 
 
@@ -25,20 +29,16 @@ def terms_document(terms: Proposal) -> Document:
 
 
 def terms_of_document(document: Document) -> Proposal:
-    audit, privacy = document["audit"], document["privacy"]
+    """Raises KeyError, TypeError, ValueError or what the core refuses, where these are no terms."""
+    audit = document["audit"]
     return Proposal(
-        dataset=document["dataset"],
-        purpose=document["purpose"],
-        marginals=tuple(tuple(clique) for clique in document["marginals"]),
-        generator=document["generator"],
-        rows=int(document["rows"]),
-        privacy=Privacy(
-            Mechanism(privacy["mechanism"]),
-            Neighbouring(privacy["neighbouring"]) if "neighbouring" in privacy else None,
-            decimal_of(privacy["epsilon"], "epsilon") if "epsilon" in privacy else None,
-            decimal_of(privacy["rho"], "rho") if "rho" in privacy else None,
-        ),
-        audit=AuditTerms(int(audit["runs"]), int(audit["order"]), audit["alpha"]),
+        dataset=text_of(document["dataset"]),
+        purpose=text_of(document["purpose"]),
+        marginals=tuple(map(texts_of, document["marginals"])),
+        generator=text_of(document["generator"]),
+        rows=integer_of(document["rows"]),
+        privacy=privacy_of_document(document["privacy"]),
+        audit=AuditTerms(integer_of(audit["runs"]), integer_of(audit["order"]), text_of(audit["alpha"])),
     )
 
 
@@ -70,29 +70,15 @@ def card_of_document(document: Document) -> Card:
     """The card that a document holds.
 
     Raises:
-        VerificationError: Something is missing, or is not what the core accepts.
+        VerificationError: Something is missing, too much, or not what the core accepts.
     """
     try:
-        price, dataset, generator = document["price"], document["dataset"], document["generator"]
-        return Card(
-            name=document["name"],
-            controller=document["parties"]["controller"],
-            analyst=document["parties"]["analyst"],
-            dataset_title=dataset["title"],
-            version=dataset["version"]["sha256"],
-            coding_digest=dataset["coding"]["sha256"],
-            declared_by=dataset["declaredBy"],
-            terms=terms_of_document(document["terms"]),
-            price=_price_of_document(price),
-            tier=Tier(generator["tier"]),
-            generator_digest=generator["code"]["sha256"],
-            agreed_by_policy=document["whySafe"],
-            offer_time=document["offered"],
-            expire_time=document["expires"],
-            nonce=document["nonce"],
-        )
+        card = _card(document)
     except (KeyError, TypeError, ValueError, GencardError):
-        raise VerificationError(problem="the document is not a card") from None
+        card = None
+    if card is None or card_document(card) != document:
+        raise VerificationError(problem="the document is not a card")
+    return card
 
 
 def card_statement(card: Card) -> bytes:
@@ -100,14 +86,22 @@ def card_statement(card: Card) -> bytes:
     return statement(CARD, card.name, card_document(card))
 
 
-def _price_of_document(document: Document) -> Price:
-    zero = ("0", "")
-    return Price(
-        int(document["statistics"]),
-        *(
-            decimal_of(document[currency], currency)
-            if document[currency] not in zero
-            else Price().epsilon
-            for currency in ("epsilon", "rho")
-        ),
+def _card(document: Document) -> Card:
+    dataset, generator = document["dataset"], document["generator"]
+    return Card(
+        name=text_of(document["name"]),
+        controller=text_of(document["parties"]["controller"]),
+        analyst=text_of(document["parties"]["analyst"]),
+        dataset_title=text_of(dataset["title"]),
+        version=text_of(dataset["version"]["sha256"]),
+        coding_digest=text_of(dataset["coding"]["sha256"]),
+        declared_by=text_of(dataset["declaredBy"]),
+        terms=terms_of_document(document["terms"]),
+        price=price_of_document(document["price"]),
+        tier=Tier(generator["tier"]),
+        generator_digest=text_of(generator["code"]["sha256"]),
+        agreed_by_policy=text_of(document["whySafe"]),
+        offer_time=text_of(document["offered"]),
+        expire_time=text_of(document["expires"]),
+        nonce=text_of(document["nonce"]),
     )

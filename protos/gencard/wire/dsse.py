@@ -1,7 +1,6 @@
 """Dead Simple Signing Envelope (DSSE 1.0) with Ed25519: who vouches for which bytes."""
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +8,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.canonical import Document, document_of, json_bytes
+from gencard.wire.canonical import document_of, json_bytes, text_of
 
 STATEMENT = "application/vnd.in-toto+json"
 """Payload type of everything signed here."""
@@ -20,10 +19,10 @@ def key_id(key: Ed25519PublicKey) -> str:
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()
 
 
-def pre_authentication(payload: bytes) -> bytes:
+def pre_authentication(payload: bytes, kind: str = STATEMENT) -> bytes:
     """What is signed: ``DSSEv1 LEN(type) type LEN(payload) payload`` (DSSE protocol, PAE)."""
-    kind = STATEMENT.encode()
-    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+    name = kind.encode()
+    return b"DSSEv1 %d %s %d %s" % (len(name), name, len(payload), payload)
 
 
 def signature_of(payload: bytes, key: Ed25519PrivateKey) -> bytes:
@@ -64,6 +63,8 @@ def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> bytes:
     Raises:
         VerificationError: The envelope is malformed, or a signature is missing or wrong.
     """
+    if not keys:
+        raise VerificationError(problem="there is no key to check with")
     payload, signatures = opened(envelope)
     for key in keys:
         signature = signatures.get(key_id(key))
@@ -86,14 +87,9 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
             raise VerificationError(problem="the envelope holds another type")
         payload = base64.b64decode(document["payload"], validate=True)
         signatures = {
-            entry["keyid"]: base64.b64decode(entry["sig"], validate=True)
+            text_of(entry["keyid"]): base64.b64decode(entry["sig"], validate=True)
             for entry in document["signatures"]
         }
-    except (KeyError, TypeError, binascii.Error, InvalidInputError):
+    except (KeyError, TypeError, ValueError, InvalidInputError):
         raise VerificationError(problem="the envelope is malformed") from None
     return payload, signatures
-
-
-def statement_of(payload: bytes) -> Document:
-    """The in-toto Statement inside a payload that was verified."""
-    return document_of(payload, "statement")

@@ -105,7 +105,7 @@ def error_named(reason: str, fields: Mapping[str, str]) -> GencardError | None:
     kind = BY_REASON.get(reason)
     try:
         return kind(**fields) if kind else None
-    except (KeyError, IndexError):
+    except KeyError:
         return None
 
 

@@ -1,11 +1,11 @@
 """Privacy and prices on the wire and in documents: exact decimals as strings."""
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as pb
-from gencard.wire.canonical import Document
+from gencard.wire.canonical import Document, integer_of, text_of
 
 _MECHANISM = {
     Mechanism.EXACT: pb.Privacy.MECHANISM_EXACT,
@@ -21,12 +21,14 @@ _MECHANISM_OF: dict[int, Mechanism] = {number: mechanism for mechanism, number i
 _NEIGHBOURING_OF: dict[int, Neighbouring | None] = {
     number: relation for relation, number in _NEIGHBOURING.items()
 }
+LONGEST_AMOUNT = 32
+"""Characters of a decimal."""
 
 
 def decimal_text(number: Decimal) -> str:
     """Plain digits, no exponent, no trailing zeros."""
-    text = f"{number:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+    text = f"{abs(number) if number == 0 else number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def mechanism_message(mechanism: Mechanism) -> pb.Privacy.Mechanism.ValueType:
@@ -70,7 +72,22 @@ def price_message(price: Price) -> pb.Price:
 
 
 def price_of(message: pb.Price) -> Price:
-    return Price(message.statistics, _amount(message.epsilon), _amount(message.rho))
+    """Raises InvalidNumberError where an amount is no decimal from 0 to 1e9 with nine places."""
+    return Price(message.statistics, amount_of(message.epsilon), amount_of(message.rho))
+
+
+def amount_of(text: str) -> Decimal:
+    """An amount of a price; nothing said is nothing spent. Its range is for Price to check.
+
+    Raises:
+        InvalidNumberError: Not a decimal.
+    """
+    if len(text) <= LONGEST_AMOUNT:
+        try:
+            return Decimal(text or "0")
+        except InvalidOperation:
+            pass
+    raise InvalidNumberError(field="price", expected="a decimal")
 
 
 def price_document(price: Price) -> Document:
@@ -79,6 +96,15 @@ def price_document(price: Price) -> Document:
         "rho": decimal_text(price.rho),
         "statistics": str(price.statistics),
     }
+
+
+def price_of_document(document: Document) -> Price:
+    """Raises KeyError, TypeError, ValueError or InvalidNumberError where the document is no price."""
+    return Price(
+        integer_of(document["statistics"]),
+        amount_of(text_of(document["epsilon"])),
+        amount_of(text_of(document["rho"])),
+    )
 
 
 def privacy_document(privacy: Privacy) -> Document:
@@ -92,9 +118,16 @@ def privacy_document(privacy: Privacy) -> Document:
     return document
 
 
-def _amount(text: str) -> Decimal:
-    if text in ("", "0"):
-        return Decimal(0)
-    if len(text) > 32:
-        raise InvalidNumberError(field="price", expected="a decimal")
-    return decimal_of(text, "price")
+def privacy_of_document(document: Document) -> Privacy:
+    """Raises KeyError, TypeError, ValueError or what Privacy refuses, where it is no privacy."""
+
+    def budget(field: str) -> Decimal | None:
+        return decimal_of(text_of(document[field]), field) if field in document else None
+
+    relation = document.get("neighbouring")
+    return Privacy(
+        Mechanism(document["mechanism"]),
+        None if relation is None else Neighbouring(relation),
+        budget("epsilon"),
+        budget("rho"),
+    )

@@ -18,6 +18,9 @@ BLOCK_CELLS = 100_000
 MOST_CELLS = 200_000_000
 """A reader's own bound: no header makes it allocate more."""
 
+MOST_AXES = 64
+"""Axes of a numpy array."""
+
 
 def psi_chunks(psi: Psi) -> Iterator[pb.StreamPsiResponse]:
     yield pb.StreamPsiResponse(header=_header(psi))
@@ -46,7 +49,7 @@ def psi_of_chunks(chunks: Iterable[pb.StreamPsiResponse]) -> tuple[Psi, str]:
     for part in parts:
         if part.HasField("trailer"):
             return _finished(first.header, domain, tables, filled, part.trailer.digest)
-        _fill(part.block, tables, filled)
+        _fill(part, tables, filled)
     raise InvalidPsiError(problem="the end is missing")
 
 
@@ -69,10 +72,15 @@ def _tables(header: pb.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
     domains = [domain.project(tuple(entry.marginal.attributes)) for entry in header.statistics]
     if sum(marginal.cells for marginal in domains) > MOST_CELLS:
         raise TooLargeError(what="psi", limit=f"{MOST_CELLS} cells")
+    if any(len(marginal) > MOST_AXES for marginal in domains):
+        raise TooLargeError(what="a marginal", limit=f"{MOST_AXES} attributes")
     return domain, [np.zeros(marginal.sizes, dtype=np.int64) for marginal in domains]
 
 
-def _fill(block: pb.PsiBlock, tables: list[np.ndarray], filled: list[int]) -> None:
+def _fill(part: pb.StreamPsiResponse, tables: list[np.ndarray], filled: list[int]) -> None:
+    if not part.HasField("block"):
+        raise InvalidPsiError(problem="a part is not known")
+    block = part.block
     if block.statistic >= len(tables) or block.offset != filled[block.statistic]:
         raise InvalidPsiError(problem="a block is out of order")
     cells = tables[block.statistic].reshape(-1)

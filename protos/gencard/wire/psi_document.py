@@ -5,7 +5,7 @@ import numpy as np
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidPsiError
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.wire.canonical import Document, document_of, json_bytes
+from gencard.wire.canonical import Document, document_of, integer_of, json_bytes, text_of, texts_of
 
 
 def psi_document(psi: Psi) -> bytes:
@@ -34,7 +34,7 @@ def psi_of_document(data: bytes) -> Psi:
     """
     try:
         document = document_of(data, "psi")
-        domain = Domain(tuple(document["attributes"]), tuple(int(size) for size in document["sizes"]))
+        domain = Domain(texts_of(document["attributes"]), tuple(map(integer_of, document["sizes"])))
         return Psi(domain, tuple(_measurement(entry, domain) for entry in document["measurements"]))
     except InvalidPsiError:
         raise
@@ -48,7 +48,10 @@ def stddev_text(stddev: float) -> str:
 
 
 def _measurement(entry: Document, domain: Domain) -> Measurement:
-    clique = tuple(entry["clique"])
-    counts = np.array([int(count) for count in entry["counts"]], dtype=np.int64)
-    sizes = domain.project(clique).sizes
-    return Measurement(clique, counts.reshape(sizes), float(entry["stddev"]))
+    clique = texts_of(entry["clique"])
+    counts = [int(count) for count in texts_of(entry["counts"])]
+    stddev = float(text_of(entry["stddev"]))
+    if entry["counts"] != [str(count) for count in counts] or entry["stddev"] != stddev_text(stddev):
+        raise InvalidPsiError(problem="a number is not in its one form")
+    table = np.array(counts, dtype=np.int64).reshape(domain.project(clique).sizes)
+    return Measurement(clique, table, stddev)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gencard.core.errors import VerificationError
-from gencard.wire.canonical import Document
+from gencard.wire.canonical import Document, integer_of, text_of
 from gencard.wire.statements import RECEIPT, statement
 
 
@@ -17,7 +17,7 @@ class Receipt:
         psi_digest: SHA-256, in hex, of psi's document.
         rows_digest: SHA-256, in hex, of the rows (Dataset.digest).
         seed: Seed of the draw.
-        versions: Name and version of what computed it.
+        versions: Name and version of what computed it, sorted by name.
         log_index: Position in the controller's log of the entry that preceded the release.
     """
 
@@ -41,18 +41,22 @@ def receipt_of_document(document: Document) -> Receipt:
     """Raises VerificationError where the document is not a receipt."""
     try:
         return Receipt(
-            name=document["name"],
-            card_digest=document["card"]["sha256"],
-            psi_digest=document["psi"]["sha256"],
-            rows_digest=document["data"]["sha256"],
-            rows=int(document["rows"]),
-            seed=int(document["seed"]),
-            versions=tuple(sorted(document["versions"].items())),
-            log_index=int(document["logIndex"]),
-            time=document["time"],
+            name=text_of(document["name"]),
+            card_digest=text_of(document["card"]["sha256"]),
+            psi_digest=text_of(document["psi"]["sha256"]),
+            rows_digest=text_of(document["data"]["sha256"]),
+            rows=integer_of(document["rows"]),
+            seed=integer_of(document["seed"]),
+            versions=_versions(document["versions"]),
+            log_index=integer_of(document["logIndex"]),
+            time=text_of(document["time"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise VerificationError(problem="the document is not a receipt") from None
+
+
+def _versions(document: Document) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, text_of(version)) for name, version in document.items()))
 
 
 def _document(receipt: Receipt) -> Document:

@@ -4,7 +4,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZero
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import common_pb2 as common
-from gencard.wire.canonical import Document, digest_of
+from gencard.wire.canonical import Document, digest_of, integer_of, text_of, texts_of
 
 
 def attribute_message(attribute: Attribute) -> pb.Attribute:
@@ -72,14 +72,8 @@ def coding_of_document(document: Document) -> Coding:
     """
     try:
         return Coding(
-            tuple(_attribute_of_document(entry) for entry in document["attributes"]),
-            tuple(
-                StructuralZeros(
-                    tuple(zeros["clique"]),
-                    tuple(tuple(int(code) for code in cell) for cell in zeros["cells"]),
-                )
-                for zeros in document["structuralZeros"]
-            ),
+            tuple(map(_attribute_of_document, document["attributes"])),
+            tuple(map(_zeros_of_document, document["structuralZeros"])),
         )
     except (KeyError, TypeError, ValueError):
         raise InvalidInputError(field="schema", problem="is malformed") from None
@@ -105,8 +99,19 @@ def _attribute_document(attribute: Attribute) -> Document:
 
 
 def _attribute_of_document(entry: Document) -> Attribute:
+    name, missing = text_of(entry["name"]), _flag(entry["missing"])
     if "edges" in entry:
-        edges = Edges(tuple(float(edge) for edge in entry["edges"]), entry["missing"])
-        return Attribute(entry["name"], edges)
-    labels = Labels(tuple(entry["labels"]), entry["integer"], entry["ordered"], entry["missing"])
-    return Attribute(entry["name"], labels)
+        return Attribute(name, Edges(tuple(map(float, texts_of(entry["edges"]))), missing))
+    labels = texts_of(entry["labels"])
+    return Attribute(name, Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing))
+
+
+def _zeros_of_document(entry: Document) -> StructuralZeros:
+    cells = tuple(tuple(map(integer_of, cell)) for cell in entry["cells"])
+    return StructuralZeros(texts_of(entry["clique"]), cells)
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise TypeError

@@ -1,7 +1,7 @@
 """in-toto Statements: the card, and the signed facts that follow it."""
 
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.canonical import Document, digest_of, document_of, json_bytes
+from gencard.wire.canonical import Document, digest_of, document_of, json_bytes, text_of
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 CARD = "urn:gencard:card:v1"
@@ -38,8 +38,9 @@ def predicate_of(payload: bytes, kind: str) -> Document:
     """
     try:
         document = document_of(payload, "statement")
-        if document["predicateType"] == kind and document["_type"] == STATEMENT_TYPE:
-            predicate: Document = document["predicate"]
+        predicate = document["predicate"]
+        right = document["predicateType"] == kind and document["_type"] == STATEMENT_TYPE
+        if right and isinstance(predicate, dict):
             return predicate
     except (KeyError, TypeError, InvalidInputError):
         pass
@@ -49,7 +50,6 @@ def predicate_of(payload: bytes, kind: str) -> Document:
 def subject_digest(payload: bytes) -> str:
     """SHA-256, in hex, of the subject that a Statement is about."""
     try:
-        digest: str = document_of(payload, "statement")["subject"][0]["digest"]["sha256"]
+        return text_of(document_of(payload, "statement")["subject"][0]["digest"]["sha256"])
     except (KeyError, TypeError, IndexError, InvalidInputError):
         raise VerificationError(problem="the statement has no subject") from None
-    return digest

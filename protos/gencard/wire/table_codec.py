@@ -8,7 +8,12 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidDatasetError, TooLargeError, VerificationError
+from gencard.core.errors import (
+    DomainMismatchError,
+    InvalidDatasetError,
+    TooLargeError,
+    VerificationError,
+)
 from gencard.v1 import common_pb2 as pb
 
 MESSAGE_BYTES = 1_000_000
@@ -64,17 +69,28 @@ def in_memory(shape: tuple[int, int], dtype: np.dtype[np.unsignedinteger]) -> Ta
 
 
 def dataset_of_chunks(
-    chunks: Iterable[pb.TableChunk], *, most_rows: int, allocate: Allocate = in_memory
+    chunks: Iterable[pb.TableChunk],
+    *,
+    domain: Domain,
+    most_rows: int,
+    allocate: Allocate = in_memory,
 ) -> Dataset:
     """The dataset that chunks carry, checked against its own digest.
 
+    Args:
+        chunks: Header, batches, trailer.
+        domain: What the table must be over.
+        most_rows: At most so many rows; nothing is allocated for more.
+        allocate: Makes room for the codes.
+
     Raises:
+        DomainMismatchError: The header announces another domain; nothing is allocated.
         InvalidDatasetError: Parts are missing, repeated, or do not fill rows x attributes codes.
         TooLargeError: The header announces more rows than ``most_rows``; nothing is allocated.
         VerificationError: The digest does not agree.
     """
     parts = iter(chunks)
-    domain, rows = _header_of(next(parts, None), most_rows)
+    rows = _rows_of(next(parts, None), domain, most_rows)
     table = allocate((rows, len(domain)), code_dtype(max(domain.sizes, default=1)))
     done = 0
     for part in parts:
@@ -84,13 +100,15 @@ def dataset_of_chunks(
     raise InvalidDatasetError(problem="the end of the table is missing")
 
 
-def _header_of(chunk: pb.TableChunk | None, most_rows: int) -> tuple[Domain, int]:
+def _rows_of(chunk: pb.TableChunk | None, domain: Domain, most_rows: int) -> int:
     if chunk is None or not chunk.HasField("header"):
         raise InvalidDatasetError(problem="the header of the table is missing")
     header = chunk.header
     if header.rows > most_rows:
         raise TooLargeError(what="the table", limit=f"{most_rows} rows")
-    return Domain(tuple(header.attributes), tuple(header.sizes)), header.rows
+    if (tuple(header.attributes), tuple(header.sizes)) != (domain.attributes, domain.sizes):
+        raise DomainMismatchError(problem="the table is not over the attributes expected")
+    return header.rows
 
 
 def _append(batch: pb.TableBatch, domain: Domain, table: Table, done: int) -> int:

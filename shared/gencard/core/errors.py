@@ -33,7 +33,7 @@ class GencardError(Exception):
     text: ClassVar[str] = "Gencard could not do this."
     advice: ClassVar[str] = "Read the documentation of the call."
 
-    def __init__(self, **fields: object) -> None:
+    def __init__(self, /, **fields: object) -> None:
         self.fields = {name: _printable(str(value)) for name, value in fields.items()}
         super().__init__(self.text.format(**self.fields))
 

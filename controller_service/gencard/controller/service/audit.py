@@ -64,7 +64,9 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         if first is None or not first.HasField("start"):
             raise InvalidInputError(field="start", problem="is missing")
         visit = self.visits.open(who, first.start.card, first.start.black_box, first.start.rows)
-        dataset = dataset_of_chunks(_chunks(requests), most_rows=self.visits.most_rows)
+        dataset = dataset_of_chunks(
+            _chunks(requests), domain=visit.domain, most_rows=self.visits.most_rows
+        )
         synthetic = visit.run(dataset, seed=first.start.seed, on_end=context.add_callback)
         for chunk in table_chunks(synthetic):
             yield pb.RunBlackBoxResponse(chunk=chunk)
