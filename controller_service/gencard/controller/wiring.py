@@ -158,7 +158,6 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
         None if server.insecure_dev else _tls(settings),
         _guard(settings),
         _servicers(desk, operations, executor),
-        concurrent_calls=server.maximum_concurrent_rpcs,
     )
     operations.resume()
     return Controller(desk, operations, service)
@@ -267,5 +266,6 @@ def _guard(settings: Settings) -> Guard:
         Enrolment(settings).includes,
         report,
         server.per_identity,
+        server.maximum_concurrent_rpcs,
         developer if server.insecure_dev else None,
     )

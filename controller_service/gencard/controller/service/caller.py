@@ -1,6 +1,7 @@
 """Who is calling: the URI in the certificate that the connection was made with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import grpc
 
@@ -9,6 +10,9 @@ from gencard.wire.identity import Identity
 
 Enrolled = Callable[[Identity], bool]
 """Whether an identity is (still) on the controller's list."""
+
+_URIS = "peer_uri"
+"""Where gRPC puts the URIs among a certificate's alternative names; no name of another kind."""
 
 
 def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: str | None) -> Identity:
@@ -20,7 +24,8 @@ def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: st
     Raises:
         UnauthenticatedError: No certificate, none or two URIs in it, or nobody enrolled.
     """
-    uris = [name for name in _names(context) if name.startswith("spiffe://")]
+    found: Iterable[Any] = context.auth_context().get(_URIS, ())
+    uris = [uri.decode("utf-8", "replace") for uri in found]
     if not uris and development is not None:
         uris = [development]
     if len(uris) != 1:
@@ -29,8 +34,3 @@ def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: st
     if not enrolled(identity):
         raise UnauthenticatedError
     return identity
-
-
-def _names(context: grpc.ServicerContext) -> list[str]:
-    names = context.peer_identities() or ()
-    return [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in names]

@@ -10,21 +10,19 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_status import rpc_status
 
 from gencard.controller.service.access import EXEMPT, MAY_CALL
 from gencard.controller.service.caller import Enrolled, caller_of
+from gencard.controller.service.intake import check_request, checked, decoder
 from gencard.core.errors import (
     GencardError,
     InternalError,
-    InvalidInputError,
     PermissionDeniedError,
     ServiceBusyError,
 )
@@ -37,11 +35,6 @@ Report = Callable[[str, str, str], None]
 """Called with (method, incident, exception's class name) when something unexpected was raised."""
 
 CALLER: threading.local = threading.local()
-
-
-@dataclass(frozen=True, slots=True)
-class Garbage:
-    """Stands in for a request whose bytes were no message."""
 
 
 def identity() -> Identity:
@@ -58,12 +51,14 @@ class Guard(grpc.ServerInterceptor):
         enrolled: Whether an identity is on the controller's list.
         report: Where incidents go; gets no exception text.
         calls_per_identity: Concurrent calls of one identity.
+        calls: Concurrent calls of everybody; what is exempt comes on top.
         development: URI of plaintext callers in development; None elsewhere.
     """
 
     enrolled: Enrolled
     report: Report
     calls_per_identity: int
+    calls: int
     development: str | None = None
     _running: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -77,7 +72,7 @@ class Guard(grpc.ServerInterceptor):
         return None if handler is None else self._guarded(handler, details.method)
 
     def _guarded(self, handler: Handler, method: str) -> Handler:
-        decode = _decoder(handler.request_deserializer)
+        decode = decoder(handler.request_deserializer)
         if handler.unary_unary:
             return grpc.unary_unary_rpc_method_handler(
                 self._single(handler.unary_unary, method), decode, handler.response_serializer
@@ -124,10 +119,10 @@ class Guard(grpc.ServerInterceptor):
         except GencardError as error:
             caught.append(error)
         except Exception as error:  # this is where every error ends
+            incident = secrets.token_hex(8)
             if context.is_active():
-                incident = secrets.token_hex(8)
                 self.report(method, incident, type(error).__name__)
-                caught.append(InternalError(incident=incident))
+            caught.append(InternalError(incident=incident))
 
     @contextmanager
     def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[None]:
@@ -135,64 +130,28 @@ class Guard(grpc.ServerInterceptor):
         who = caller_of(context, self.enrolled, self.development)
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
-        counted = method not in EXEMPT
+        with self._counted(who) if method not in EXEMPT else nullcontext():
+            CALLER.identity = who
+            yield
+
+    @contextmanager
+    def _counted(self, who: Identity) -> Iterator[None]:
         with self._lock:
-            if counted and self._running[who.uri] >= self.calls_per_identity:
+            if self._running[who.uri] >= self.calls_per_identity:
                 raise ServiceBusyError(what="concurrent calls of one certificate")
-            self._running[who.uri] += counted
-        CALLER.identity = who
+            if self._running.total() >= self.calls:
+                raise ServiceBusyError(what="concurrent calls")
+            self._running[who.uri] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._running[who.uri] -= counted
+                self._running[who.uri] -= 1
 
 
-def check_request(request: Any) -> None:
-    """Raises InvalidInputError for garbage bytes and for fields this service does not know."""
-    if isinstance(request, Garbage):
-        raise InvalidInputError(field="request", problem="is not a valid message")
-    if isinstance(request, Message) and has_unknown_fields(request):
-        raise InvalidInputError(field="request", problem="holds fields that this service does not know")
-
-
-def checked(requests: Iterator[Any]) -> Iterator[Any]:
-    """The same requests, each checked as it is read."""
-    for request in requests:
-        check_request(request)
-        yield request
-
-
-def has_unknown_fields(message: Message) -> bool:
-    """Whether any part of a message holds a field that its type does not declare."""
-    if len(UnknownFieldSet(message)):
-        return True
-    for descriptor, value in message.ListFields():
-        if descriptor.message_type is None:
-            continue
-        parts = value if descriptor.is_repeated else (value,)
-        if any(isinstance(part, Message) and has_unknown_fields(part) for part in parts):
-            return True
-    return False
-
-
-def _decoder(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    if decode is None:
-        return None
-
-    def decoded(data: bytes) -> Any:
-        try:
-            return decode(data)
-        except (DecodeError, ValueError, RecursionError):
-            return Garbage()
-
-    return decoded
-
-
-def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> None:
+def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> NoReturn:
     """Ends the call with the error's status; an abandoned call has nobody to tell."""
-    if caught:
-        context.abort_with_status(rpc_status.to_status(status_message(caught[0])))
+    context.abort_with_status(rpc_status.to_status(status_message(caught[0])))
 
 
 def _refuse(_request: Any, context: grpc.ServicerContext) -> NoReturn:

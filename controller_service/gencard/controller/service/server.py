@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
 
+from gencard.controller.keys import secret_bytes
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 
@@ -17,6 +20,8 @@ MESSAGE_BYTES = 4 * 1024 * 1024
 METADATA_BYTES = 8 * 1024
 HARD_METADATA_BYTES = 16 * 1024
 STREAM_SECONDS = 3_600
+SPARE_CALLS = 8
+"""Calls beyond the guard's limit: there is always room to ask for health, and to cancel."""
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
@@ -41,7 +46,7 @@ class TlsFiles:
     authority: Path
 
     def read(self) -> grpc.ServerCertificateConfiguration:
-        pair = (self.key.read_bytes(), self.certificate.read_bytes())
+        pair = (secret_bytes(self.key, "server.key"), self.certificate.read_bytes())
         return grpc.ssl_server_certificate_configuration([pair], self.authority.read_bytes())
 
     def stamp(self) -> tuple[int, ...]:
@@ -55,8 +60,9 @@ class TlsFiles:
             stamp = self.stamp()
             if stamp == seen[0]:
                 return None
+            fresh = self.read()
             seen[0] = stamp
-            return self.read()
+            return fresh
 
         return grpc.dynamic_ssl_server_credentials(
             self.read(),
@@ -84,8 +90,6 @@ def start(
     tls: TlsFiles | None,
     guard: Guard,
     register: Sequence[Callable[[grpc.Server], None]],
-    *,
-    concurrent_calls: int,
 ) -> Service:
     """Start serving; ``tls`` None means plaintext, which only development on loopback may ask for.
 
@@ -93,25 +97,42 @@ def start(
         RuntimeError: A registered method is missing from the table of access, or the address is taken.
     """
     _silence_tracebacks()
+    threads = guard.calls + SPARE_CALLS
     server = grpc.server(
-        ThreadPoolExecutor(max_workers=concurrent_calls + 4, thread_name_prefix="call"),
+        ThreadPoolExecutor(max_workers=threads, thread_name_prefix="call"),
         interceptors=[guard],
         options=OPTIONS,
-        maximum_concurrent_rpcs=concurrent_calls,
+        maximum_concurrent_rpcs=threads,
     )
     health = HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    registry = cast("grpc.Server", _Registry(server))
+    health_pb2_grpc.add_HealthServicer_to_server(health, registry)
     for add in register:
-        add(server)
+        add(registry)
     port = _bind(server, address, tls)
     server.start()
     health.set("", health_pb2.HealthCheckResponse.SERVING)
     return Service(server, health, port)
 
 
-def unlisted_methods(service_methods: Sequence[str]) -> list[str]:
-    """Methods that the table of access does not name; must be empty."""
-    return [method for method in service_methods if method not in MAY_CALL]
+class _Registry:
+    """Takes services for a server, and no method that the table of access does not name."""
+
+    def __init__(self, server: grpc.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
+        """Raises RuntimeError where a method is missing from the table."""
+        for handler in handlers:
+            service = descriptor_pool.Default().FindServiceByName(handler.service_name())
+            for method in service.methods:
+                if f"/{service.full_name}/{method.name}" not in MAY_CALL:
+                    raise RuntimeError(f"{method.full_name} is missing from the table of access")
+        self._server.add_generic_rpc_handlers(handlers)
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+        """The same methods once more, for speed."""
+        self._server.add_registered_method_handlers(service, handlers)
 
 
 def _bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
