@@ -1,5 +1,7 @@
 """Cards from proposal to rows, and everything that must not be signed or believed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -229,8 +231,8 @@ class TestWhatMustNotBeBelieved:
 
         def other(card):
             psi = honest(card)
-            psi.measurements[0].values[...] = psi.measurements[0].values[..., ::-1].copy()
-            return psi
+            first, *rest = psi.measurements
+            return replace(psi, measurements=(replace(first, values=first.values[..., ::-1]), *rest))
 
         monkeypatch.setattr(world, "psi", other)
         with pytest.raises(errors.VerificationError, match="another psi"):

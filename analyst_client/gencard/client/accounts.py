@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from gencard.client import html
+from rich.panel import Panel
+
+from gencard.client import html, text
 from gencard.client.connection import Connection
 from gencard.client.paging import pages
 from gencard.core.budget import Price, Spend, SpendState
@@ -27,6 +29,9 @@ class Budget:
 
     def _repr_html_(self) -> str:
         return html.panel(f"Budget on {self.dataset}", html.facts(self.lines()))
+
+    def __rich__(self) -> Panel:
+        return text.panel(f"Budget on {self.dataset}", text.facts(self.lines()))
 
 
 def get_budget(connection: Connection, dataset: str) -> Budget:

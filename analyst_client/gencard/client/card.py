@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from rich.panel import Panel
+
 from gencard.client import card_view
 from gencard.client.agreement import Agreement
 from gencard.client.catalogue import CatalogueEntry, get_dataset
@@ -16,6 +18,7 @@ from gencard.client.signing import checked_offer
 from gencard.client.workload import Marginals, cliques_of
 from gencard.core.budget import Price, Privacy
 from gencard.core.card import AuditTerms, Change, Proposal
+from gencard.core.dataset import Dataset
 from gencard.core.errors import CardStateError
 from gencard.core.negotiation import CardState, Negotiation, Offer, Turn
 from gencard.core.statistics.psi import Psi
@@ -25,6 +28,8 @@ from gencard.wire.dsse import signature_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from gencard.client.audits import Audit
 
 
 class Card:
@@ -196,6 +201,38 @@ class Card:
         """
         return self.agreement.replay(data)
 
+    def audit(
+        self,
+        black_box: str | None = None,
+        *,
+        where: str = "made-up",
+        seed: int = 0,
+        runs: int | None = None,
+        records: Dataset | None = None,
+        progress: Shown = True,
+    ) -> "Audit":
+        """Audit a black box, or the card's own generator.
+
+        Args:
+            black_box: Its name in the catalogue; the card's generator where not given.
+            where: "made-up": from afar, around made-up records; touches none and costs nothing.
+                "card": at the controller, around the real ones; the full report goes to auditors.
+            seed: Of everything that is drawn.
+            runs: For made-up records: runs on each side of each step; the card's where not given.
+            records: For made-up records: these, over the attributes of the card.
+            progress: Show a bar, or a function that is told.
+
+        Raises:
+            NoExtremalPairError: Nothing could be tested. This is not a pass.
+            InvalidInputError: An argument belongs to the other kind of audit.
+        """
+        from gencard.client.audits import audit  # noqa: PLC0415 - scipy.stats only where audits are
+
+        box = black_box or self.terms.generator
+        return audit(
+            self.agreement, box, where, seed=seed, runs=runs, records=records, progress=progress
+        )
+
     @property
     def agreement(self) -> Agreement:
         """What both sides signed, verified; raises CardStateError before agreement."""
@@ -214,3 +251,6 @@ class Card:
 
     def _repr_html_(self) -> str:
         return card_view.page(self._negotiation)
+
+    def __rich__(self) -> Panel:
+        return card_view.rich(self._negotiation)

@@ -1,9 +1,14 @@
 """A card for people: what it says, and what to do next."""
 
-from gencard.client import html
+from rich.console import RenderableType
+from rich.panel import Panel
+
+from gencard.client import html, text
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.wire.canonical import time_text
 
+CHANGED = "The offer differs from what was asked:"
+HEADS = ("Field", "Asked", "Offered", "Why")
 NEXT = {
     CardState.REQUESTED: "wait for the controller's steward, then refresh()",
     CardState.OFFERED: "accept(), counter(...) or terminate()",
@@ -56,8 +61,20 @@ def marginals_text(cliques: tuple[tuple[str, ...], ...]) -> str:
 def page(card: Negotiation) -> str:
     """The card as HTML for a notebook."""
     parts = [html.facts(lines(card))]
-    if card.offer is not None and card.offer.changes:
-        diff = [(c.field, c.old, c.new, c.reason) for c in card.offer.changes]
-        parts.append(html.paragraph("The offer differs from what was asked:"))
-        parts.append(html.grid(("Field", "Asked", "Offered", "Why"), diff))
+    if diff := changes(card):
+        parts += [html.paragraph(CHANGED), html.grid(HEADS, diff)]
     return html.panel(card.name or "Card, priced only", *parts)
+
+
+def rich(card: Negotiation) -> Panel:
+    """The card for a terminal."""
+    parts: list[RenderableType] = [text.facts(lines(card))]
+    if diff := changes(card):
+        parts += [CHANGED, text.grid(HEADS, diff)]
+    return text.panel(card.name or "Card, priced only", *parts)
+
+
+def changes(card: Negotiation) -> list[tuple[str, str, str, str]]:
+    """How the offer differs from what was asked."""
+    found = () if card.offer is None else card.offer.changes
+    return [(change.field, change.old, change.new or "left out", change.reason) for change in found]

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from gencard.client import html
+from rich.panel import Panel
+from rich.text import Text
+
+from gencard.client import html, text
 from gencard.client.connection import Connection
 from gencard.client.paging import pages
 from gencard.core.budget import Mechanism, Price
@@ -77,6 +80,14 @@ class CatalogueEntry:
             html.paragraph(self.description),
             html.grid(("Attribute", "Levels", "", "Meaning"), self.levels()),
             html.facts([*self.policy.lines(), ("Declared by", self.declared_by)]),
+        )
+
+    def __rich__(self) -> Panel:
+        return text.panel(
+            self.title or self.id,
+            Text(self.description),
+            text.grid(("Attribute", "Levels", "", "Meaning"), self.levels()),
+            text.facts([*self.policy.lines(), ("Declared by", self.declared_by)]),
         )
 
 

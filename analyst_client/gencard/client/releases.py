@@ -6,7 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.client import html
+from rich.panel import Panel
+
+from gencard.client import html, text
+from gencard.client.files import write_rows
 from gencard.client.folder import RECEIPT, save_bundle
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -61,6 +64,10 @@ class Release:
         documents = {**self.documents(), RECEIPT: self.envelope}
         return save_bundle(Path(folder), self.dataset, self.coding, documents, rows)
 
+    def write(self, path: str | Path) -> None:
+        """Write the rows alone, as .csv or .parquet; they appear only once they are whole."""
+        write_rows(self.dataset, self.coding, Path(path))
+
     def lines(self) -> list[tuple[str, str]]:
         return [
             ("Release", self.name),
@@ -72,3 +79,6 @@ class Release:
 
     def _repr_html_(self) -> str:
         return html.panel("Release", html.facts(self.lines()))
+
+    def __rich__(self) -> Panel:
+        return text.panel("Release", text.facts(self.lines()))

@@ -8,6 +8,7 @@ from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import VerificationError
+from gencard.core.generators.contract import Generator
 from gencard.core.generators.registry import generator_digest, generator_named
 from gencard.core.generators.replay import synthesise
 from gencard.core.statistics.psi import Psi
@@ -44,12 +45,16 @@ def rebuilt(card: Card, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
     check_psi(card, psi, coding)
     if sha256(psi_document(psi)) != receipt.psi_digest:
         raise VerificationError(problem="the receipt is about another psi")
-    zeros = _zeros(coding, psi.domain)
-    generator = generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
-    dataset = synthesise(generator, psi, psi.domain, receipt.rows, receipt.seed)
+    dataset = synthesise(generator_of(card, coding), psi, psi.domain, receipt.rows, receipt.seed)
     if dataset.digest() != receipt.rows_digest:
         raise VerificationError(problem=_why_not(card))
     return dataset
+
+
+def generator_of(card: Card, coding: Coding) -> Generator:
+    """The generator that the card names, ready to fit the card's psi."""
+    zeros = _zeros(coding, _domain(card, coding))
+    return generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 
 def check_psi(card: Card, psi: Psi, coding: Coding) -> None:

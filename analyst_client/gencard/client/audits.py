@@ -1,0 +1,206 @@
+"""Audits: whether a generator uses more than the card says."""
+
+import time
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from rich.panel import Panel
+
+from gencard.client import html, operations, text
+from gencard.client.agreement import Agreement
+from gencard.client.connection import Connection
+from gencard.client.progress import Shown, shown
+from gencard.client.remote_box import RemoteBox
+from gencard.core.audit.made_up import made_up
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import AuditReport, Verdict
+from gencard.core.audit.report_json import report_of_json_object
+from gencard.core.audit.run import audit as run_audit
+from gencard.core.audit.wording import summary
+from gencard.core.dataset import Dataset
+from gencard.core.errors import (
+    InvalidInputError,
+    PermissionDeniedError,
+    VerificationError,
+)
+from gencard.core.generators.replay import rng_of
+from gencard.v1 import audit_pb2 as pb
+from gencard.wire import dsse
+from gencard.wire.canonical import document_of
+from gencard.wire.identity import Role
+from gencard.wire.statements import VERDICT, predicate_of, subject_digest
+
+if TYPE_CHECKING:
+    from gencard.client.report.report import Report
+
+MADE_UP_RECORDS = 20_000
+_FULL_REPORT = frozenset({Role.AUDITOR, Role.STEWARD})
+
+
+class Where(StrEnum):
+    """Around which records an audit is made."""
+
+    MADE_UP = "made-up"
+    CARD = "card"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit says. "No evidence of leakage" is not a proof of safety.
+
+    Args:
+        card: datasets/{dataset}/cards/{card}.
+        black_box: What was audited.
+        where: Around made-up records, or around the real ones at the controller.
+        wording: The verdict in words, with what it does not prove.
+        attempt: How many audits this submitter has run on this dataset; 1 for made-up records.
+        level: The level this attempt was tested at, a decimal.
+        findings: The full report, where our role may see it.
+        attestation: The controller's signed verdict, where it is one.
+    """
+
+    card: str
+    black_box: str
+    where: Where
+    verdict: Verdict
+    wording: str
+    attempt: int
+    level: str
+    findings: AuditReport | None = None
+    attestation: bytes = b""
+
+    @property
+    def report(self) -> "Report":
+        """The full report, as a page and as JSON.
+
+        Raises:
+            PermissionDeniedError: Its numbers depend on records, and our role may not see them.
+        """
+        from gencard.client.report.report import Report  # noqa: PLC0415 - reports only where wanted
+
+        if self.findings is None:
+            raise PermissionDeniedError
+        return Report(self.findings, self.card, self.black_box, str(self.where))
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The audit in names and values."""
+        return [
+            ("Verdict", self.wording),
+            ("Black box", self.black_box),
+            ("Records", "made up" if self.where is Where.MADE_UP else "those at the card"),
+            ("Level", f"{self.level} (attempt {self.attempt})"),
+            ("Card", self.card),
+        ]
+
+    def _repr_html_(self) -> str:
+        return html.panel("Audit", html.facts(self.lines()))
+
+    def __rich__(self) -> Panel:
+        return text.panel("Audit", text.facts(self.lines()))
+
+
+def audit(
+    agreement: Agreement,
+    black_box: str,
+    where: str,
+    *,
+    seed: int,
+    runs: int | None,
+    records: Dataset | None,
+    progress: Shown,
+) -> Audit:
+    """Audit a black box; the arguments are those of ``Card.audit``.
+
+    Raises:
+        InvalidInputError: ``where`` is no place, or an argument belongs to the other kind of audit.
+    """
+    if where == Where.MADE_UP:
+        return _from_afar(agreement, black_box, seed, runs, records, progress)
+    if where != Where.CARD or runs is not None or records is not None:
+        problem = "is 'made-up', or 'card' with the plan that the card fixes"
+        raise InvalidInputError(field="where", problem=problem)
+    return _at_card(agreement, black_box, seed, progress)
+
+
+def _from_afar(
+    agreement: Agreement,
+    black_box: str,
+    seed: int,
+    runs: int | None,
+    records: Dataset | None,
+    progress: Shown,
+) -> Audit:
+    """Around records that are made up here; touches none of the real ones and costs nothing."""
+    terms = agreement.card.terms
+    planned = terms.audit if runs is None else replace(terms.audit, runs=runs)
+    rows = max(2, min(terms.rows, MADE_UP_RECORDS))
+    plan = AuditPlan(terms.marginals, rows, seed, planned)
+    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
+    with shown("Auditing", progress) as tell:
+        begin = time.monotonic()
+        around = records or made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
+        found = run_audit(box, around, plan, versions=_versions(), progress=tell)
+    findings = replace(found, seconds=time.monotonic() - begin)
+    return Audit(
+        card=agreement.card.name,
+        black_box=black_box,
+        where=Where.MADE_UP,
+        verdict=findings.verdict,
+        wording=summary(findings),
+        attempt=plan.attempt,
+        level=str(plan.level),
+        findings=findings,
+    )
+
+
+def _at_card(agreement: Agreement, black_box: str, seed: int, progress: Shown) -> Audit:
+    """Audit around the real records, at the controller. Counts as an attempt, and has a price."""
+    connection = agreement.connection
+    request = pb.RunAuditRequest(
+        card=agreement.card.name, black_box=black_box, seed=seed, request_id=str(uuid4())
+    )
+    with shown("Auditing", progress) as tell:
+        operation = connection.call(connection.audit.RunAudit, request)
+        told = operations.result_of(connection, operation, pb.Audit, tell)
+    return _audit_of(agreement, told)
+
+
+def _audit_of(agreement: Agreement, told: pb.Audit) -> Audit:
+    """Raises VerificationError where the signed verdict is not the one that was told."""
+    connection = agreement.connection
+    verdict = _VERDICT.get(told.verdict)
+    payload = dsse.verify(told.attestation, [connection.credentials.public_controller_key()])
+    signed = predicate_of(payload, VERDICT)
+    agrees = subject_digest(payload) == agreement.digest and signed.get("verdict") == verdict
+    if verdict is None or not agrees:
+        raise VerificationError(problem="the signed verdict is not the one that was told")
+    return Audit(
+        card=agreement.card.name,
+        black_box=told.black_box,
+        where=Where.CARD,
+        verdict=verdict,
+        wording=told.wording,
+        attempt=told.attempt,
+        level=told.level,
+        findings=_findings(connection, told.name),
+        attestation=told.attestation,
+    )
+
+
+def _findings(connection: Connection, name: str) -> AuditReport | None:
+    """The full report, where our role may see it."""
+    if connection.credentials.identity().role not in _FULL_REPORT:
+        return None
+    request = pb.GetAuditReportRequest(name=name)
+    answer = connection.call(connection.audit.GetAuditReport, request)
+    return report_of_json_object(document_of(answer.report, "report"))
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, version(name)) for name in ("gencard", "numpy", "scipy"))
+
+
+_VERDICT = {pb.VERDICT_NO_EVIDENCE: Verdict.NO_EVIDENCE, pb.VERDICT_LEAKAGE: Verdict.LEAKAGE}

@@ -1,0 +1,1 @@
+"""The analyst's and auditor's shell."""

@@ -1,0 +1,79 @@
+"""budget, log: what was spent, and the controller's log."""
+
+from typing import Annotated
+
+import typer
+
+from gencard.client.html import price_text
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    Folder,
+    connected,
+    console,
+    say,
+    say_facts,
+    say_json,
+    say_table,
+)
+from gencard.core.budget import Spend
+from gencard.wire.canonical import time_text
+from gencard.wire.money import price_document
+
+
+def budget(
+    dataset: Annotated[str | None, typer.Argument(help="What is left on one dataset.")] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was spent, newest first, and what is left on a dataset."""
+    with connected(connection) as analyst:
+        left = None if dataset is None else analyst.budget(dataset)
+        spends = analyst.spends()
+    if as_json:
+        caps = (
+            {}
+            if left is None
+            else {"cap": price_document(left.cap), "spent": price_document(left.spent)}
+        )
+        say_json({**caps, "lines": [_document(spend) for spend in spends]})
+        return
+    lines = [
+        (str(s.line), time_text(s.created), s.kind, price_text(s.price), str(s.state), s.resource)
+        for s in spends
+    ]
+    say_table(("Line", "Time", "For", "Price", "State", "Resource"), lines)
+    if left is not None:
+        console.print(left)
+
+
+def log(
+    entry: Annotated[int | None, typer.Option(help="Prove that this entry is in the log.")] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Check the log's newest checkpoint, and that the log continues what was seen before."""
+    with connected(connection) as analyst:
+        checkpoint = analyst.checkpoint()
+        leaf = None if entry is None else analyst.log.check_entry(entry, checkpoint)
+    if as_json:
+        say_json(
+            {"size": checkpoint.size, "root": checkpoint.root, "time": checkpoint.time, "leaf": leaf}
+        )
+        return
+    say("The log continues what was seen before.")
+    say_facts(checkpoint.lines())
+    if leaf is not None:
+        say(f"Entry {entry} is in it: {leaf}")
+
+
+def _document(spend: Spend) -> dict[str, object]:
+    return {
+        "line": spend.line,
+        "time": time_text(spend.created),
+        "dataset": spend.dataset,
+        "kind": spend.kind,
+        "price": price_document(spend.price),
+        "state": spend.state,
+        "resource": spend.resource,
+    }

@@ -1,0 +1,57 @@
+"""audit: does a generator use more than the card says."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gencard.client.folder import write_bytes
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    CardName,
+    Folder,
+    connected,
+    console,
+    say,
+    say_json,
+)
+
+
+class Where(StrEnum):
+    """Around which records."""
+
+    MADE_UP = "made-up"
+    CARD = "card"
+
+
+def audit(
+    name: CardName,
+    black_box: Annotated[str | None, typer.Option(help="Else the card's own generator.")] = None,
+    where: Annotated[Where, typer.Option(help="Around made-up records, or those at the card.")] = (
+        Where.MADE_UP
+    ),
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    runs: Annotated[int | None, typer.Option(help="On each side of each step; else the card's.")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Write the report as a page.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
+    attestation: Annotated[
+        Path | None, typer.Option(help="Write the controller's signed verdict.")
+    ] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a black box, or the card's own generator. Exit code 0 whatever the verdict is."""
+    with connected(connection) as analyst:
+        found = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs)
+    say_json(dict(found.lines())) if as_json else console.print(found)
+    if page is not None:
+        found.report.save_html(page)
+    if report is not None:
+        found.report.save_json(report)
+    if attestation is not None:
+        write_bytes(attestation, found.attestation)
+    written = [str(path) for path in (page, report, attestation) if path is not None]
+    if written and not as_json:
+        say(f"Written: {', '.join(written)}")

@@ -1,0 +1,77 @@
+"""datasets, generators: what there is to ask for."""
+
+from typing import Annotated
+
+import typer
+
+from gencard.client.catalogue import CatalogueEntry
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    Folder,
+    connected,
+    console,
+    say_json,
+    say_table,
+)
+from gencard.wire.money import price_document
+from gencard.wire.schema_codec import coding_document
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="One dataset, whole; all where not given.")] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """List datasets, or show one with its public schema and policy."""
+    with connected(connection) as analyst:
+        if name is not None:
+            entry = analyst.dataset(name)
+            say_json(_document(entry)) if as_json else console.print(entry)
+            return
+        entries = analyst.datasets()
+    if as_json:
+        say_json([{"name": entry.id, "title": entry.title} for entry in entries])
+        return
+    lines = [(entry.id, entry.title, entry.declared_by, entry.description) for entry in entries]
+    say_table(("Dataset", "Title", "Declared by", "Description"), lines)
+
+
+def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """List generators and black boxes."""
+    with connected(connection) as analyst:
+        entries = analyst.generators()
+    if as_json:
+        say_json(
+            [
+                {"name": e.name, "tier": e.tier, "description": e.description, "digest": e.digest}
+                for e in entries
+            ]
+        )
+        return
+    lines = [(entry.name, str(entry.tier), entry.description) for entry in entries]
+    say_table(("Name", "Tier", "Description"), lines)
+
+
+def _document(entry: CatalogueEntry) -> dict[str, object]:
+    policy = entry.policy
+    return {
+        "name": entry.id,
+        "title": entry.title,
+        "description": entry.description,
+        "declaredBy": entry.declared_by,
+        "version": entry.version,
+        "schema": coding_document(entry.coding),
+        "policy": {
+            "largestOrder": policy.largest_order,
+            "largestMarginalCells": policy.largest_marginal_cells,
+            "mostMarginals": policy.most_marginals,
+            "mostRows": policy.most_rows,
+            "forbidden": policy.forbidden,
+            "generators": policy.generators,
+            "mechanisms": policy.mechanisms,
+            "mostPerCard": price_document(policy.most_per_card),
+            "automatic": policy.automatic,
+            "validDays": policy.valid.days,
+        },
+    }

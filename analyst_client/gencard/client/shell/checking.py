@@ -1,0 +1,86 @@
+"""verify, replay: trust nothing, and need no controller for it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.client.bundle import Bundle
+from gencard.client.credentials import Credentials, public_key
+from gencard.client.files import read_rows
+from gencard.client.replay import Replayed
+from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
+from gencard.client.verify import Check, Keys, Outcome, rebuild
+from gencard.client.verify import verify as verify_bundle
+from gencard.core.errors import VerificationError
+
+ControllerKey = Annotated[
+    Path | None, typer.Option(help="The controller's public key for cards; else the connection's.")
+]
+AnalystKey = Annotated[
+    Path | None, typer.Option(help="The public key of the analyst on the card; else your own.")
+]
+LogKey = Annotated[Path | None, typer.Option(help="The log's public key; else the connection's.")]
+_MARK = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.NOTED: "·"}
+
+
+def verify(
+    paths: Annotated[list[Path], typer.Argument(help="Folders or files that were kept.")],
+    controller_key: ControllerKey = None,
+    analyst_key: AnalystKey = None,
+    log_key: LogKey = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Check signatures and digests of card, schema, psi, receipts, rows, log and verdicts."""
+    keys = _keys(connection, controller_key, analyst_key, log_key)
+    checks = verify_bundle(Bundle.of(paths), keys, datetime.now(UTC))
+    if as_json:
+        say_json([{"what": c.what, "outcome": c.outcome, "detail": c.detail} for c in checks])
+    else:
+        _show(checks)
+    if any(check.outcome is Outcome.FAILED for check in checks):
+        raise typer.Exit(1)
+
+
+def replay(
+    paths: Annotated[list[Path] | None, typer.Argument(help="A folder that was kept.")] = None,
+    card: Annotated[Path | None, typer.Option(help="The signed card.")] = None,
+    psi: Annotated[Path | None, typer.Option(help="psi, as it was released.")] = None,
+    receipt: Annotated[Path | None, typer.Option(help="The signed receipt.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="The schema; else beside the card.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Rows to compare, .csv or .parquet.")] = None,
+    controller_key: ControllerKey = None,
+    analyst_key: AnalystKey = None,
+    connection: Folder = HERE,
+) -> None:
+    """Make a release again from psi, card and seed, and compare every byte."""
+    beside = None if card is None else schema or card.parent / "schema.json"
+    files = [file for file in (*(paths or ()), card, psi, receipt, beside) if file is not None]
+    keys = _keys(connection, controller_key, analyst_key, None)
+    with console.status("Replaying"):
+        found, dataset, coding = rebuild(Bundle.of(files), keys)
+    if data is not None and read_rows(data, coding, dataset.domain).digest() != found.rows_digest:
+        raise VerificationError(problem=f"the rows in {data.name} are not those of the receipt")
+    say(str(Replayed(found.name, found.rows, found.seed, found.rows_digest)))
+
+
+def _keys(folder: Path, controller: Path | None, analyst: Path | None, log: Path | None) -> Keys:
+    credentials = Credentials.of_folder(folder)
+    return Keys(
+        public_key(controller or credentials.controller_key, "controller_key"),
+        public_key(analyst, "analyst_key") if analyst else credentials.public_signing_key(),
+        public_key(log or credentials.log_key, "log_key"),
+    )
+
+
+def _show(checks: list[Check]) -> None:
+    lines = [(f"{_MARK[check.outcome]} {check.outcome}", check.what, check.detail) for check in checks]
+    say_table(("", "What", "Found"), lines)
+    failed = [check.what for check in checks if check.outcome is Outcome.FAILED]
+    if failed:
+        console.print(f"[bold red]Do not use these data:[/] {escape(', '.join(failed))}.")
+    else:
+        console.print("[bold green]Everything agrees.[/]")

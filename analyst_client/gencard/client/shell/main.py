@@ -1,0 +1,35 @@
+"""The console entry: every command in its place."""
+
+import typer
+
+from gencard.client.shell import accounting, auditing, catalogue, checking, negotiation, synthesis
+from gencard.client.shell.terminal import Commands
+
+app = typer.Typer(
+    name="gencard",
+    cls=Commands,
+    help="Negotiate cards, fetch synthetic data, check and audit them. Records stay where they are.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+)
+app.command()(catalogue.datasets)
+app.command()(catalogue.generators)
+app.command()(negotiation.propose)
+app.command()(negotiation.price)
+app.command()(negotiation.cards)
+app.command()(negotiation.accept)
+app.command()(negotiation.counter)
+app.command()(negotiation.terminate)
+app.command()(synthesis.generate)
+app.command()(synthesis.psi)
+app.command()(checking.replay)
+app.command()(checking.verify)
+app.command()(auditing.audit)
+app.command()(accounting.budget)
+app.command()(accounting.log)
+
+
+def main() -> None:
+    """Run ``gencard``; exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    app()

@@ -1,0 +1,171 @@
+"""propose, price, cards, accept, counter, terminate: from a wish to a signed card."""
+
+from typing import Annotated
+
+import typer
+
+from gencard.client.card import Card
+from gencard.client.html import price_text
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    CardName,
+    Folder,
+    connected,
+    console,
+    say_json,
+    say_table,
+)
+from gencard.client.workload import Marginals, all_marginals
+from gencard.core.errors import InvalidInputError
+from gencard.core.negotiation import CardState
+from gencard.wire.canonical import Document, time_text
+from gencard.wire.card_document import terms_document
+from gencard.wire.money import price_document
+
+DatasetName = Annotated[str, typer.Argument(help="Its name in the catalogue.", metavar="DATASET")]
+Marginal = Annotated[
+    list[str] | None, typer.Option(help="Attributes of one marginal, such as sex,health; repeat it.")
+]
+Order = Annotated[int | None, typer.Option("--marginals-of-order", help="All marginals of this order.")]
+Attributes = Annotated[str | None, typer.Option(help="Only among these, such as sex,health,age.")]
+Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
+Rows = Annotated[int, typer.Option(help="At most so many rows in one release.")]
+
+
+def propose(
+    dataset: DatasetName,
+    purpose: Annotated[str, typer.Option(help="What the data are wanted for, in a sentence.")],
+    marginal: Marginal = None,
+    marginals_of_order: Order = None,
+    attributes: Attributes = None,
+    generator: Generator = "ipf",
+    rows: Rows = 1_000_000,
+    accept: Annotated[bool, typer.Option("--accept", help="Sign the offer, whatever changed.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Propose a card; the answer is an offer, with what changed and what it costs."""
+    marginals = _marginals(marginal, marginals_of_order, attributes)
+    with connected(connection) as analyst:
+        card = analyst.propose(dataset, marginals, purpose=purpose, generator=generator, rows=rows)
+        if accept and card.state is CardState.OFFERED:
+            card.accept()
+        _say(card, as_json)
+
+
+def price(
+    dataset: DatasetName,
+    marginal: Marginal = None,
+    marginals_of_order: Order = None,
+    attributes: Attributes = None,
+    generator: Generator = "ipf",
+    rows: Rows = 1_000_000,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """What would be offered, and at what price; nothing is stored, no record is touched."""
+    marginals = _marginals(marginal, marginals_of_order, attributes)
+    with connected(connection) as analyst:
+        card = analyst.propose(
+            dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True
+        )
+        _say(card, as_json)
+
+
+def cards(
+    name: Annotated[str | None, typer.Argument(help="One card, whole; all where not given.")] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """List cards, newest first, or show one."""
+    with connected(connection) as analyst:
+        if name is not None:
+            _say(analyst.card(name), as_json)
+            return
+        found = analyst.cards()
+    if as_json:
+        say_json([_document(card) for card in found])
+        return
+    lines = [
+        (card.name, str(card.state), str(card.turn), _price(card), card.next_step) for card in found
+    ]
+    say_table(("Card", "State", "Turn", "Price", "Next"), lines)
+
+
+def accept(name: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """Sign the offer, after checking that the bytes to sign mean the offer and no more."""
+    with connected(connection) as analyst:
+        _say(analyst.card(name).accept(), as_json)
+
+
+def counter(
+    name: CardName,
+    marginal: Marginal = None,
+    marginals_of_order: Order = None,
+    attributes: Attributes = None,
+    generator: Annotated[str | None, typer.Option(help="Another generator.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Another number of rows.")] = None,
+    purpose: Annotated[str | None, typer.Option(help="Another purpose.")] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Answer an offer with other terms; what is not given stays as offered."""
+    given = marginal or marginals_of_order is not None
+    marginals = _marginals(marginal, marginals_of_order, attributes) if given else None
+    with connected(connection) as analyst:
+        card = analyst.card(name)
+        _say(card.counter(marginals=marginals, generator=generator, rows=rows, purpose=purpose), as_json)
+
+
+def terminate(name: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """End a negotiation, or give a card back."""
+    with connected(connection) as analyst:
+        _say(analyst.card(name).terminate(), as_json)
+
+
+def _marginals(marginal: list[str] | None, order: int | None, attributes: str | None) -> Marginals:
+    """Raises InvalidInputError where both ways, or neither, were used."""
+    if bool(marginal) == (order is not None):
+        raise InvalidInputError(field="marginals", problem="need --marginal or --marginals-of-order")
+    if order is not None:
+        return all_marginals(order, None if attributes is None else _names(attributes))
+    return [_names(names) for names in marginal or ()]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _say(card: Card, as_json: bool) -> None:
+    if as_json:
+        say_json(_document(card))
+        return
+    console.print(card)
+
+
+def _price(card: Card) -> str:
+    offer = card.negotiation.offer
+    return "" if offer is None else price_text(offer.price)
+
+
+def _document(card: Card) -> Document:
+    negotiation, offer = card.negotiation, card.negotiation.offer
+    return {
+        "name": card.name,
+        "state": card.state,
+        "turn": card.turn,
+        "nextStep": card.next_step,
+        "terms": terms_document(card.terms),
+        "price": None if offer is None else price_document(offer.price),
+        "changes": [
+            {"field": change.field, "old": change.old, "new": change.new, "reason": change.reason}
+            for change in card.changes
+        ],
+        "expires": None if offer is None else time_text(offer.expire_time),
+        "sha256": None if offer is None else offer.digest,
+        "history": [
+            {"actor": step.actor, "action": step.action, "time": time_text(step.time)}
+            for step in negotiation.history
+        ],
+    }

@@ -1,0 +1,66 @@
+"""What all commands share: the connection, the console, errors in one line with what to do next."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from gencard.client import text
+from gencard.client.analyst import Analyst
+from gencard.core.errors import GencardError
+
+console = Console(highlight=False)
+failures = Console(stderr=True, highlight=False)
+
+Folder = Annotated[
+    Path,
+    typer.Option(
+        "--connection",
+        "-c",
+        envvar="GENCARD_CONNECTION",
+        help="The folder that the controller's steward handed over.",
+    ),
+]
+HERE = Path()
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs in place of a table.")]
+CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
+
+
+class Commands(TyperGroup):
+    """Commands of which an error of ours ends in one line, what to do next, and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GencardError as error:
+            failures.print(f"[bold red]{error.reason}[/]  {escape(str(error))}", soft_wrap=True)
+            failures.print(f"[dim]→ {escape(error.advice)}[/]", soft_wrap=True)
+            raise typer.Exit(1) from None
+
+
+def connected(folder: Path) -> Analyst:
+    """Whoever the folder belongs to, connected; to be used in a ``with`` block."""
+    return Analyst.connect(folder=folder)
+
+
+def say(line: str) -> None:
+    """One line of text that may hold anything."""
+    console.print(escape(line), soft_wrap=True)
+
+
+def say_json(value: Any) -> None:
+    """One JSON value on standard output."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def say_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
+    console.print(text.grid(heads, lines))
+
+
+def say_facts(lines: Iterable[tuple[str, str]]) -> None:
+    console.print(text.facts(lines))
