@@ -1,5 +1,4 @@
 import tracemalloc
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from gencard.core.errors import InvalidDatasetError, TooLargeError, UnknownAttri
 from gencard.core.statistics import counting
 from gencard.core.statistics.counting import Counter, cell_numbers
 from gencard.core.statistics.marginal import count, count_all
-from gencard.core.statistics.table import project, runs
+from gencard.core.statistics.table import project
 from tests.core.strategies import brute_count, measured
 
 DOMAIN = Domain.of({"sex": 2, "age": 3})
@@ -116,11 +115,3 @@ def test_marginals_do_not_change_when_more_is_counted():
     counter.add(np.array([[0, 1]]))
     assert before.tolist() == [0, 1, 0]
     assert counter.marginals()[0].tolist() == [0, 2, 0]
-
-
-@given(st.sets(st.integers(0, 9)))
-def test_runs_are_the_axes_again(axes):
-    ascending = sorted(axes)
-    groups = runs(ascending)
-    assert [axis for group in groups for axis in group] == ascending
-    assert all(after[0] > before[-1] + 1 for before, after in pairwise(groups))

@@ -9,7 +9,7 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.goals import Table
 from gencard.core.statistics.cover import cover
-from gencard.core.statistics.table import others, runs, sum_out
+from gencard.core.statistics.table import others, sum_out
 
 _BLOCK_CELLS = 2**15
 """Cells of a block of a plain table: small beside the table, large enough to hold many cliques."""
@@ -53,7 +53,7 @@ class PlainTable:
 
     def marginal(self, block: int) -> Table:
         axes = self._others[block]
-        summed = sum_out(self.factors[0], runs(axes))
+        summed = sum_out(self.factors[0], axes)
         return np.squeeze(summed, axis=axes) if axes else summed.copy()
 
     def scale(self, block: int, ratio: Table) -> None:

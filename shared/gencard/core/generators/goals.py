@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.domain import Clique
-from gencard.core.statistics.table import Runs, others, runs, sum_out
+from gencard.core.statistics.table import others, sum_out, total
 
 Table = NDArray[np.float64]
 """Probabilities, or factors of them, with one axis per attribute."""
@@ -24,23 +24,23 @@ class Goal:
     Args:
         clique: The attributes.
         shares: As many axes as the table has, those outside the clique of size 1; sums to 1.
-        others: The axes outside the clique, in runs.
+        others: The axes outside the clique.
     """
 
     clique: Clique
     shares: Table
-    others: Runs
+    others: tuple[int, ...]
 
     @classmethod
     def of(cls, clique: Clique, values: NDArray[Any], attributes: Clique) -> "Goal":
         """The goal of a marginal for a table on ``attributes``; ``values`` has the clique's axes."""
         ascending = np.argsort([attributes.index(name) for name in clique])
         sizes = dict(zip(clique, values.shape, strict=True))
-        shares = np.ascontiguousarray(np.transpose(values, ascending)) / float(values.sum())
+        shares = np.ascontiguousarray(np.transpose(values, ascending)) / total(values)
         return cls(
             clique,
             shares.reshape([sizes.get(name, 1) for name in attributes]),
-            runs(others(attributes, clique)),
+            others(attributes, clique),
         )
 
     def error(self, table: Table) -> float:

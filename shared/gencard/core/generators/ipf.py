@@ -13,9 +13,6 @@ from gencard.core.generators.triangle import Triangle, three_parts
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.psi import Psi
 
-_SMALL = 2**14
-"""Cells up to which a table is fitted as it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ipf:
@@ -71,11 +68,8 @@ class Ipf:
 
     def _uniform(self, psi: Psi, domain: Domain) -> BlockTable:
         zeros = self.structural_zeros
-        if domain.cells > _SMALL:
-            parts = three_parts(domain, psi.cliques + tuple(zero.clique for zero in zeros))
-            if parts:
-                return Triangle(domain, parts, zeros)
-        return PlainTable(domain, psi.cliques, zeros)
+        parts = three_parts(domain, psi.cliques + tuple(zero.clique for zero in zeros))
+        return Triangle(domain, parts, zeros) if parts else PlainTable(domain, psi.cliques, zeros)
 
 
 def _check_belongs(psi: Psi, domain: Domain) -> None:

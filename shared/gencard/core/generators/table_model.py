@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError
-from gencard.core.statistics.table import project
+from gencard.core.statistics.table import project, total
 
 _BLOCK_ROWS = 2**16
 """Rows drawn together, so that what lies between the draw and the codes stays in the cache."""
@@ -37,10 +37,10 @@ class TableModel:
     def __post_init__(self) -> None:
         if self.probabilities.shape != self.domain.sizes:
             raise DomainMismatchError(problem="the table of probabilities has another shape")
-        total = float(self.probabilities.sum())
-        if not (np.isfinite(total) and total > 0 and self.probabilities.min() >= 0):
+        whole = total(self.probabilities)
+        if not (np.isfinite(whole) and whole > 0 and self.probabilities.min() >= 0):
             raise InvalidNumberError(field="probabilities", expected="zero or more, with a finite sum")
-        frozen = self.probabilities / total
+        frozen = self.probabilities / whole
         frozen.flags.writeable = False
         object.__setattr__(self, "probabilities", frozen)
         object.__setattr__(self, "_thresholds", _thresholds(frozen))
@@ -91,9 +91,7 @@ def _check_words(rng: np.random.Generator) -> None:
 def _decode(cells: NDArray[Any], sizes: tuple[int, ...], block: NDArray[Any]) -> None:
     """Write the codes of the cells into ``block``, the last attribute running fastest."""
     rest = cells.astype(np.uint32) if np.prod(sizes, dtype=float) < 2.0**32 else cells
-    for axis in range(len(sizes) - 1, 0, -1):
+    for axis in reversed(range(len(sizes))):
         whole = rest // sizes[axis]
         block[:, axis] = rest - whole * sizes[axis]
         rest = whole
-    if sizes:
-        block[:, 0] = rest

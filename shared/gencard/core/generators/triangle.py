@@ -13,8 +13,8 @@ Parts = tuple[Clique, Clique, Clique]
 
 _SIDES = ((0, 1), (0, 2), (1, 2))
 
-_SAVING = 8
-"""How many times smaller than the table the three blocks must be together to be worth the trouble."""
+_SAVING = 5
+"""The table must have so many times the cells of the three blocks: below, it is as fast as it is."""
 
 
 class Triangle:

@@ -1,0 +1,332 @@
+"""Laws of the fit; both forms of the table; referees: closed forms, the textbook, another program."""
+
+import hashlib
+import json
+import time
+import tracemalloc
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gencard.core.coding import StructuralZeros
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import InvalidNumberError, InvalidPsiError, NotConvergedError, TooLargeError
+from gencard.core.generators import fitting
+from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.replay import synthesise
+from gencard.core.generators.table_model import TableModel
+from gencard.core.generators.triangle import Triangle, three_parts
+from gencard.core.statistics.marginal import count
+from gencard.core.statistics.measure import measure_dataset
+from gencard.core.statistics.psi import Measurement, Psi
+from tests.core.strategies import datasets, domains, measured, workloads
+from tests.shared_data import oracle_file
+
+LOOSE = Ipf(tolerance=1e-3)
+TIGHT = Ipf(tolerance=1e-10)
+
+BIG = Domain.of({"a": 6, "b": 9, "c": 5, "d": 8, "e": 10})
+"""21,600 cells: large enough for a triangle."""
+
+
+def pairs(domain):
+    return list(combinations(domain.attributes, 2))
+
+
+STRADDLING = [*pairs(BIG), ("a", "b", "c"), ("c", "d", "e"), ("a", "d", "e"), ("b", "d", "e")]
+"""Marginals for which there is no triangle."""
+
+
+def dense_dataset(domain, rows, multiplier=7_919):
+    """Records without a random number, every cell of every pair above zero."""
+    position = np.arange(rows)
+    columns = [
+        (position * (multiplier + 2 * axis) // (3 + axis) % 1_009) % size
+        for axis, size in enumerate(domain.sizes)
+    ]
+    return Dataset.of_columns(domain, columns)
+
+
+def errors(model, psi):
+    return [np.abs(model.marginal(m.clique) - m.values / m.values.sum()).sum() for m in psi.measurements]
+
+
+def textbook(psi, domain, sweeps, zeros=None):
+    """Scale the whole table to each marginal in turn."""
+    table = np.ones(domain.sizes) if zeros is None else zeros.copy()
+    table /= table.sum()
+    for _ in range(sweeps):
+        for m in psi.measurements:
+            axes = domain.axes(m.clique)
+            others = tuple(axis for axis in range(len(domain)) if axis not in axes)
+            shares = np.transpose(m.values / m.values.sum(), np.argsort(axes))
+            marginal = table.sum(axis=others)
+            ratio = np.divide(shares, marginal, out=np.zeros_like(shares), where=marginal > 0)
+            table *= np.expand_dims(ratio, others)
+    return table
+
+
+class TestLaws:
+    @settings(deadline=None, max_examples=60)
+    @given(measured())
+    def test_psi_of_the_model_is_psi(self, drawn):
+        dataset, cliques = drawn
+        psi = measure_dataset(dataset, cliques)
+        model = LOOSE.fit(psi, dataset.domain)
+        assert model.domain == dataset.domain
+        assert max(errors(model, psi)) <= 1e-3 * (1 + 1e-9)
+
+    @settings(deadline=None, max_examples=30)
+    @given(measured(), st.randoms(use_true_random=False))
+    def test_equal_psi_gives_equal_bytes(self, drawn, random):
+        dataset, cliques = drawn
+        order = np.array(random.sample(range(len(dataset)), len(dataset)))
+        one, other = (
+            synthesise(LOOSE, measure_dataset(records, cliques), dataset.domain, 30, 1)
+            for records in (dataset, dataset.take(order))
+        )
+        assert one.digest() == other.digest()
+
+    def test_equal_psi_of_different_records_gives_equal_bytes(self):
+        """The cells of even and of odd parity have the same marginals on every pair."""
+        domain = Domain.of({"a": 2, "b": 2, "c": 2})
+        even, odd = (
+            Dataset(domain, np.array([cell for cell in np.ndindex(2, 2, 2) if sum(cell) % 2 == parity]))
+            for parity in (0, 1)
+        )
+        assert not np.array_equal(count(even, domain.attributes), count(odd, domain.attributes))
+        released = [
+            synthesise(Ipf(), measure_dataset(d, pairs(domain)), domain, 99, 3) for d in (even, odd)
+        ]
+        assert released[0].digest() == released[1].digest()
+
+    @settings(deadline=None, max_examples=30)
+    @given(datasets(fewest=1))
+    def test_separate_attributes_stay_independent(self, dataset):
+        psi = measure_dataset(dataset, [(name,) for name in dataset.domain.attributes])
+        shares = [m.values / len(dataset) for m in psi.measurements]
+        expected = shares[0]
+        for share in shares[1:]:
+            expected = np.multiply.outer(expected, share)
+        np.testing.assert_allclose(Ipf().fit(psi, dataset.domain).probabilities, expected, atol=1e-12)
+
+    @settings(deadline=None, max_examples=30)
+    @given(datasets(Domain.of({"a": 2, "b": 3, "c": 4}), fewest=1))
+    def test_a_chain_has_its_closed_form(self, dataset):
+        """P(a, b, c) = P(a, b) P(b, c) / P(b)."""
+        psi = measure_dataset(dataset, [("a", "b"), ("c", "b")])
+        one, other = (m.values / len(dataset) for m in psi.measurements)
+        middle = np.maximum(one.sum(axis=0), 1e-300)
+        expected = one[:, :, None] * other.T[None, :, :] / middle[None, :, None]
+        np.testing.assert_allclose(TIGHT.fit(psi, dataset.domain).probabilities, expected, atol=1e-9)
+
+    @settings(deadline=None, max_examples=30)
+    @given(measured())
+    def test_no_table_with_the_same_psi_has_more_entropy(self, drawn):
+        dataset, cliques = drawn
+        fitted = LOOSE.fit(measure_dataset(dataset, cliques), dataset.domain).probabilities
+        observed = count(dataset, dataset.domain.attributes) / len(dataset)
+        assert entropy(fitted) >= entropy(observed) - 0.02
+
+    @settings(deadline=None, max_examples=30)
+    @given(st.data())
+    def test_attributes_that_psi_does_not_name_are_uniform(self, data):
+        domain = data.draw(domains(fewest=2))
+        named = domain.project(domain.attributes[1:])
+        dataset = data.draw(datasets(named, fewest=1))
+        model = LOOSE.fit(measure_dataset(dataset, data.draw(workloads(named))), domain)
+        np.testing.assert_allclose(model.marginal(domain.attributes[:1]), 1 / domain.sizes[0])
+
+    def test_the_axes_of_a_clique_may_come_in_any_order(self):
+        dataset = dense_dataset(BIG, 5_000)
+        forth = Ipf().fit(measure_dataset(dataset, pairs(BIG)), BIG)
+        back = Ipf().fit(measure_dataset(dataset, [clique[::-1] for clique in pairs(BIG)]), BIG)
+        np.testing.assert_array_equal(forth.probabilities, back.probabilities)
+
+
+def entropy(table):
+    return float(-np.sum(table[table > 0] * np.log(table[table > 0])))
+
+
+class TestBothForms:
+    """A large table of pairs is fitted as a triangle; a clique across three parts needs it plain."""
+
+    @pytest.mark.parametrize("cliques", [pairs(BIG), STRADDLING], ids=["triangle", "plain"])
+    def test_the_fixed_point_is_the_textbooks(self, cliques):
+        psi = measure_dataset(dense_dataset(BIG, 20_000), cliques)
+        model = TIGHT.fit(psi, BIG)
+        assert max(errors(model, psi)) <= 1e-10 * (1 + 1e-6)
+        np.testing.assert_allclose(model.probabilities, textbook(psi, BIG, 40), atol=1e-10)
+
+    @pytest.mark.parametrize("cliques", [pairs(BIG), STRADDLING], ids=["triangle", "plain"])
+    def test_structural_zeros_stay_zero(self, cliques):
+        zeros = StructuralZeros(("e", "a"), ((3, 1), (9, 0)))
+        start = np.ones(BIG.sizes)
+        start[1, :, :, :, 3] = start[0, :, :, :, 9] = 0
+        dataset = dense_dataset(BIG, 20_000)
+        kept = start[tuple(dataset.codes.T.astype(int))] > 0
+        psi = measure_dataset(
+            dataset.take(np.flatnonzero(kept)), [c for c in cliques if not {"a", "e"} <= set(c)]
+        )
+        model = Ipf((zeros,), tolerance=1e-9).fit(psi, BIG)
+        assert np.all(model.probabilities[start == 0] == 0)
+        np.testing.assert_allclose(model.probabilities, textbook(psi, BIG, 60, start), atol=1e-8)
+
+    def test_forms_are_chosen_as_the_test_says(self):
+        assert three_parts(BIG, pairs(BIG))
+        assert three_parts(BIG, STRADDLING) is None
+        assert three_parts(Domain.of({"a": 200, "b": 200}), [("a", "b")]) is None
+
+    @settings(deadline=None)
+    @given(st.data())
+    def test_no_clique_touches_three_parts(self, data):
+        domain = data.draw(domains(fewest=5, most=5, largest=12))
+        cliques = data.draw(workloads(domain))
+        parts = three_parts(domain, cliques)
+        assume(parts)
+        assert sorted(name for part in parts for name in part) == sorted(domain.attributes)
+        assert not any(all(set(part) & set(clique) for part in parts) for clique in cliques)
+
+    def test_a_triangle_sums_and_scales_like_the_table_that_it_stands_for(self):
+        zeros = [StructuralZeros(("b", "c"), ((1, 1),))]
+        triangle = Triangle(BIG, three_parts(BIG, pairs(BIG)), zeros)
+        for block, names in enumerate(triangle.blocks):
+            ratio = (np.arange(BIG.project(names).cells) % 7 + 0.5).reshape(BIG.project(names).sizes)
+            before = triangle.expanded()
+            triangle.scale(block, ratio)
+            in_order = np.transpose(ratio, np.argsort(BIG.axes(names)))
+            others = tuple(axis for axis, name in enumerate(BIG.attributes) if name not in names)
+            np.testing.assert_allclose(triangle.expanded(), before * np.expand_dims(in_order, others))
+        for block, names in enumerate(triangle.blocks):
+            others = tuple(axis for axis, name in enumerate(BIG.attributes) if name not in names)
+            expected = np.transpose(
+                triangle.expanded().sum(axis=others), np.argsort(np.argsort(BIG.axes(names)))
+            )
+            np.testing.assert_allclose(triangle.marginal(block), expected)
+        assert np.all(triangle.expanded()[:, 1, 1] == 0)
+
+    def test_the_bits_are_the_same_for_ever(self):
+        """Golden: sums, products and quotients in a fixed order give these bits on every machine."""
+        digests = []
+        for cliques in (pairs(BIG), STRADDLING):
+            model = Ipf().fit(measure_dataset(dense_dataset(BIG, 9_999), cliques), BIG)
+            digests.append(hashlib.sha256(model.probabilities.tobytes()).hexdigest()[:16])
+        assert digests == ["609b17f669356f47", "41aa0d1db08902d2"]
+
+
+@pytest.mark.parametrize("name", ["S3", "S5"])
+def test_another_program_finds_the_same_table(name):
+    """R's synthpop (mipfp): all pairs of 5,000 records, one record spread out as a prior."""
+    case = json.loads(oracle_file("synthpop/ipf_fit_S3_S5.json").read_text())[name]
+    observed, expected = (
+        np.array(case[key]).reshape(case["dim"], order="F") for key in ("observed", "p_hat")
+    )
+    domain = Domain(tuple(case["variables"]), tuple(case["dim"]))
+    measurements = []
+    for clique in pairs(domain):
+        others = tuple(axis for axis in range(len(domain)) if domain.attributes[axis] not in clique)
+        counts = observed.sum(axis=others)
+        measurements.append(Measurement(clique, counts + 1 / counts.size, stddev=1.0))
+    model = TIGHT.fit(Psi(domain, tuple(measurements)), domain)
+    np.testing.assert_allclose(model.probabilities, expected, rtol=1e-7, atol=1e-12)
+
+
+class TestBoundary:
+    def test_psi_on_the_boundary_is_reached_all_the_same(self):
+        """Two opposite empty cells and no empty pair (Haberman 1974): plain IPF is off by 1 / sweeps."""
+        domain = Domain.of({"a": 2, "b": 2, "c": 2})
+        table = np.array([[[0, 2], [3, 4]], [[5, 6], [7, 0]]])
+        cells = np.repeat(np.arange(8), table.ravel())
+        dataset = Dataset(domain, np.stack(np.unravel_index(cells, (2, 2, 2)), axis=1))
+        psi = measure_dataset(dataset, pairs(domain))
+        model = Ipf(tolerance=1e-6, most_sweeps=2_000).fit(psi, domain)
+        np.testing.assert_allclose(model.probabilities, table / table.sum(), atol=1e-6)
+        assert max(errors(TableModel(domain, textbook(psi, domain, 2_000)), psi)) > 1e-5
+
+    def test_a_stride_too_far_is_taken_back(self):
+        factors = [np.array([4.0, 1.0])]
+        stride = fitting._Stride(factors)
+        assert stride.helped(1.0)
+        stride.begin()
+        factors[0] *= 0.5
+        stride.extend(1.0)
+        assert factors[0].tolist() == [1.0, 0.25]
+        assert not stride.helped(2.0)
+        assert factors[0].tolist() == [2.0, 0.5]
+        assert stride.helped(2.0)
+        stride.begin()
+        factors[0] *= 0.5
+        stride.extend(1.0)
+        assert not stride.helped(np.nan)
+
+    def test_powers_of_a_step(self):
+        for power in (1, 2, 3, 5):
+            np.testing.assert_allclose(
+                fitting._repeated(np.array([0.9, 0.0]), power)[0], 0.9 ** (2**power - 1)
+            )
+
+    def test_no_factor_of_a_step_overflows_or_vanishes(self):
+        step = fitting._repeated(np.array([1e30, 1e-30]), 4)
+        assert np.all(np.isfinite(step) & (step > 0))
+
+
+class TestGuards:
+    def test_a_table_over_the_bound_is_refused_before_any_work(self):
+        domain = Domain(tuple(f"a{i}" for i in range(12)), (10,) * 12)
+        psi = Psi(domain, (Measurement(("a0",), np.ones(10, dtype=int)),))
+        tracemalloc.start()
+        try:
+            begin = time.perf_counter()
+            with pytest.raises(TooLargeError):
+                Ipf().fit(psi, domain)
+            assert time.perf_counter() - begin < 0.05
+            assert tracemalloc.get_traced_memory()[1] < 100_000
+        finally:
+            tracemalloc.stop()
+
+    def test_the_bound_is_inclusive(self):
+        domain = Domain.of({"a": 2, "b": 3})
+        psi = Psi(domain, (Measurement(("a",), np.array([1, 2])),))
+        assert Ipf(max_cells=6).fit(psi, domain).probabilities.shape == (2, 3)
+        with pytest.raises(TooLargeError):
+            Ipf(max_cells=5).fit(psi, domain)
+
+    @pytest.mark.parametrize(
+        "other", [Domain.of({"b": 2}), Domain.of({"a": 3})], ids=["absent", "other size"]
+    )
+    def test_psi_belongs_to_the_domain(self, other):
+        psi = Psi(Domain.of({"a": 2}), (Measurement(("a",), np.array([1, 2])),))
+        with pytest.raises(InvalidPsiError, match="'a'"):
+            Ipf().fit(psi, other)
+
+    def test_a_contradiction_is_refused(self):
+        domain = Domain.of({"a": 2, "b": 2})
+        measurements = (Measurement(("a",), np.array([1, 2])), Measurement(("b",), np.array([1, 1])))
+        with pytest.raises(InvalidPsiError, match="disagree"):
+            Ipf().fit(Psi(domain, measurements), domain)
+
+    def test_structural_zeros_that_psi_contradicts_are_named(self):
+        domain = Domain.of({"a": 2, "b": 2})
+        psi = Psi(domain, (Measurement(("a", "b"), np.array([[1, 1], [1, 1]])),))
+        with pytest.raises(NotConvergedError, match="a, b"):
+            Ipf((StructuralZeros(("a", "b"), ((0, 1),)),)).fit(psi, domain)
+
+    def test_marginals_of_no_table_do_not_converge(self):
+        """a = b, b = c and a != c: every two agree, all three cannot."""
+        domain = Domain.of({"a": 2, "b": 2, "c": 2})
+        same, other = np.eye(2, dtype=int), 1 - np.eye(2, dtype=int)
+        values = {("a", "b"): same, ("b", "c"): same, ("a", "c"): other}
+        psi = Psi(domain, tuple(Measurement(clique, table) for clique, table in values.items()))
+        with pytest.raises(NotConvergedError):
+            Ipf(most_sweeps=50).fit(psi, domain)
+
+    @pytest.mark.parametrize(
+        "field", [{"tolerance": 0.0}, {"tolerance": np.nan}, {"max_cells": 0}, {"most_sweeps": 0}]
+    )
+    def test_settings_are_positive(self, field):
+        with pytest.raises(InvalidNumberError):
+            Ipf(**field)
