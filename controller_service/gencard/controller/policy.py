@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, prod
 
-from gencard.core.budget import Mechanism, Price
-from gencard.core.card import MOST_MARGINALS, Change, CounterOffer, Proposal, Refusal
+from gencard.core.budget import ZERO, Mechanism, Price
+from gencard.core.card import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
+from gencard.core.statistics.closure import Attributes, check_subsets, dimension, subsets
 
 ORDER = "ORDER_TOO_HIGH"
 CELLS = "TOO_MANY_CELLS"
@@ -24,6 +25,9 @@ ROWS = "TOO_MANY_ROWS"
 GENERATOR = "GENERATOR_NOT_ALLOWED"
 MECHANISM = "MECHANISM_NOT_OFFERED"
 NOTHING_LEFT = "NOTHING_LEFT"
+
+MOST_PARTS = 50_000
+"""Smaller cliques that are looked at in search of a counter-offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +92,16 @@ def judge(proposal: Proposal, policy: Policy, domain: Domain, limits: Limits) ->
     check_size(proposal, domain, limits)
     if proposal.privacy.mechanism not in policy.mechanisms and Mechanism.EXACT not in policy.mechanisms:
         return Refusal((MECHANISM,))
-    cliques, changes = _acceptable_cliques(proposal.marginals, policy, domain)
+    terms, rest = _acceptable_rest(proposal, policy)
+    cliques, changes = _acceptable_cliques(terms, policy, domain)
     if not cliques:
         return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
-    terms = replace(proposal, marginals=cliques)
-    terms, more = _acceptable_rest(terms, policy)
+    terms = replace(terms, marginals=cliques)
     _check_model(terms, domain, limits)
-    return CounterOffer(terms, (*changes, *more), price_of(terms, domain))
+    price = price_of(terms, domain)
+    if not price.fits(policy.most_per_card):
+        return Refusal((PRICE,))
+    return CounterOffer(terms, (*changes, *rest), price)
 
 
 def price_of(terms: Proposal, domain: Domain) -> Price:
@@ -104,11 +111,11 @@ def price_of(terms: Proposal, domain: Domain) -> Price:
     """
     match terms.privacy.mechanism:
         case Mechanism.EXACT:
-            return Price(statistics=sum(_sizes_of_blocks(terms.marginals, domain).values()))
+            return Price(statistics=dimension(domain, terms.marginals))
         case Mechanism.LAPLACE:
-            return Price(epsilon=terms.privacy.epsilon or Price().epsilon)
+            return Price(epsilon=terms.privacy.epsilon or ZERO)
         case Mechanism.GAUSSIAN:
-            return Price(rho=terms.privacy.rho or Price().rho)
+            return Price(rho=terms.privacy.rho or ZERO)
 
 
 def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
@@ -139,17 +146,19 @@ def _check_model(terms: Proposal, domain: Domain, limits: Limits) -> None:
 
 
 def _acceptable_cliques(
-    asked: tuple[Clique, ...], policy: Policy, domain: Domain
+    terms: Proposal, policy: Policy, domain: Domain
 ) -> tuple[tuple[Clique, ...], tuple[Change, ...]]:
+    objections = [(clique, _objection(clique, policy, domain)) for clique in terms.marginals]
+    _check_parts((clique for clique, reason in objections if reason), policy)
     changes: list[Change] = []
     kept: dict[Clique, None] = {}
-    for clique in asked:
-        reason = _objection(clique, policy, domain)
+    for clique, reason in objections:
         nearest = tuple(_nearest(clique, policy, domain)) if reason else (clique,)
         if reason:
             changes.append(_clique_change(clique, nearest, reason))
         kept.update(dict.fromkeys(nearest))
-    affordable, dropped = _affordable(tuple(kept), policy, domain)
+    exact = terms.privacy.mechanism is Mechanism.EXACT
+    affordable, dropped = _affordable(tuple(kept), policy, domain, exact=exact)
     changes += [_clique_change(clique, (), reason) for clique, reason in dropped]
     return affordable, tuple(changes)
 
@@ -165,42 +174,44 @@ def _objection(clique: Clique, policy: Policy, domain: Domain) -> str | None:
     return None
 
 
-def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:
-    """The largest acceptable cliques inside one that is not, each once.
+def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
+    """Refuse to look for smaller cliques where there are too many to look at."""
+    sizes = [len(clique) for clique in cliques]
+    orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
+    if sum(comb(size, order) for size in sizes for order in orders) > MOST_PARTS:
+        raise TooLargeError(what="the number of smaller marginals", limit=MOST_PARTS)
 
-    Raises:
-        TooLargeError: There are too many of them to list.
-    """
-    largest = min(policy.largest_order, len(clique))
-    if sum(comb(len(clique), order) for order in range(1, largest + 1)) > MOST_MARGINALS:
-        raise TooLargeError(what="the number of smaller marginals", limit=MOST_MARGINALS)
-    found: list[set[str]] = []
-    for order in range(largest, 0, -1):
+
+def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:
+    """The largest acceptable cliques inside one that is not, each once."""
+    found: set[Attributes] = set()
+    for order in range(min(policy.largest_order, len(clique)), 0, -1):
         for part in combinations(clique, order):
-            inside = any(set(part) <= larger for larger in found)
-            if not inside and _objection(part, policy, domain) is None:
-                found.append(set(part))
+            if frozenset(part) not in found and _objection(part, policy, domain) is None:
+                found.update(subsets(part))
                 yield part
 
 
 def _affordable(
-    cliques: tuple[Clique, ...], policy: Policy, domain: Domain
+    cliques: tuple[Clique, ...], policy: Policy, domain: Domain, *, exact: bool
 ) -> tuple[tuple[Clique, ...], list[tuple[Clique, str]]]:
     """Keep the cheapest cliques while number and price allow; the dearest go first."""
-    cap = policy.most_per_card.statistics
+    check_subsets(cliques)
+    left = policy.most_per_card.statistics
     kept: list[Clique] = []
     dropped: list[tuple[Clique, str]] = []
-    paid: dict[Clique, int] = {}
+    paid: set[Attributes] = set()
     for clique in sorted(cliques, key=lambda names: (domain.project(names).cells, domain.axes(names))):
-        fresh = _sizes_of_blocks((clique,), domain)
-        total = sum((paid | fresh).values())
+        fresh = set(subsets(clique)) - paid
+        price = sum(_counts(block, domain) for block in fresh) if exact else 0
         if len(kept) == policy.most_marginals:
             dropped.append((clique, MARGINALS))
-        elif total > cap:
+        elif price > left:
             dropped.append((clique, PRICE))
         else:
             kept.append(clique)
             paid |= fresh
+            left -= price
     return _ordered(kept, domain), dropped
 
 
@@ -228,11 +239,6 @@ def _ordered(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
     return tuple(sorted(cliques, key=lambda clique: (len(clique), domain.axes(clique))))
 
 
-def _sizes_of_blocks(cliques: Iterable[Clique], domain: Domain) -> dict[Clique, int]:
-    """Dimension of each interaction block inside the cliques, the constant included."""
-    return {
-        part: prod(domain.size(attribute) - 1 for attribute in part)
-        for clique in cliques
-        for order in range(len(clique) + 1)
-        for part in combinations(clique, order)
-    }
+def _counts(block: Attributes, domain: Domain) -> int:
+    """Independent counts of one interaction block."""
+    return prod(domain.size(attribute) - 1 for attribute in block)

@@ -9,7 +9,7 @@ from gencard.controller.holdings import dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card import Proposal
-from gencard.core.errors import CardStateError
+from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.negotiation import OPEN, CardState, Negotiation
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import sign
@@ -34,7 +34,13 @@ class Stewardship:
         return self._offer(name, None)
 
     def offer(self, name: str, terms: Proposal) -> Negotiation:
-        """Offer other terms than asked; the policy still holds for them."""
+        """Offer other terms than asked; the policy still holds for them.
+
+        Raises:
+            InvalidInputError: They are about another dataset.
+        """
+        if terms.dataset != dataset_of(name):
+            raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         return self._offer(name, terms)
 
     def reject(self, name: str, remark: str) -> Negotiation:
