@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.core.audit.blocks import minimal, outside
+from gencard.core.audit.blocks import minimal
 from gencard.core.audit.cells import Cells, key_of
 from gencard.core.audit.direction import Direction
 from gencard.core.audit.integer_program import farthest
@@ -18,6 +18,23 @@ from gencard.core.statistics.marginal import count_all
 
 PASSES = 2
 """How often every set of moves is gone through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The kinds of cube move that keep Phi, each a set of attributes led by the one it flips."""
+
+    cliques: tuple[Clique, ...]
+    kinds: tuple[Clique, ...]
+
+    @classmethod
+    def of(cls, cliques: Sequence[Clique], blocks: Sequence[Clique]) -> "Moves":
+        """Moves that reach every one of ``blocks``, which are those of ``outside``.
+
+        On the smallest of them only: a cube move on a larger one is a sum of such moves.
+        """
+        kinds = (led for axes in minimal(blocks) for led in leads(axes, cliques))
+        return cls(tuple(cliques), tuple(kinds))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +64,7 @@ class ExtremalPair:
 
 def extremal_pair(
     dataset: Dataset,
-    cliques: Sequence[Clique],
+    moves: Moves,
     beta: Direction,
     *,
     rng: np.random.Generator,
@@ -58,8 +75,8 @@ def extremal_pair(
 
     Args:
         dataset: ``D*``; both sides have its psi.
-        cliques: Phi.
-        beta: The direction; its blocks should lie outside Phi.
+        moves: What may be done to it.
+        beta: The direction, in blocks outside Phi.
         rng: Decides which moves are tried where there are too many, and the order of the records.
         start: Go on from this pair of the same psi.
         progress: Called with the share done.
@@ -68,21 +85,18 @@ def extremal_pair(
         NoExtremalPairError: No move was found.
     """
     sides = (start.low, start.high) if start else (dataset, dataset)
-    ascents = (
-        _ascend(Cells.of(sides[0]), cliques, -beta, rng=rng, progress=lambda done: progress(done / 2)),
-        _ascend(
-            Cells.of(sides[1]), cliques, beta, rng=rng, progress=lambda done: progress(0.5 + done / 2)
-        ),
+    low, high = (
+        _climbed(side, moves, uphill, rng=rng, progress=_half(progress, half))
+        for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True))
     )
-    low, high = (cells.shuffled(rng=rng) for cells in ascents)
     if beta.value(high) <= beta.value(low):
-        low, high = farthest(dataset, cliques, -beta), farthest(dataset, cliques, beta)
+        low, high = (farthest(dataset, moves.cliques, uphill) for uphill in (-beta, beta))
     if beta.value(high) <= beta.value(low):
         raise NoExtremalPairError(
             problem="the records leave no room for a move; try a made-up, denser dataset"
         )
-    check_equal_psi(dataset, high, cliques)
-    return ExtremalPair(tuple(cliques), low, high)
+    check_equal_psi(dataset, high, moves.cliques)
+    return ExtremalPair(moves.cliques, low, high)
 
 
 def marginals_digest(dataset: Dataset, cliques: Sequence[Clique]) -> str:
@@ -111,21 +125,21 @@ def check_equal_psi(one: Dataset, other: Dataset, cliques: Sequence[Clique]) -> 
         raise ComputationError(problem="the sides of an extremal pair differ in psi")
 
 
-def _ascend(
-    cells: Cells,
-    cliques: Sequence[Clique],
+def _climbed(
+    side: Dataset,
+    moves: Moves,
     beta: Direction,
     *,
     rng: np.random.Generator,
     progress: Callable[[float], None],
-) -> Cells:
-    """Greedy passes over the smallest sets that lie in no clique.
+) -> Dataset:
+    cells = Cells.of(side)
+    steps = PASSES * moves.kinds
+    for done, axes in enumerate(steps):
+        progress(done / len(steps))
+        cells = climb(cells, moves.cliques, axes, beta, rng=rng)
+    return cells.shuffled(rng=rng)
 
-    Larger sets add nothing: a cube move on one of them is a sum of moves on a smaller one.
-    """
-    sets = minimal(outside(cells.domain, cliques, max(map(len, beta.cliques))))
-    moves = [led for axes in sets for led in leads(axes, cliques)] * PASSES
-    for done, axes in enumerate(moves):
-        progress(done / len(moves))
-        cells = climb(cells, cliques, axes, beta, rng=rng)
-    return cells
+
+def _half(progress: Callable[[float], None], half: int) -> Callable[[float], None]:
+    return lambda share: progress((half + share) / 2)

@@ -8,7 +8,7 @@ from gencard.core.audit.blocks import outside
 from gencard.core.audit.comparison import brown_forsythe, welch
 from gencard.core.audit.direction import Basis
 from gencard.core.audit.exploration import Findings, Sample, explore
-from gencard.core.audit.extremal_pair import ExtremalPair, extremal_pair, marginals_digest
+from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, marginals_digest
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.progress import Progress, part, quiet
 from gencard.core.audit.report import (
@@ -24,7 +24,6 @@ from gencard.core.audit.runs import Runner, Side, Step
 from gencard.core.audit.trial import Scores, Trial, trial
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
 
 
 def audit(
@@ -53,11 +52,13 @@ def audit(
     """
     cliques = tuple(dataset.domain.canonical(clique) for clique in plan.cliques)
     basis = Basis(dataset.domain, outside(dataset.domain, cliques, plan.terms.order))
+    moves = Moves.of(cliques, basis.cliques)
     rng = np.random.Generator(np.random.PCG64(plan.seed))
     runner = Runner(box, plan, progress)
-    first = _first_pair(basis, dataset, cliques, rng, progress)
+    beta = basis.random_direction(rng=rng)
+    first = extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
     findings = _look(basis, first, runner)
-    second = _second_pair(findings, dataset, cliques, rng, progress)
+    second = _second_pair(findings, dataset, moves, rng, progress)
     test = trial(findings, dataset, second)
     scores = _scores(test, runner, second, dataset)
     progress("report", 1.0)
@@ -77,17 +78,6 @@ def audit(
     )
 
 
-def _first_pair(
-    basis: Basis,
-    dataset: Dataset,
-    cliques: Sequence[Clique],
-    rng: np.random.Generator,
-    progress: Progress,
-) -> ExtremalPair:
-    beta = basis.random_direction(rng=rng)
-    return extremal_pair(dataset, cliques, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
-
-
 def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
     low = Sample.of(basis, runner.outputs(Step.LOOK, Side.LOW, pair.low))
     high = Sample.of(basis, runner.outputs(Step.LOOK, Side.HIGH, pair.high))
@@ -95,19 +85,14 @@ def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
 
 
 def _second_pair(
-    findings: Findings,
-    dataset: Dataset,
-    cliques: Sequence[Clique],
-    rng: np.random.Generator,
-    progress: Progress,
+    findings: Findings, dataset: Dataset, moves: Moves, rng: np.random.Generator, progress: Progress
 ) -> ExtremalPair:
-    """Along what step 1 found, then on along its own difference, which can only grow by that."""
+    """Along what step 1 found, then on along the pair's own difference, which can only grow by that."""
     beta = findings.towards(findings.difference)
-    pair = extremal_pair(dataset, cliques, beta, rng=rng, progress=part(progress, "pair", 0.5, 0.6))
+    pair = extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.5, 0.6))
     beta = findings.towards(findings.basis.difference(pair.low, pair.high))
-    return extremal_pair(
-        dataset, cliques, beta, rng=rng, start=pair, progress=part(progress, "pair", 0.6, 0.7)
-    )
+    telling = part(progress, "pair", 0.6, 0.7)
+    return extremal_pair(dataset, moves, beta, rng=rng, start=pair, progress=telling)
 
 
 def _scores(test: Trial, runner: Runner, pair: ExtremalPair, dataset: Dataset) -> dict[Side, Scores]:
