@@ -176,6 +176,14 @@ class TestBothForms:
         assert np.all(model.probabilities[start == 0] == 0)
         np.testing.assert_allclose(model.probabilities, textbook(psi, BIG, 60, start), atol=1e-8)
 
+    def test_structural_zeros_of_attributes_outside_the_domain_say_nothing(self):
+        domain = Domain.of({"a": 2, "b": 2})
+        psi = measure_dataset(Dataset(domain, np.array([[0, 0], [0, 1], [1, 1]])), [("a", "b")])
+        zeros = (StructuralZeros(("a", "z"), ((0, 0), (1, 1))),)
+        np.testing.assert_array_equal(
+            Ipf(zeros).fit(psi, domain).probabilities, Ipf().fit(psi, domain).probabilities
+        )
+
     def test_forms_are_chosen_as_the_test_says(self):
         assert three_parts(BIG, pairs(BIG))
         assert three_parts(BIG, STRADDLING) is None

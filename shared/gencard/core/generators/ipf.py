@@ -1,5 +1,6 @@
 """Iterative proportional fitting: the table of maximum entropy among those with the marginals of psi."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.core.coding import StructuralZeros
@@ -23,7 +24,7 @@ class Ipf:
     products, quotients and comparisons of floats in a fixed order: the same bits on every machine.
 
     Args:
-        structural_zeros: Cells that stay zero.
+        structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
         tolerance: Largest L1 distance of a fitted marginal from psi, in shares. The default is far
             below the noise of sampling, 1e-2 for 10,000 rows and one cell.
         max_cells: Refuse larger domains; a fit takes up to 64 bytes a cell.
@@ -56,20 +57,22 @@ class Ipf:
             raise TooLargeError(what="The number of cells of the model", limit=self.max_cells)
         _check_belongs(psi, domain)
         check_consistent(psi)
-        table = self._uniform(psi, domain)
+        zeros = [zero for zero in self.structural_zeros if set(zero.clique) <= set(domain.attributes)]
+        table = _uniform(psi, domain, zeros)
         goals = [
             [Goal.of(m.clique, m.values, block) for m in psi.measurements if set(m.clique) <= set(block)]
             for block in table.blocks
         ]
-        if self.structural_zeros:
+        if zeros:
             check_room(table, goals)
         fit(table, goals, self.tolerance, self.most_sweeps)
         return TableModel(domain, table.expanded())
 
-    def _uniform(self, psi: Psi, domain: Domain) -> BlockTable:
-        zeros = self.structural_zeros
-        parts = three_parts(domain, psi.cliques + tuple(zero.clique for zero in zeros))
-        return Triangle(domain, parts, zeros) if parts else PlainTable(domain, psi.cliques, zeros)
+
+def _uniform(psi: Psi, domain: Domain, zeros: Sequence[StructuralZeros]) -> BlockTable:
+    """Where the fit starts, in the smallest form that holds what it can reach."""
+    parts = three_parts(domain, [*psi.cliques, *(zero.clique for zero in zeros)])
+    return Triangle(domain, parts, zeros) if parts else PlainTable(domain, psi.cliques, zeros)
 
 
 def _check_belongs(psi: Psi, domain: Domain) -> None:
