@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from gencard.controller.jobs.process import Message, WorkerProcess
 from gencard.controller.jobs.tasks import Progress, Task, no_progress
-from gencard.core.errors import GencardError, JobFailedError
+from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
 from gencard.wire.error_table import error_named
 
 _Arguments = ParamSpec("_Arguments")
@@ -112,6 +112,8 @@ class ProcessExecutor(Executor):
         finally:
             process.end()
             self._warm()
+        if future.cancelled():
+            raise OperationCancelledError
         raise JobFailedError(incident=self._incident(task, "it ended without a word"))
 
     def _result_of(self, task: str, message: Message) -> Message:

@@ -1,0 +1,254 @@
+"""Every method of the service, called well and badly, by everybody."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import grpc
+import numpy as np
+from google.longrunning import operations_pb2
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pool import Default
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from gencard.client.connection import Connection
+from gencard.client.credentials import Credentials
+from gencard.controller.service.access import MAY_CALL
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.v1 import audit_pb2, catalog_pb2, ledger_pb2, negotiation_pb2, synthesis_pb2
+from gencard.v1 import common_pb2 as common
+from gencard.wire.dsse import signature_of
+from gencard.wire.table_codec import table_chunks
+from tests.system.house import House, request_id
+from tests.system.recorder import Recorder
+
+CLIQUES = (("sex", "health"), ("health", "work"), ("sex", "work"), ("work", "age"))
+DOMAIN = Domain(("sex", "health", "work", "age"), (2, 4, 3, 4))
+NOBODYS = "datasets/survey/cards/0123456789abcdef"
+GARBAGE = b"\xff\x00\x9f\x01garbage"
+ENDED = (
+    synthesis_pb2.OperationProgress.STATE_SUCCEEDED,
+    synthesis_pb2.OperationProgress.STATE_FAILED,
+    synthesis_pb2.OperationProgress.STATE_CANCELLED,
+)
+
+
+def terms(
+    dataset: str = "survey", cliques: Iterable[tuple[str, ...]] = CLIQUES, **kwargs: Any
+) -> common.Terms:
+    """Terms that every policy here allows, unless told otherwise."""
+    settings = {"generator": "ipf", "rows": 2_000, "purpose": "a tour"} | kwargs
+    return common.Terms(
+        dataset=f"datasets/{dataset}",
+        marginals=[common.Clique(attributes=clique) for clique in cliques],
+        privacy=common.Privacy(mechanism=common.Privacy.MECHANISM_EXACT),
+        audit=common.AuditTerms(runs=4, order=3, alpha="0.05"),
+        **settings,
+    )
+
+
+@dataclass
+class Visitor:
+    """One person's way through the service, by stubs that send what the client library never would."""
+
+    house: House
+    name: str
+    address: str
+    recorder: Recorder = field(default_factory=Recorder)
+
+    def __post_init__(self) -> None:
+        credentials = Credentials.beside(self.house.person(self.name) / "certificate.pem")
+        self.connection = Connection(self.address, credentials)
+        self.channel = grpc.intercept_channel(self.connection.channel, self.recorder)
+        for kind in (type(stub) for stub in vars(self.connection).values()):
+            if kind.__name__.endswith("Stub"):
+                name = kind.__name__.removesuffix("Stub").removesuffix("Service").lower()
+                setattr(self, name, kind(self.channel))
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def call(self, method: Any, request: Any = None, **fields: Any) -> Any:
+        """The answer, or the error as it came."""
+        try:
+            return method(request, timeout=30, **fields)
+        except grpc.RpcError as error:
+            return error
+
+    def read(self, method: Any, request: Any) -> list[Any]:
+        """All answers of a stream, up to its error."""
+        answers: list[Any] = []
+        with contextlib.suppress(grpc.RpcError):
+            answers.extend(method(request, timeout=30))
+        return answers
+
+    # The way of a card -------------------------------------------------------------------------
+
+    def proposed(self, dataset: str = "survey", **kwargs: Any) -> negotiation_pb2.Card:
+        request = negotiation_pb2.ProposeCardRequest(
+            terms=terms(dataset, **kwargs), request_id=request_id()
+        )
+        return self.negotiation.ProposeCard(request, timeout=30).card
+
+    def agreed(self, dataset: str = "survey", **kwargs: Any) -> negotiation_pb2.Card:
+        return self.accepted(self.proposed(dataset, **kwargs))
+
+    def accepted(self, card: negotiation_pb2.Card) -> negotiation_pb2.Card:
+        key = self.connection.credentials.private_signing_key()
+        request = negotiation_pb2.AcceptCardRequest(
+            name=card.name,
+            etag=card.etag,
+            signature=signature_of(card.offer.statement, key),
+            request_id=request_id(),
+        )
+        return self.negotiation.AcceptCard(request, timeout=30).card
+
+    def begun(self, card: str, rows: int = 500, request: str | None = None) -> Any:
+        """The operation of a new release, or the error."""
+        asked = synthesis_pb2.GenerateReleaseRequest(
+            card=card, rows=rows, seed=3, request_id=request or request_id()
+        )
+        return self.call(self.synthesis.GenerateRelease, asked)
+
+    def ended(self, operation: operations_pb2.Operation) -> operations_pb2.Operation:
+        """The operation once it has ended."""
+        while not operation.done:
+            request = operations_pb2.WaitOperationRequest(name=operation.name)
+            request.timeout.FromMilliseconds(500)
+            operation = self.operations.WaitOperation(request, timeout=30)
+        return operation
+
+    def released(self, card: str) -> synthesis_pb2.Release:
+        release = synthesis_pb2.Release()
+        assert self.ended(self.begun(card)).response.Unpack(release)
+        return release
+
+    def audited(self, card: str, black_box: str) -> operations_pb2.Operation:
+        request = audit_pb2.RunAuditRequest(
+            card=card, black_box=black_box, seed=5, request_id=request_id()
+        )
+        return self.ended(self.call(self.audit.RunAudit, request))
+
+    def visited(self, card: str, black_box: str, dataset: Dataset) -> list[Any]:
+        """What a black box makes of a made-up dataset."""
+        start = audit_pb2.RunBlackBoxStart(
+            card=card, black_box=black_box, rows=100, seed=1, request_id=request_id()
+        )
+        parts = [audit_pb2.RunBlackBoxRequest(start=start)]
+        parts += [audit_pb2.RunBlackBoxRequest(chunk=chunk) for chunk in table_chunks(dataset)]
+        return self.read(self.audit.RunBlackBox, iter(parts))
+
+
+def made_up(rows: int = 200) -> Dataset:
+    rng = np.random.default_rng(3)
+    columns = [rng.integers(0, size, rows) for size in DOMAIN.sizes]
+    return Dataset.of_columns(DOMAIN, columns)
+
+
+# The tour --------------------------------------------------------------------------------------
+
+
+def main_job(ana: Visitor, dataset: str) -> tuple[str, synthesis_pb2.Release]:
+    """One card and one release, and everything that can be read of them."""
+    ana.call(ana.catalog.GetDataset, catalog_pb2.GetDatasetRequest(name=f"datasets/{dataset}"))
+    rich = ana.proposed(dataset, cliques=combinations(DOMAIN.attributes, 3))
+    counter = negotiation_pb2.CounterCardRequest(
+        name=rich.name, etag=rich.etag, terms=terms(dataset), request_id=request_id()
+    )
+    card = ana.accepted(ana.negotiation.CounterCard(counter, timeout=30).card).name
+    release = ana.released(card)
+    ana.call(ana.synthesis.GetRelease, synthesis_pb2.GetReleaseRequest(name=release.name))
+    ana.call(ana.synthesis.ListReleases, synthesis_pb2.ListReleasesRequest(parent=card))
+    ana.read(ana.synthesis.StreamRows, synthesis_pb2.StreamRowsRequest(name=release.name))
+    ana.read(ana.synthesis.StreamPsi, synthesis_pb2.StreamPsiRequest(card=card))
+    return card, release
+
+
+def audits(who: Visitor, card: str) -> None:
+    """An honest, a leaky and a copying box at the records, and the same lent to who asks."""
+    for box in ("honest", "leaky", "copier"):
+        ended = who.audited(card, box)
+        audit = audit_pb2.Audit()
+        ended.response.Unpack(audit)
+        who.call(who.audit.GetAudit, audit_pb2.GetAuditRequest(name=audit.name))
+        who.call(who.audit.GetAuditReport, audit_pb2.GetAuditReportRequest(name=audit.name))
+        who.visited(card, box, made_up())
+    who.call(who.audit.ListAudits, audit_pb2.ListAuditsRequest(parent=card))
+
+
+def accounts(who: Visitor) -> None:
+    """Ledger, log, operations, health: what everybody may look at."""
+    who.call(who.catalog.ListDatasets, catalog_pb2.ListDatasetsRequest(page_size=2))
+    who.call(who.catalog.ListGenerators, catalog_pb2.ListGeneratorsRequest())
+    who.call(who.negotiation.ListCards, negotiation_pb2.ListCardsRequest(parent="datasets/-"))
+    who.call(who.ledger.ListSpends, ledger_pb2.ListSpendsRequest())
+    who.call(who.ledger.GetBudget, ledger_pb2.GetBudgetRequest(dataset="datasets/survey"))
+    who.call(who.log.GetCheckpoint, ledger_pb2.GetCheckpointRequest())
+    who.call(who.log.GetInclusionProof, ledger_pb2.GetInclusionProofRequest(index=0, size=2))
+    who.call(who.log.GetConsistencyProof, ledger_pb2.GetConsistencyProofRequest(old_size=1, new_size=2))
+    who.call(who.operations.ListOperations, operations_pb2.ListOperationsRequest())
+    who.call(who.health.Check, health_pb2.HealthCheckRequest())
+    who.call(who.health.List, health_pb2.HealthListRequest())
+    watching = who.health.Watch(health_pb2.HealthCheckRequest(), timeout=30)
+    with contextlib.suppress(grpc.RpcError):
+        next(watching)
+    watching.close()
+
+
+def trouble(ana: Visitor) -> None:
+    """Records that are not what was declared, work that is stopped, cards that are given back."""
+    for dataset in ("tainted", "spoiled"):
+        card = ana.agreed(dataset, cliques=[("sex", "work"), ("health", "income")])
+        failed = ana.ended(ana.begun(card.name))
+        assert "UNDECLARED_LEVEL" in repr(failed.error), failed
+        assert ana.audited(card.name, "honest").HasField("error")
+    stopped = ana.begun(ana.agreed().name)
+    ana.call(ana.operations.CancelOperation, operations_pb2.CancelOperationRequest(name=stopped.name))
+    ana.ended(stopped)
+    ana.call(ana.operations.GetOperation, operations_pb2.GetOperationRequest(name=stopped.name))
+    ana.call(ana.operations.DeleteOperation, operations_pb2.DeleteOperationRequest(name=stopped.name))
+    waiting = ana.proposed("gone")
+    ended = negotiation_pb2.TerminateCardRequest(
+        name=waiting.name, etag=waiting.etag, request_id=request_id()
+    )
+    ana.call(ana.negotiation.TerminateCard, ended)
+    ana.call(ana.negotiation.GetCard, negotiation_pb2.GetCardRequest(name=waiting.name))
+
+
+def rudeness(who: Visitor, names: Iterable[str]) -> None:
+    """Every method with nothing, garbage, an unknown field, and names of others' things."""
+    for method in sorted(MAY_CALL):
+        for data in rude_requests(method, names):
+            _send(who, method, data)
+
+
+def rude_requests(method: str, names: Iterable[str]) -> Iterator[bytes]:
+    service, _, name = method[1:].rpartition("/")
+    described = Default().FindServiceByName(service).FindMethodByName(name)
+    kind = message_factory.GetMessageClass(described.input_type)
+    texts = [one.name for one in described.input_type.fields if one.type == one.TYPE_STRING]
+    yield b""
+    yield GARBAGE
+    yield b"\xa2\x06\x07unknown"
+    for value in names:
+        yield kind(**dict.fromkeys(texts, value)).SerializeToString()
+
+
+def _send(who: Visitor, method: str, data: bytes) -> None:
+    service, _, name = method[1:].rpartition("/")
+    described: Any = Default().FindServiceByName(service).FindMethodByName(name)
+    incoming, outgoing = described.client_streaming, described.server_streaming
+    decode: Callable[[bytes], Any] = message_factory.GetMessageClass(described.output_type).FromString
+    if incoming:
+        who.read(who.channel.stream_stream(method, None, decode), iter([data]))
+    elif outgoing:
+        stream = who.channel.unary_stream(method, None, decode)(data, timeout=2)
+        with contextlib.suppress(grpc.RpcError, StopIteration):
+            next(stream)
+        stream.close()
+    else:
+        who.call(who.channel.unary_unary(method, None, decode), data)
