@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.jobs import tasks
+from gencard.controller.jobs import process, tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.process import WorkerProcess
 from gencard.controller.rows_file import RowsFile
@@ -168,6 +168,14 @@ class TestErrors:
         assert type(future.exception(timeout=10)) is JobFailedError
         assert reports[0][2] == "it ended without a word"
 
+    def test_a_last_word_cut_short_is_no_word(self, monkeypatch, reports, tmp_path):
+        shell = f"""printf '{{"result": {{"psi": "{CANARY}'"""
+        monkeypatch.setattr("gencard.controller.jobs.process._COMMAND", ("/bin/sh", "-c", shell))
+        with ProcessExecutor(1, **LIMITS, report=reports) as executor:
+            error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).exception()
+        assert type(error) is JobFailedError
+        assert CANARY not in f"{error} {error.fields} {error.__context__} {reports}"
+
     def test_a_spare_that_died_is_replaced(self, executor, tmp_path):
         os.kill(executor._spare.pid, signal.SIGKILL)
         until(lambda: not is_running(executor._spare.pid), 2)
@@ -271,8 +279,8 @@ class TestWorker:
             until(lambda: b"LC_ALL" in Path(f"/proc/{worker.pid}/environ").read_bytes(), 5)
             environment = Path(f"/proc/{worker.pid}/environ").read_bytes()
             assert CANARY.encode() not in environment
-            names = {entry.partition(b"=")[0] for entry in environment.split(b"\0") if entry}
-            assert names == {b"LC_ALL", b"OPENBLAS_NUM_THREADS", b"OMP_NUM_THREADS"}
+            entries = dict(entry.split("=") for entry in environment.decode().split("\0") if entry)
+            assert entries == process._ENVIRONMENT
             assert Path(f"/proc/{worker.pid}/cwd").readlink() == Path("/")
             until(lambda: "numpy" in Path(f"/proc/{worker.pid}/maps").read_text(), 20)
             descriptors = Path(f"/proc/{worker.pid}/fd").iterdir()

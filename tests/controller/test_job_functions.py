@@ -18,7 +18,13 @@ from gencard.controller.policy import Policy
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.schema_file import PublicSchema
 from gencard.controller.vault import Vault
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import Verdict
+from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
+from gencard.core.audit.run import audit
+from gencard.core.blackbox.honest import Honest
 from gencard.core.budget import Price
+from gencard.core.card import AuditTerms
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -27,6 +33,7 @@ from gencard.core.errors import (
     DatasetUnavailableError,
     InvalidInputError,
     StorageError,
+    TooLargeError,
     UndeclaredLevelError,
 )
 from gencard.core.generators.ipf import Ipf
@@ -152,6 +159,37 @@ class TestSynthesise:
         job = self.job(holding, tmp_path)
         assert set(job) == {"psi", "generator", "zeros", "rows", "seed", "max_cells", "rows_file"}
         assert str(holding.data) not in json.dumps(job)
+
+
+class TestAudit:
+    PLAN = AuditPlan(cliques=PAIRS, rows=90, seed=2**64 - 1, terms=AuditTerms(runs=3, order=3))
+
+    def job(self, holding: Holding, **recipe) -> tasks.Job:
+        recipe = {"kind": "honest", "generator": "ipf", "cliques": list(map(list, PAIRS))} | recipe
+        return WRITE.audit(holding, holding.version, recipe, self.PLAN, (("gencard", "1"),))
+
+    def test_the_report_is_that_of_an_audit_of_the_records(self, holding):
+        report = report_of_json_object(run(functions.audit, self.job(holding))["report"])
+        box = Honest(Ipf(CODING.structural_zeros), PAIRS)
+        expected = audit(box, records(holding), self.PLAN, versions=(("gencard", "1"),))
+        assert report_to_json_object(report) == report_to_json_object(expected)
+        assert report.records == 90
+        assert report.versions == (("gencard", "1"),)
+
+    def test_a_box_that_knows_too_much_is_built_as_described(self, holding):
+        job = self.job(holding, kind="adds_marginal", extra=list(CODING.domain.attributes))
+        report = report_of_json_object(run(functions.audit, job)["report"])
+        assert report.verdict is Verdict.LEAKAGE
+
+    def test_more_records_than_the_bound_are_refused(self, holding):
+        with pytest.raises(TooLargeError):
+            run(functions.audit, self.job(holding) | {"most_records": 89})
+
+    def test_another_version_is_refused(self, holding):
+        job = self.job(holding)
+        holding.data.write_text("sex,age,marital\nf,30,single\n")
+        with pytest.raises(DatasetChangedError):
+            run(functions.audit, job)
 
 
 class TestRunBlackBox:

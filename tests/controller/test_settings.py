@@ -107,6 +107,7 @@ def test_black_boxes_are_told_apart_by_kind(tmp_path):
         (SMALLEST + "[server]\nport = 'CANARY'\n", "server.port"),
         (SMALLEST + "[server]\nper_identity = 'CANARY'\n", "server.per_identity"),
         (SMALLEST + "[limits]\nworkers = 0\n", "limits.workers"),
+        (SMALLEST + "[limits]\nmemory_mib = 64\n", "limits.memory_mib"),
         (SMALLEST.replace("example", "CANARY"), "identity.trust_domain"),
         (SMALLEST + DATASET.replace('"survey"', '"CANARY"'), "datasets.0.name"),
         (SMALLEST + DATASET.replace("{ statistics = 100 }", "{ statistics = -1 }"), "statistics"),

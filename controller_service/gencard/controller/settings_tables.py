@@ -78,7 +78,10 @@ class Signing(Section):
 
 
 class Limits(Section):
-    """Bounds that hold before any work is done; ``cpu_seconds`` and ``memory_mib`` for each job."""
+    """Bounds that hold before any work is done; ``cpu_seconds`` and ``memory_mib`` for each job.
+
+    ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
+    """
 
     marginal_cells: PositiveInt = 1_000_000
     model_cells: PositiveInt = 50_000_000
@@ -87,7 +90,7 @@ class Limits(Section):
     runs: PositiveInt = 100
     upload_rows: PositiveInt = 200_000
     cpu_seconds: PositiveInt = 1_800
-    memory_mib: PositiveInt = 4_096
+    memory_mib: int = Field(default=4_096, ge=1_024)
     workers: PositiveInt = 2
 
 

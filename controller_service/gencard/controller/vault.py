@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
+import pyarrow.dataset  # noqa: F401  # the engine loads it later, when a worker's memory is bounded
 from numpy.typing import NDArray
 
 from gencard.controller.encoding import Column, encoder_of, quoted
@@ -34,8 +35,8 @@ _READERS = {
     ".csv": "read_csv({path}, all_varchar = true, header = true)",
     ".parquet": "read_parquet({path}, binary_as_string = true)",
 }
-_VECTORS = 32
-"""Vectors of 2,048 records in a batch."""
+_BATCH = 1 << 16
+"""Records in a batch."""
 
 _ENGINE: dict[str, str | int | float | list[str]] = {
     "memory_limit": "512MiB",
@@ -120,8 +121,8 @@ class Vault:
                 for axis, (encoder, column) in enumerate(zip(encoders, columns, strict=True))
             ]
             query = f"SELECT {', '.join(expressions)} FROM records"  # noqa: S608  # names are quoted
-            for frame in records.frames(query):
-                yield [encoder.codes(frame[axis]) for axis, encoder in enumerate(encoders)]
+            for batch in records.batches(query):
+                yield [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
 
 
 class Records:
@@ -162,14 +163,11 @@ class Records:
         rows: list[tuple[Any, ...]] = silently(lambda: self._engine.execute(query).fetchall())
         return rows
 
-    def frames(self, query: str) -> Iterator[list[NDArray[Any]]]:
+    def batches(self, query: str) -> Iterator[list[NDArray[Any]]]:
         """The answer in batches, one array per column."""
-        silently(lambda: self._engine.execute(query))
-        while True:
-            frame = silently(lambda: self._engine.fetch_df_chunk(_VECTORS))
-            if frame.empty:
-                return
-            yield [frame[name].to_numpy() for name in frame]
+        reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
+        while (batch := silently(lambda: next(reader, None))) is not None:
+            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
 
 def check_path(path: Path) -> None:

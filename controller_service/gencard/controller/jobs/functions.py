@@ -10,11 +10,15 @@ from gencard.controller.jobs.tasks import Job, Progress
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.schema_file import schema_of_table
 from gencard.controller.vault import Vault
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report_json import report_to_json_object
+from gencard.core.audit.run import audit as core_audit
 from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.canonical import canonicalise
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.blackbox.copies_rows import CopiesRows
 from gencard.core.blackbox.honest import Honest
+from gencard.core.card import AuditTerms
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -46,6 +50,19 @@ def synthesise(job: Job, progress: Progress) -> Job:
     return _left_in(job["rows_file"], model.sample(job["rows"], rng=rng_of(job["seed"])))
 
 
+def audit(job: Job, progress: Progress) -> Job:
+    """A black box judged around the real records; the report holds numbers that depend on them."""
+    vault, plan = _vault(job["records"]), _plan(job["plan"])
+    progress("read", 0.0)
+    _confirm(vault, job["records"])
+    attributes = vault.coding.domain.covered_by(plan.cliques).attributes
+    dataset = vault.dataset(attributes, most_records=job["most_records"])
+    _confirm(vault, job["records"])
+    versions = [(name, version) for name, version in job["versions"]]
+    report = core_audit(_box(job["recipe"]), dataset, plan, versions=versions, progress=progress)
+    return {"report": report_to_json_object(report)}
+
+
 def run_black_box(job: Job, progress: Progress) -> Job:
     """A made-up dataset -> what a black box makes of it, in canonical form."""
     dataset = RowsFile(Path(job["upload"])).dataset()
@@ -59,6 +76,7 @@ def run_black_box(job: Job, progress: Progress) -> Job:
 FUNCTIONS: Mapping[str, Callable[[Job, Progress], Job]] = {
     "measure": measure,
     "synthesise": synthesise,
+    "audit": audit,
     "run_black_box": run_black_box,
 }
 """Everything that a worker can be asked to do."""
@@ -93,6 +111,11 @@ def _box(recipe: Job) -> BlackBox:
         case "copies_rows":
             return CopiesRows(Honest(generator, cliques), float(recipe["share"]))
     raise InvalidInputError(field="black_box", problem="is of an unknown kind")
+
+
+def _plan(plan: Job) -> AuditPlan:
+    terms = AuditTerms(**plan["terms"])
+    return AuditPlan(**plan | {"cliques": _cliques(plan["cliques"]), "terms": terms})
 
 
 def _cliques(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:

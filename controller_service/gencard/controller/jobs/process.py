@@ -15,7 +15,14 @@ from gencard.core.errors import JobLimitError
 Message = dict[str, Any]
 
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.worker")
-_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_ENVIRONMENT = {
+    "LC_ALL": "C.UTF-8",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    # what allocators would set aside counts against the limit of a job
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+}
 """All that a worker gets: nothing of the service's own environment."""
 
 
@@ -50,8 +57,9 @@ class WorkerProcess:
             JobLimitError: It ended because it had used its CPU time.
         """
         self._send(request)
-        if self._process.stdout:
-            yield from map(json.loads, self._process.stdout)
+        for line in self._process.stdout or ():
+            if line.endswith(b"\n"):  # a line cut short by death says nothing
+                yield json.loads(line)
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         if self.end() == -signal.SIGXCPU:
             raise JobLimitError(what="CPU time")
