@@ -1,0 +1,243 @@
+"""The plan of the house, read off the sources: who imports whom, and what nobody may use."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOTS = ("protos", "shared", "controller_service", "analyst_client")
+
+BASE = {
+    "core.domain",
+    "core.dataset",
+    "core.coding",
+    "core.budget",
+    "core.card",
+    "core.errors",
+    "core.negotiation",
+}
+STATISTICS = BASE | {"core.statistics"}
+BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
+CORE = BELOW_AUDIT | {"core.audit", "core.privacy", "core.utility"}
+
+MAY_IMPORT = {
+    **dict.fromkeys(BASE, BASE),
+    "core.statistics": STATISTICS,
+    "core.statistics.measure": STATISTICS,
+    "core.generators": STATISTICS | {"core.generators"},  # and so never the door
+    "core.blackbox": BELOW_AUDIT,
+    "core.privacy": STATISTICS | {"core.privacy"},
+    "core.utility": STATISTICS | {"core.utility"},
+    "core.audit": CORE,
+    "v1": {"v1"},
+    "wire": CORE | {"v1", "wire"},
+    "controller": CORE | {"v1", "wire", "controller", "controller.vault"},
+    "controller.vault": CORE | {"v1", "wire", "controller"},
+    "client": CORE | {"v1", "wire", "client"},
+}
+"""Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
+
+VAULT_KEYS = {
+    "gencard.controller.jobs.functions",  # the job runner
+    "gencard.controller.wiring",
+    "gencard.controller.shell.setup",  # the steward's own shell, which drafts a schema to review
+    "gencard.controller.profile",
+}
+
+CORE_LIBRARIES = {"numpy", "scipy"}
+ALSO = {"core.blackbox": {"sklearn"}, "core.utility": {"sklearn"}}
+
+NOT_IN_CORE = {
+    "time", "os", "pathlib", "tempfile", "shutil", "socket", "subprocess", "urllib", "http", "ssl",
+    "sqlite3", "random", "secrets", "threading", "multiprocessing", "asyncio", "logging",
+}  # fmt: skip
+"""No clock, no environment, no disk, no network, no randomness but what is passed in."""
+
+UNSAFE_MODULES = {
+    "pickle",
+    "cPickle",
+    "_pickle",
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "marshal",
+    "shelve",
+    "yaml",
+}
+UNSAFE_CALLS = {"eval", "exec", "compile", "__import__"}
+RANDOM_TYPES = {"Generator", "BitGenerator", "SeedSequence", "PCG64", "MT19937"}
+CLOCK = {"now", "utcnow", "today", "environ", "getenv"}
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Name and text of every module that was written by hand."""
+    for root in ROOTS:
+        for path in sorted((ROOT / root).rglob("*.py")):
+            if "_pb2" not in path.name:
+                name = ".".join(path.relative_to(ROOT / root).with_suffix("").parts)
+                yield name.removesuffix(".__init__"), path.read_text(encoding="utf-8")
+
+
+SOURCES = dict(sources())
+
+
+def imported_by(source: str) -> set[str]:
+    """Every module that a source names in an import, also inside functions."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the room"
+            names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def room_of(module: str) -> str | None:
+    """The longest room that fits; None outside the house."""
+    name = module.removeprefix("gencard.")
+    fitting = [room for room in MAY_IMPORT if f"{name}.".startswith(f"{room}.")]
+    return max(fitting, key=len, default=None) if module.startswith("gencard.") else None
+
+
+def wrong_imports(module: str, source: str) -> set[str]:
+    """What a module imports and may not."""
+    room = room_of(module)
+    assert room, f"{module} is in no room of the house"
+    imported = imported_by(source)
+    wrong = {
+        name
+        for name in imported
+        if (target := room_of(name)) and target not in MAY_IMPORT[room] | {room}
+    }
+    wrong |= {name for name in imported if name.split(".")[0] in UNSAFE_MODULES}
+    wrong |= {name for name in imported if name.startswith("numpy.random")}
+    if module not in VAULT_KEYS | {"gencard.controller.vault"}:
+        wrong |= {name for name in imported if room_of(name) == "controller.vault"}
+    if room.startswith("core."):
+        wrong |= {name for name in imported if not _is_for_core(name.split(".")[0], room)}
+    return wrong
+
+
+def _is_for_core(top: str, room: str) -> bool:
+    if top in NOT_IN_CORE:
+        return False
+    return (
+        top == "gencard"
+        or top in sys.stdlib_module_names
+        or top in CORE_LIBRARIES | ALSO.get(room, set())
+    )
+
+
+def wrong_uses(module: str, source: str) -> set[str]:
+    """Calls and attributes that no room may use, or that the core may not."""
+    wrong = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            banned = UNSAFE_CALLS | ({"open"} if ".core." in module else set())
+            wrong |= {node.func.id} & banned
+        elif isinstance(node, ast.Attribute):
+            of_numpy = ast.unparse(node.value) in {"np.random", "numpy.random"}
+            of_the_day = ".core." in module and node.attr in CLOCK
+            if of_the_day or (of_numpy and node.attr not in RANDOM_TYPES):
+                wrong.add(ast.unparse(node))
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            wrong.add("allow_pickle")
+    return wrong
+
+
+def test_the_house_is_found():
+    assert {room_of(module) for module in SOURCES} >= {
+        "core.statistics",
+        "core.generators",
+        "wire",
+        "client",
+    }
+    assert room_of("gencard.core.statistics.measure") == "core.statistics.measure"
+    assert room_of("gencard.core.statistics.measurement") == "core.statistics"
+    assert room_of("numpy") is None
+
+
+@pytest.mark.parametrize("module", [name for name in SOURCES if name.count(".") > 1])
+def test_a_module_stays_in_its_room(module):
+    assert wrong_imports(module, SOURCES[module]) == set()
+    assert wrong_uses(module, SOURCES[module]) == set()
+
+
+def test_the_rooms_own_files_are_empty_of_wrong_uses_too():
+    for module in (name for name in SOURCES if name.count(".") <= 1):
+        assert wrong_uses(module, SOURCES[module]) == set()
+        assert not {name.split(".")[0] for name in imported_by(SOURCES[module])} & UNSAFE_MODULES
+
+
+def test_the_name_gencard_belongs_to_nobody():
+    """PEP 420: a file there would hide the other three roots."""
+    assert not [root for root in ROOTS if (ROOT / root / "gencard" / "__init__.py").exists()]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("gencard.core.generators.x", "from gencard.core.statistics.measure import measure"),
+        ("gencard.core.generators.x", "from gencard.core.statistics import measure"),
+        ("gencard.core.generators.x", "import gencard.core.statistics.measure"),
+        ("gencard.core.generators.x", "from gencard.core.blackbox.contract import BlackBox"),
+        ("gencard.core.generators.x", "from gencard.core import audit"),
+        ("gencard.core.statistics.x", "from gencard.core.generators.ipf import Ipf"),
+        ("gencard.core.domain", "from gencard.core.statistics.psi import Psi"),
+        ("gencard.core.blackbox.x", "from gencard.core.audit.plan import AuditPlan"),
+        ("gencard.core.audit.x", "from gencard.wire import psi"),
+        ("gencard.core.audit.x", "import time"),
+        ("gencard.core.audit.x", "from os import environ"),
+        ("gencard.core.audit.x", "import grpc"),
+        ("gencard.core.audit.x", "from google.protobuf import message"),
+        ("gencard.core.audit.x", "import pandas as pd"),
+        ("gencard.core.audit.x", "def f():\n    import sqlalchemy.orm"),
+        ("gencard.core.generators.x", "import sklearn.tree"),
+        ("gencard.wire.x", "from gencard.client.card import Card"),
+        ("gencard.wire.x", "from gencard.controller import policy"),
+        ("gencard.controller.x", "from gencard.client.card import Card"),
+        ("gencard.client.x", "from gencard.controller.vault import Vault"),
+        ("gencard.controller.servicers.x", "from gencard.controller.vault import Vault"),
+        ("gencard.controller.servicers.x", "from gencard.controller import vault"),
+        ("gencard.core.audit.x", "from numpy.random import default_rng"),
+        ("gencard.client.x", "import pickle"),
+        ("gencard.controller.x", "from yaml import safe_load"),
+    ],
+)
+def test_a_wrong_import_is_found(module, source):
+    assert wrong_imports(module, source)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("gencard.client.x", "eval('1')"),
+        ("gencard.client.x", "exec(text)"),
+        ("gencard.client.x", "__import__('pickle')"),
+        ("gencard.client.x", "np.load(file, allow_pickle=True)"),
+        ("gencard.core.x", "np.random.seed(1)"),
+        ("gencard.core.x", "rng = np.random.default_rng()"),
+        ("gencard.core.x", "numpy.random.choice(3)"),
+        ("gencard.core.x", "open('records.csv')"),
+        ("gencard.core.x", "datetime.now()"),
+    ],
+)
+def test_a_wrong_use_is_found(module, source):
+    assert wrong_uses(module, source)
+
+
+def test_what_is_allowed_is_not_found():
+    source = (
+        "import numpy as np\nimport gencard.core.statistics.psi\nnp.random.Generator(np.random.PCG64(1))"
+    )
+    assert wrong_imports("gencard.core.generators.x", source) == set()
+    assert wrong_uses("gencard.core.generators.x", source) == set()
+    assert (
+        wrong_imports("gencard.controller.wiring", "from gencard.controller.vault import Vault") == set()
+    )
+    with pytest.raises(AssertionError, match="relative"):
+        imported_by("from . import measure")
