@@ -4,17 +4,23 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import Connection
+
 from gencard.controller.audits import Audits, audit_message
 from gencard.controller.cards import offer_of, signed_card
 from gencard.controller.holdings import dataset_of
 from gencard.controller.jobs import tasks
+from gencard.controller.refunds import refund
 from gencard.controller.run import Run
 from gencard.controller.state.audits import AuditRow, Verdict
+from gencard.controller.state.operations import OperationRow
 from gencard.controller.versions import versions
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.errors import GencardError
 from gencard.core.negotiation import Negotiation
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import sign
+from gencard.wire.identity import Identity
 from gencard.wire.statements import VERDICT, statement
 
 MOST_ROWS = 50_000
@@ -40,13 +46,18 @@ class AuditRun:
     def __call__(self, run: Run) -> None:
         """Carry one audit out and write its verdict down."""
         with self.audits.database.reading() as tx:
-            card = self.audits.cards.card(tx, run.request["card"])
+            card = self.audits.agreed(tx, Identity.of(run.row.owner), run.row.resource)
         holding = self.audits.cards.holdings.named(dataset_of(card.name))
         plan = plan_of(card, run.request["seed"], run.request["attempt"])
         recipe = self.audits.boxes.recipe(run.request["box"], plan.cliques)
         version = signed_card(card).version
         result = run.job(tasks.AUDIT, self.jobs.audit(holding, version, recipe, plan, versions()))
         self._conclude(run, card, plan, result["report"])
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give the verdict's price back; the attempt stays counted."""
+        line = self.audits.ledger.line(tx, json.loads(row.request)["line"])
+        refund(tx, line, error, ledger=self.audits.ledger, cards=self.audits.cards)
 
     def _conclude(self, run: Run, card: Negotiation, plan: AuditPlan, report: dict[str, Any]) -> None:
         """Log, verdict, ledger and the operation's end: true together, or not at all."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from gencard.controller.boxes import Boxes
-from gencard.controller.cards import Cards, offer_of
+from gencard.controller.cards import Cards, in_force, offer_of
 from gencard.controller.holdings import dataset_of
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request
@@ -19,8 +19,8 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
 from gencard.core.budget import Price
-from gencard.core.errors import CardStateError, NotFoundError
-from gencard.core.negotiation import OPEN, Negotiation
+from gencard.core.errors import NotFoundError
+from gencard.core.negotiation import Negotiation
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire.card_codec import timestamp
 from gencard.wire.identity import Identity, Role
@@ -49,7 +49,7 @@ class Audits:
         """Begin an audit around the real records.
 
         Raises:
-            CardStateError: The card was not agreed.
+            CardStateError, CardExpiredError: The card is not in force.
             NotFoundError: No such card or black box.
             BudgetExceededError: The price of a verdict is not covered.
         """
@@ -83,15 +83,12 @@ class Audits:
             return self._seen(tx, who, name).report or b""
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> Negotiation:
-        """A card that ``who`` may see and that both have signed.
+        """A card that ``who`` may see and that is in force.
 
         Raises:
-            CardStateError: It is still talked about.
+            CardStateError, CardExpiredError: It is still talked about, or has ended.
         """
-        found = self.cards.seen(tx, who, card)
-        if found.state in OPEN or not found.envelope:
-            raise CardStateError(state=found.state)
-        return found
+        return in_force(self.cards.seen(tx, who, card))
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         """Write the attempt down before it runs; which one it is."""

@@ -52,8 +52,6 @@ class Cards:
     key: Ed25519PrivateKey
     clock: Callable[[], datetime]
 
-    # Reading -----------------------------------------------------------------------------------
-
     def card(self, tx: Connection, name: str) -> Negotiation:
         """Any card, as of now; raises NotFoundError."""
         return self.as_of_now(negotiation_of(self.store.get(tx, name).body))
@@ -75,7 +73,7 @@ class Cards:
         Raises:
             CardStateError, CardExpiredError: It is not.
         """
-        return _usable(self.owned(tx, who, name))
+        return in_force(self.owned(tx, who, name))
 
     def as_of_now(self, card: Negotiation) -> Negotiation:
         """The card with its time run out, where it has."""
@@ -83,8 +81,6 @@ class Cards:
         if expired and card.state not in ENDED:
             return replace(card, state=CardState.EXPIRED, turn=Turn.NOBODY)
         return card
-
-    # Judging and offering ----------------------------------------------------------------------
 
     def judged(self, holding: Holding, proposal: Proposal) -> CounterOffer:
         """The nearest acceptable terms.
@@ -145,8 +141,6 @@ class Cards:
             nonce=secrets.token_hex(16),
         )
 
-    # Changing ----------------------------------------------------------------------------------
-
     def stepped(self, card: Negotiation, actor: str, action: str, remark: str = "") -> Negotiation:
         """The card with one more step in its history, and a new etag."""
         step = Step(actor, action, remark, self.clock().replace(microsecond=0))
@@ -200,7 +194,7 @@ class Cards:
         Raises:
             CardStateError, CardExpiredError: It ended meanwhile.
         """
-        card = _usable(self.card(tx, name))
+        card = in_force(self.card(tx, name))
         moved = replace(card, state=state, attestations=(*card.attestations, fact))
         return self.move(tx, card, self.stepped(moved, self.controller, action))
 
@@ -219,7 +213,12 @@ class Cards:
         )
 
 
-def _usable(card: Negotiation) -> Negotiation:
+def in_force(card: Negotiation) -> Negotiation:
+    """The card, where both have signed it and it has not ended.
+
+    Raises:
+        CardStateError, CardExpiredError: It is not in force.
+    """
     if card.state is CardState.EXPIRED:
         raise CardExpiredError
     if card.state not in USABLE:

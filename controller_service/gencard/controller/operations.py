@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
@@ -31,8 +31,16 @@ from gencard.wire.identity import Identity, Role
 Report = Callable[[str, str, str], None]
 """Called with (place, incident, exception's class name) when something unexpected was raised."""
 
-Runner = Callable[[Run], None]
-"""Carries one kind of operation out and finishes it, in one transaction with its effects."""
+
+class Runner(Protocol):
+    """One kind of operation."""
+
+    def __call__(self, run: Run) -> None:
+        """Carry one out and finish it, in one transaction with its effects."""
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give back what it held, in the transaction that ends it with an error."""
+
 
 RETRY_SECONDS = 1.0
 """Between two tries to write down how an operation ended."""
@@ -118,12 +126,20 @@ class Operations:
     def cancel(self, who: Identity, name: str) -> None:
         """Stop an operation; its process is gone within two seconds. Ended ones stay as they are."""
         row = self.get(who, name)
-        with self._lock:
-            run = self._runs.get(name)
-        if run is not None:
-            run.cancel()
-        elif row.state in UNFINISHED:
-            self._fail(name, OperationCancelledError())
+        try:
+            self._fail(row, OperationCancelledError())  # first, so that it does not start any more
+        finally:
+            with self._lock:
+                run = self._runs.get(name)
+            if run is not None:
+                run.cancel()
+
+    def others(self, tx: Connection, row: OperationRow) -> bool:
+        """Whether another unfinished operation of the same kind works for the same resource."""
+        return any(
+            (other.kind, other.resource) == (row.kind, row.resource) and other.name != row.name
+            for other in self._store.unfinished(tx)
+        )
 
     def finish(self, tx: Connection, name: str, response: bytes) -> None:
         """End an operation well, in the transaction that makes its effects true.
@@ -161,17 +177,16 @@ class Operations:
             incident = secrets.token_hex(8)
             self._report(row.kind, incident, type(error).__name__)
             failure = InternalError(incident=incident)
-        finally:
-            with self._lock:
-                self._runs.pop(row.name, None)
         if failure is not None:
-            self._surely_fail(row.name, failure)
+            self._surely_fail(row, failure)
+        with self._lock:
+            self._runs.pop(row.name, None)
 
-    def _surely_fail(self, name: str, error: GencardError) -> None:
+    def _surely_fail(self, row: OperationRow, error: GencardError) -> None:
         """End an operation, however long the state cannot be written: somebody waits for its end."""
         while not self._stopping.is_set():
             try:
-                self._fail(name, error)
+                self._fail(row, error)
                 break
             except StorageError:
                 self._stopping.wait(RETRY_SECONDS)
@@ -182,13 +197,15 @@ class Operations:
         if not going:
             raise OperationCancelledError
 
-    def _fail(self, name: str, error: GencardError) -> None:
+    def _fail(self, row: OperationRow, error: GencardError) -> None:
         now = self._clock()
         with self._database.transaction() as tx:
             if isinstance(error, OperationCancelledError):
-                self._store.cancel(tx, name, now)
+                ended = self._store.cancel(tx, row.name, now)
             else:
-                self._store.fail(tx, name, error_document(error), now)
+                ended = self._store.fail(tx, row.name, error_document(error), now)
+            if ended:
+                self._runners[row.kind].undo(tx, row, error)
 
 
 def error_document(error: GencardError) -> bytes:

@@ -17,26 +17,19 @@ from sqlalchemy import Connection
 from gencard.controller.cards import Cards, offer_of, signed_card
 from gencard.controller.holdings import Holding, dataset_of
 from gencard.controller.jobs import tasks
+from gencard.controller.refunds import refund
 from gencard.controller.releases import SPENT_ON, Releases, release_message
 from gencard.controller.run import Run
 from gencard.controller.scratch import scratch_folder
+from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow
 from gencard.controller.versions import versions
-from gencard.core.errors import (
-    CardStateError,
-    DatasetChangedError,
-    DatasetUnavailableError,
-    OperationCancelledError,
-    StorageError,
-)
+from gencard.core.errors import GencardError, OperationCancelledError, StorageError
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.wire.canonical import sha256, time_text
 from gencard.wire.dsse import sign
 from gencard.wire.identity import Identity
 from gencard.wire.receipt import Receipt, receipt_statement
-
-NOTHING_LEARNT = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError, StorageError)
-"""Ends of a measurement that tell nothing about records: the reservation is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,7 @@ class ReleaseRun:
     def __call__(self, run: Run) -> None:
         """Carry one release out; what was done before a crash is not done again."""
         with self.releases.database.reading() as tx:
-            card = self.cards.card(tx, run.request["card"])
+            card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
         holding = self.cards.holdings.named(dataset_of(card.name))
         with self._measuring[card.name]:
             psi = self._stored(card) or self._measured(run, card, holding)
@@ -78,6 +71,13 @@ class ReleaseRun:
             )
             self._publish(run, card, made["digest"], scratch / "rows")
 
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give psi's price back, unless another release of the card waits for psi."""
+        releases = self.releases
+        if not releases.operations.others(tx, row):
+            line = releases.ledger.held(tx, resource=row.resource, kind=SPENT_ON)
+            refund(tx, line, error, ledger=releases.ledger, cards=self.cards)
+
     def _stored(self, card: Negotiation) -> bytes | None:
         with self.releases.database.reading() as tx:
             row = self.releases.psis.find(tx, card.name)
@@ -89,28 +89,18 @@ class ReleaseRun:
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
         agreed = signed_card(card)
         job = self.jobs.measure(holding, agreed.version, agreed.terms.marginals)
-        try:
-            result = run.job(tasks.MEASURE, job)
-        except NOTHING_LEARNT:
-            self._give_back(card)
-            raise
+        result = run.job(tasks.MEASURE, job)
         psi: bytes = result["psi"].encode()
         with self.releases.database.transaction() as tx:
             now = self.cards.clock()
             line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
-            if line is None:
-                raise CardStateError(state=card.state)
+            if line is None:  # taken back meanwhile
+                raise OperationCancelledError
+            self.cards.usable(tx, Identity.of(run.row.owner), card.name)
             self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
             self.releases.psis.put(tx, card.name, psi, sha256(psi), now)
             self.releases.ledger.settle(tx, line.line, now)
         return psi
-
-    def _give_back(self, card: Negotiation) -> None:
-        with self.releases.database.transaction() as tx:
-            line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
-            if line is not None:
-                self.releases.ledger.void(tx, line.line, self.cards.clock())
-                self._log(tx, "void", card.name, {"line": str(line.line)})
 
     def _publish(self, run: Run, card: Negotiation, digest: str, made: Path) -> None:
         """Log, receipt, rows and the operation's end: true together, or not at all.
