@@ -1,0 +1,1 @@
+"""Audit reports as pages; needs ``pip install 'gencard[report]'``."""

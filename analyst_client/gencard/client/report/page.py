@@ -1,0 +1,159 @@
+"""The page of an audit report: words first, then figures, then everything else."""
+
+from collections.abc import Iterator
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gencard.client.report import plots
+from gencard.core.audit.exploration import BlockEvidence
+from gencard.core.audit.report import LARGEST_EFFECT, AuditReport, Check, CheckResult, Verdict
+from gencard.core.audit.wording import wording
+
+_TITLES = {
+    Verdict.LEAKAGE: "Evidence of leakage",
+    Verdict.NO_EVIDENCE: "No evidence of leakage",
+}
+_QUESTIONS = {
+    Check.MEAN: "Do the outputs follow the inputs, on average?",
+    Check.SPREAD: "Do they vary more on one side?",
+    Check.SCATTER: "Do they lie further from the centre on one side?",
+    Check.ORDER: "Does the order of the rows tell the side?",
+    Check.RECOGNITION: "Does the box behave differently on the dataset itself?",
+}
+_AROUND = {
+    "made-up": "made-up records: no real record was touched",
+    "card": "the real records, at the controller",
+}
+MOST_BLOCKS = 40
+"""Rows of the table of blocks; the JSON report holds all."""
+
+
+def render(report: AuditReport, card: str, black_box: str, where: str) -> str:
+    """The page as HTML; everything that came from outside is escaped."""
+    environment = Environment(
+        loader=PackageLoader("gencard.client.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        title=_TITLES[report.verdict],
+        leaked=report.verdict is Verdict.LEAKAGE,
+        wording=wording(report),
+        about=list(_about(report, card, black_box, where)),
+        effect=_effect(report),
+        limits=list(_limits(report)),
+        checks=[_check(result, report) for result in report.checks],
+        level=_number(report.plan.level),
+        p_value=_number(report.p_value),
+        blocks=[_block(block) for block in report.blocks[:MOST_BLOCKS]],
+        more_blocks=max(0, len(report.blocks) - MOST_BLOCKS),
+        pairs=report.pairs,
+        settings=list(_settings(report)),
+        g_plot=plots.sides(report),
+        block_plot=plots.blocks(report),
+        power_plot=plots.power(report.power) if report.power else "",
+        power_text=_power(report),
+    )
+
+
+def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterator[tuple[str, str]]:
+    if black_box:
+        yield "Black box", black_box
+    if card:
+        yield "Card", card
+    if where in _AROUND:
+        yield "Around", _AROUND[where]
+    yield "Claim tested", f"depends on the records through {len(report.plan.cliques)} marginals only"
+
+
+def _effect(report: AuditReport) -> str:
+    effect = report.effect
+    interval = f"95 % interval {_percent(effect.low)} to {_percent(effect.high)}"
+    where = " × ".join(effect.block)
+    return (
+        f"Strongest block: {' × '.join(effect.block)}. Of the inputs' difference in it, "
+        f"{_percent(effect.value)} came out again "
+        f"(95 % interval {_percent(effect.low)} to {_percent(effect.high)})."
+    )
+
+
+def _limits(report: AuditReport) -> Iterator[str]:
+    """What the verdict does not prove."""
+    if report.verdict is Verdict.LEAKAGE:
+        yield (
+            f"An honest generator meets this verdict with a probability of at most "
+            f"{_number(report.plan.level)}: that is the level of this attempt."
+        )
+        yield "The named block is where the leak shows most clearly; there may be others."
+        return
+    if report.effect.smallest < LARGEST_EFFECT:
+        yield (
+            f"A generator that reproduces {_percent(report.effect.smallest)} of the difference between "
+            "the two sides would be found in about 8 of 10 such audits. A smaller leak may be missed."
+        )
+    order = report.plan.terms.order
+    yield f"Interactions of more than {order} attributes were looked at only where Phi reaches so far."
+    yield "Channels other than the rows, such as the time a run takes, were not looked at."
+    yield "It is never a proof of safety, and it says nothing about what Phi itself reveals."
+
+
+def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
+    bound = result.share * report.plan.level
+    return {
+        "question": _QUESTIONS[result.check],
+        "name": result.check.value,
+        "p_value": _number(result.p_value),
+        "bound": _number(bound),
+        "found": result.p_value <= bound,
+    }
+
+
+def _block(block: BlockEvidence) -> dict[str, str]:
+    return {
+        "names": " × ".join(block.clique),
+        "dimension": f"{block.dimension:,}",
+        "z": _signed(block.z),
+        "reproduced": _percent(block.reproduced),
+        "energy": _signed(block.energy),
+        "p_value": _number(block.p_value),
+    }
+
+
+def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
+    plan, terms = report.plan, report.plan.terms
+    yield "Phi", "; ".join(" × ".join(clique) for clique in plan.cliques)
+    sizes = zip(report.domain.attributes, report.domain.sizes, strict=True)
+    yield "Attributes (levels)", ", ".join(f"{name} ({size})" for name, size in sizes)
+    yield "Records audited around", f"{report.records:,}"
+    yield "Rows asked in each run", f"{plan.rows:,}"
+    yield "Runs on each side of each step", str(terms.runs)
+    yield "Order of the interactions", f"up to {terms.order} attributes"
+    yield "Level over all attempts", terms.alpha
+    yield "This attempt", f"number {plan.attempt}, at level {_number(plan.level)}"
+    yield "Seed", str(plan.seed)
+    yield "Time", f"{report.seconds:.1f} s"
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in report.versions) or "not told"
+
+
+def _power(report: AuditReport) -> str:
+    if report.power is None:
+        return ""
+    smallest = report.power.smallest
+    if smallest is None:
+        return "None of the leaks that were planted was found in 80 % of the repeats."
+    copied = f"{_percent(smallest)} of the rows"
+    return f"The smallest planted leak that was found in 80 % of the repeats copies {copied}."
+
+
+def _number(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:.1f}".replace("-", "−")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %".replace("-", "−")

@@ -1,0 +1,74 @@
+"""A report in our hands: as a page, as JSON, in a notebook."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from importlib import import_module
+from pathlib import Path
+
+from gencard.client.folder import write_bytes
+from gencard.core.audit.report import AuditReport
+from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
+from gencard.core.errors import InvalidInputError
+from gencard.wire.canonical import document_of
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that an audit found, and what it was about.
+
+    Args:
+        facts: The numbers. They depend on the records that the audit was made around.
+        card: datasets/{dataset}/cards/{card}.
+        black_box: What was audited.
+        where: "made-up" or "card".
+    """
+
+    facts: AuditReport
+    card: str = ""
+    black_box: str = ""
+    where: str = ""
+
+    @classmethod
+    def of_json(cls, path: str | Path) -> "Report":
+        """A report that ``save_json`` wrote.
+
+        Raises:
+            InvalidInputError: It cannot be read, or is no report.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except OSError:
+            raise InvalidInputError(field="report", problem=f"cannot read {path}") from None
+        return cls(report_of_json_object(document_of(data, "report")))
+
+    @cached_property
+    def html(self) -> str:
+        """One self-contained page: no scripts, nothing from elsewhere.
+
+        Raises:
+            InvalidInputError: The extra ``report`` is not installed.
+        """
+        try:
+            page = import_module("gencard.client.report.page")
+        except ModuleNotFoundError:
+            problem = "a page needs: pip install 'gencard[report]'"
+            raise InvalidInputError(field="report", problem=problem) from None
+        rendered: str = page.render(self.facts, self.card, self.black_box, self.where)
+        return rendered
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the page."""
+        write_bytes(Path(path), self.html.encode())
+
+    def save_json(self, path: str | Path) -> None:
+        """Write the numbers, without loss."""
+        text = json.dumps(report_to_json_object(self.facts), indent=1, allow_nan=False)
+        write_bytes(Path(path), text.encode())
+
+    def _repr_html_(self) -> str:
+        return (
+            '<iframe title="Audit report" sandbox style="width:100%;height:48em;border:0" '
+            f'srcdoc="{escape(self.html)}"></iframe>'
+        )
