@@ -34,8 +34,7 @@ def main() -> int:
     try:
         prepare()
         with serving() as meter:
-            negotiate_and_release(meter)
-            audit(meter)
+            audit(meter, negotiate_and_release(meter))
         keep_log()
     except GencardError as error:
         console.print(f"[bold red]{error.reason}[/] {error}\n[dim]→ {error.advice}[/]")
@@ -82,8 +81,8 @@ def port_of(process: "subprocess.Popen[str]") -> int:
     raise SystemExit("The controller did not start; see what it printed above.")
 
 
-def negotiate_and_release(meter: WireMeter) -> None:
-    """The analyst's part."""
+def negotiate_and_release(meter: WireMeter) -> str:
+    """The analyst's part; the name of the card that was agreed."""
     with Analyst.connect(f"localhost:{meter.port}", folder=CONTROLLER / "people" / "ana") as analyst:
         chapter("The analyst reads the catalogue", "gencard datasets fair")
         dataset = analyst.dataset("fair")
@@ -118,14 +117,12 @@ def negotiate_and_release(meter: WireMeter) -> None:
         chapter("The analyst replays", "gencard replay demo/")
         replayed = card.replay(release)
         say(f"psi + card + seed give the same rows, to the byte: {replayed}")
-        release.save(FOLDER)
-        release.frame.to_parquet(FOLDER / "synthetic.parquet", index=False)
-        (FOLDER / "card.txt").write_text(card.name)
+        release.save(FOLDER, rows="synthetic.parquet")
+        return card.name
 
 
-def audit(meter: WireMeter) -> None:
+def audit(meter: WireMeter, name: str) -> None:
     """The auditor's part: an honest generator, and one that smuggles."""
-    name = (FOLDER / "card.txt").read_text()
     with Analyst.connect(f"localhost:{meter.port}", folder=CONTROLLER / "people" / "aud") as auditor:
         meter.since_last()
         card = auditor.card(name)
@@ -152,7 +149,6 @@ def keep_log() -> None:
     steward("log", "verify", "--config", str(CONTROLLER / "controller.toml"))
     log = steward("log", "--json", "--config", str(CONTROLLER / "controller.toml"), quiet=True)
     (FOLDER / "log.json").write_text(log)
-    (FOLDER / "card.txt").unlink()
 
 
 def close(seconds: float) -> None:
