@@ -70,8 +70,6 @@ def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterat
 
 def _effect(report: AuditReport) -> str:
     effect = report.effect
-    interval = f"95 % interval {_percent(effect.low)} to {_percent(effect.high)}"
-    where = " × ".join(effect.block)
     return (
         f"Strongest block: {' × '.join(effect.block)}. Of the inputs' difference in it, "
         f"{_percent(effect.value)} came out again "

@@ -1,0 +1,104 @@
+"""Audits from afar and at the card, through the client."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gencard.client.audits import Where
+from gencard.core import errors
+from gencard.core.audit.made_up import made_up
+from gencard.core.audit.report import Verdict
+from gencard.core.blackbox.adds_marginal import AddsMarginal
+from gencard.core.blackbox.honest import Honest
+from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.replay import rng_of
+
+PAIRS = [("sex", "age"), ("sex", "health"), ("age", "health")]
+
+
+@pytest.fixture
+def card(ana):
+    return ana.propose("survey", PAIRS, purpose="?", rows=4_000).accept()
+
+
+def records(card):
+    return made_up(card.agreement.domain, 4_000, rng=rng_of(1))
+
+
+class TestFromAfar:
+    def test_an_honest_box(self, card, world):
+        honest = Honest(Ipf(), card.terms.marginals)
+        world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
+        told = []
+        audit = card.audit(
+            "ipf", runs=4, records=records(card), progress=lambda stage, share: told.append(stage)
+        )
+        assert audit.verdict is Verdict.NO_EVIDENCE
+        assert "no proof" in audit.wording
+        assert audit.where is Where.MADE_UP
+        assert world.faults.calls["RunBlackBox"] == 20
+        assert {"pair", "report"} <= set(told)
+        assert audit.findings.seconds > 0
+        assert dict(audit.findings.versions)["gencard"]
+
+    def test_a_box_that_smuggles_is_caught_and_the_marginal_named(self, card, world):
+        leaky = AddsMarginal(Ipf(), card.terms.marginals, ("sex", "age", "health"))
+        world.box = lambda dataset, rows, seed: leaky(dataset, rows, seed=seed)
+        audit = card.audit("leaky", runs=4, seed=2, progress=False)
+        assert audit.verdict is Verdict.LEAKAGE
+        assert audit.findings.strongest.clique == ("sex", "age", "health")
+        assert "Verdict" in audit._repr_html_()
+
+    def test_a_box_that_answers_with_another_number_of_rows(self, card, world):
+        world.box = lambda dataset, rows, seed: dataset.take(np.arange(rows - 1))
+        with pytest.raises(errors.VerificationError, match="number of rows"):
+            card.audit(runs=3, records=records(card), progress=False)
+
+    def test_a_box_that_answers_over_other_attributes(self, card, world):
+        world.box = lambda dataset, rows, seed: dataset.project(("age", "sex"))
+        with pytest.raises(errors.DomainMismatchError):
+            card.audit(runs=3, records=records(card), progress=False)
+
+    def test_a_typed_error_and_no_second_try(self, card, world):
+        world.faults.fail["RunBlackBox"] = [errors.JobLimitError(what="memory")]
+        with pytest.raises(errors.JobLimitError):
+            card.audit(runs=3, records=records(card), progress=False)
+        assert world.faults.calls["RunBlackBox"] == 1
+
+
+class TestAtTheCard:
+    def test_an_analyst_gets_the_verdict_and_no_report(self, card):
+        audit = card.audit(where="card", progress=False)
+        assert audit.verdict is Verdict.NO_EVIDENCE
+        assert audit.attempt == 1
+        assert audit.attestation
+        with pytest.raises(errors.PermissionDeniedError):
+            _ = audit.report
+
+    def test_a_verdict_that_was_not_signed(self, card, world):
+        honest = world.started
+
+        def lie(response):
+            response.verdict = 2
+            return honest(response)
+
+        world.started = lie
+        with pytest.raises(errors.VerificationError, match="signed verdict"):
+            card.audit(where="card", progress=False)
+
+    @pytest.mark.parametrize("given", [{"where": "moon"}, {"where": "card", "runs": 3}])
+    def test_arguments_of_the_other_kind(self, card, given):
+        with pytest.raises(errors.InvalidInputError, match="made-up"):
+            card.audit(**given)
+
+
+def test_the_report_is_saved(card, world, tmp_path):
+    honest = Honest(Ipf(), card.terms.marginals)
+    world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
+    report = card.audit(runs=3, records=records(card), progress=False).report
+    report.save_json(tmp_path / "report.json")
+    report.save_html(tmp_path / "report.html")
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "no-evidence"
+    assert card.name in (tmp_path / "report.html").read_text()
+    assert type(report).of_json(tmp_path / "report.json").facts == report.facts
