@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import grpc
 from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -93,10 +94,13 @@ def status_message(error: GencardError) -> status_pb2.Status:
 
 def error_of(status: status_pb2.Status) -> GencardError | None:
     """The typed error that a status carries, or None where it is not one of ours."""
-    for detail in status.details:
-        info = error_details_pb2.ErrorInfo()
-        if detail.Is(info.DESCRIPTOR) and detail.Unpack(info) and info.domain == DOMAIN:
-            return error_named(info.reason, dict(info.metadata))
+    info = error_details_pb2.ErrorInfo()
+    try:
+        for detail in status.details:
+            if detail.Unpack(info) and info.domain == DOMAIN:
+                return error_named(info.reason, dict(info.metadata))
+    except DecodeError:
+        pass
     return None
 
 
@@ -113,6 +117,9 @@ def error_of_call(call: grpc.RpcError) -> GencardError:
     """The typed error of a failed call, whoever ended it: the service, gRPC or the network."""
     if not isinstance(call, grpc.Call):
         return errors.ServiceUnavailableError()
-    status = rpc_status.from_call(call)
+    try:
+        status = rpc_status.from_call(call)
+    except (DecodeError, ValueError):
+        status = None
     ours = error_of(status) if status is not None else None
     return ours or _FOREIGN.get(call.code(), errors.ServiceUnavailableError)()

@@ -124,10 +124,9 @@ def privacy_of_document(document: Document) -> Privacy:
     def budget(field: str) -> Decimal | None:
         return decimal_of(text_of(document[field]), field) if field in document else None
 
-    relation = document.get("neighbouring")
     return Privacy(
         Mechanism(document["mechanism"]),
-        None if relation is None else Neighbouring(relation),
+        Neighbouring(document["neighbouring"]) if "neighbouring" in document else None,
         budget("epsilon"),
         budget("rho"),
     )

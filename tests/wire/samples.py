@@ -1,0 +1,195 @@
+"""Small values with known bytes, and strategies for all values that cross the wire."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import strategies as st
+
+from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card import AuditTerms, Card, Change, Proposal, Tier
+from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.wire.receipt import Receipt
+
+KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))
+
+PROPOSAL = Proposal(
+    dataset="datasets/survey",
+    purpose="Health by sex",
+    marginals=(("sex", "health"), ("age",)),
+    generator="ipf",
+    rows=1_000,
+)
+CARD = Card(
+    name="datasets/survey/cards/0a",
+    controller="spiffe://gencard.local/service/controller/controller",
+    analyst="spiffe://gencard.local/pilot/analyst/ana",
+    dataset_title="A survey",
+    version="aa" * 32,
+    coding_digest="bb" * 32,
+    declared_by="the survey's office",
+    terms=PROPOSAL,
+    price=Price(statistics=9),
+    tier=Tier.BY_CONSTRUCTION,
+    generator_digest="cc" * 32,
+    agreed_by_policy="marginals of at most 2 attributes",
+    offer_time="2026-11-20T18:00:00Z",
+    expire_time="2027-02-18T18:00:00Z",
+    nonce="dd" * 16,
+)
+RECEIPT = Receipt(
+    name="datasets/survey/cards/0a/releases/01",
+    card_digest="11" * 32,
+    psi_digest="22" * 32,
+    rows_digest="33" * 32,
+    rows=1_000,
+    seed=7,
+    versions=(("gencard", "0.1.0"), ("numpy", "2.4.6")),
+    log_index=5,
+    time="2026-11-20T18:05:00Z",
+)
+PSI = Psi(
+    Domain.of({"sex": 2, "age": 3}),
+    (
+        Measurement(("sex", "age"), np.array([[1, 0, 2], [3, 4, 0]])),
+        Measurement(("age",), np.array([4, 4, 2]), stddev=0.5),
+    ),
+)
+
+# Strategies --------------------------------------------------------------------------------------
+
+texts = st.text(max_size=20)
+names = st.text(min_size=1, max_size=8)
+digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
+times = st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
+seconds = times.map(lambda time: time.replace(microsecond=0))
+budgets = st.integers(1, 10**15).map(lambda nano: Decimal(nano).scaleb(-9))
+amounts = st.integers(0, 10**18).map(lambda nano: Decimal(nano).scaleb(-9))
+whole = st.integers(0, 2**63 - 1)
+cliques = st.lists(names, min_size=1, max_size=4, unique=True).map(tuple)
+prices = st.builds(Price, whole, amounts, amounts)
+privacies = st.one_of(
+    st.just(Privacy()),
+    st.builds(Privacy, st.just(Mechanism.LAPLACE), st.sampled_from(Neighbouring), budgets),
+    st.builds(Privacy, st.just(Mechanism.GAUSSIAN), st.sampled_from(Neighbouring), st.none(), budgets),
+)
+levels = st.integers(1, 999).map(lambda permille: f"0.{permille:03d}")
+audits = st.builds(AuditTerms, st.integers(3, 1_000), st.integers(1, 8), levels)
+proposals = st.builds(
+    Proposal,
+    dataset=texts,
+    purpose=texts.filter(str.strip),
+    marginals=st.lists(cliques, min_size=1, max_size=4, unique_by=frozenset).map(tuple),
+    generator=texts,
+    rows=st.integers(1, 1_000_000_000),
+    privacy=privacies,
+    audit=audits,
+)
+cards = st.builds(
+    Card,
+    **dict.fromkeys(("name", "controller", "analyst", "dataset_title", "declared_by"), texts),
+    **dict.fromkeys(("version", "coding_digest", "generator_digest", "nonce"), digests),
+    terms=proposals,
+    price=prices,
+    tier=st.sampled_from(Tier),
+    agreed_by_policy=texts,
+    offer_time=texts,
+    expire_time=texts,
+)
+changes = st.builds(Change, texts, texts, texts, texts)
+offers = st.builds(
+    Offer, proposals, st.lists(changes, max_size=3).map(tuple), prices, st.binary(), digests, times
+)
+negotiations = st.builds(
+    Negotiation,
+    name=texts,
+    state=st.sampled_from(CardState),
+    turn=st.sampled_from(Turn),
+    etag=texts,
+    analyst=texts,
+    proposed=proposals,
+    offer=st.none() | offers,
+    history=st.lists(st.builds(Step, texts, texts, texts, times), max_size=3).map(tuple),
+    envelope=st.binary(max_size=20),
+    attestations=st.lists(st.binary(max_size=20), max_size=3).map(tuple),
+)
+receipts = st.builds(
+    Receipt,
+    name=texts,
+    **dict.fromkeys(("card_digest", "psi_digest", "rows_digest"), digests),
+    rows=whole,
+    seed=st.integers(0, 2**64 - 1),
+    versions=st.dictionaries(names, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
+    log_index=whole,
+    time=texts,
+)
+
+
+@st.composite
+def domains(draw, most=4, largest=6):
+    attributes = draw(st.lists(names, min_size=1, max_size=most, unique=True))
+    return Domain(tuple(attributes), tuple(draw(st.integers(1, largest)) for _ in attributes))
+
+
+@st.composite
+def datasets(draw):
+    domain = draw(domains(largest=300))
+    rows = draw(st.integers(0, 30))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    return Dataset(domain, rng.integers(0, domain.sizes, size=(rows, len(domain))))
+
+
+@st.composite
+def psis(draw):
+    domain = draw(domains())
+    phi = draw(
+        st.lists(st.lists(st.sampled_from(domain.attributes), unique=True), min_size=1, max_size=4)
+    )
+    stddevs = st.just(0.0) | st.floats(0, 1e300)
+    return Psi(domain, tuple(draw(_measurement(domain, tuple(names), stddevs)) for names in phi))
+
+
+@st.composite
+def _measurement(draw, domain, clique, stddevs):
+    sizes = domain.project(clique).sizes
+    cells = int(np.prod(sizes))
+    counts = draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=cells, max_size=cells))
+    return Measurement(clique, np.array(counts, dtype=np.int64).reshape(sizes), draw(stddevs))
+
+
+def _several(labels):
+    return st.lists(labels, min_size=1, max_size=5, unique=True).map(tuple)
+
+
+@st.composite
+def codings(draw):
+    attributes = tuple(
+        Attribute(name, draw(_coding), draw(texts))
+        for name in draw(st.lists(names, unique=True, min_size=1))
+    )
+    coding = Coding(attributes)
+    clique = tuple(draw(st.lists(st.sampled_from(coding.domain.attributes), unique=True, min_size=1)))
+    sizes = coding.domain.project(clique).sizes
+    cells = draw(st.lists(st.tuples(*(st.integers(0, size - 1) for size in sizes)), max_size=3))
+    return replace(coding, structural_zeros=(StructuralZeros(clique, tuple(cells)),) if cells else ())
+
+
+_flags = st.booleans()
+_labels = texts.filter(lambda label: label != "missing")
+_increasing = st.lists(
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda edge: edge + 0.0),
+    min_size=2,
+    max_size=6,
+    unique=True,
+).map(lambda edges: tuple(sorted(edges)))
+_coding = st.one_of(
+    st.builds(Labels, _several(_labels), st.just(False), _flags, _flags),
+    st.builds(Labels, _several(st.integers().map(str)), st.just(True), _flags, _flags),
+    st.builds(Edges, _increasing, _flags),
+)

@@ -1,0 +1,91 @@
+"""Budgets and prices: exact decimals, to the last place, and no float anywhere."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+
+from gencard.core.budget import Mechanism, Price
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.v1 import common_pb2 as pb
+from gencard.wire.money import (
+    amount_of,
+    decimal_text,
+    mechanism_message,
+    mechanism_of,
+    price_document,
+    price_message,
+    price_of,
+    price_of_document,
+    privacy_document,
+    privacy_message,
+    privacy_of,
+    privacy_of_document,
+)
+from tests.wire.samples import amounts, prices, privacies
+
+
+@given(prices)
+def test_prices(price):
+    assert price_of(pb.Price.FromString(price_message(price).SerializeToString())) == price
+    assert price_of_document(price_document(price)) == price
+
+
+@given(privacies)
+def test_privacies(privacy):
+    assert privacy_of(privacy_message(privacy)) == privacy
+    assert privacy_of_document(privacy_document(privacy)) == privacy
+
+
+@given(amounts)
+def test_a_decimal_has_one_text(amount):
+    text = decimal_text(amount)
+    assert Decimal(text) == amount
+    assert decimal_text(Decimal(text)) == text
+    assert decimal_text(amount.normalize()) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        ("0", "0"),
+        ("-0", "0"),
+        ("0E-9", "0"),
+        ("0.10", "0.1"),
+        ("1E+2", "100"),
+        ("100", "100"),
+        ("0.000000001", "0.000000001"),
+        ("999999999.999999999", "999999999.999999999"),
+    ],
+)
+def test_decimals_by_hand(number, text):
+    assert decimal_text(Decimal(number)) == text
+
+
+def test_nothing_said_is_nothing_spent():
+    assert price_of(pb.Price()) == Price()
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "sNaN", "inf", "-1", "1e99", "1e-10", "1000000001", "x", "1" * 33]
+)
+def test_what_is_no_amount_is_refused(text):
+    with pytest.raises(InvalidNumberError):
+        price_of(pb.Price(epsilon=text))
+    with pytest.raises(InvalidNumberError):
+        price_of_document({"statistics": "0", "epsilon": "0", "rho": text})
+
+
+def test_an_amount_is_read_without_rounding():
+    assert amount_of("0.123456789") == Decimal("0.123456789")
+
+
+@pytest.mark.parametrize("mechanism", Mechanism)
+def test_mechanisms(mechanism):
+    assert mechanism_of(mechanism_message(mechanism)) is mechanism
+
+
+@pytest.mark.parametrize("number", [0, 4, -1])
+def test_an_unknown_mechanism_is_refused(number):
+    with pytest.raises(InvalidInputError):
+        mechanism_of(number)

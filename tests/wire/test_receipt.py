@@ -1,0 +1,58 @@
+"""Receipts: what a release was made from, in one form."""
+
+import pytest
+from hypothesis import given
+
+from gencard.core.errors import VerificationError
+from gencard.wire.canonical import document_of
+from gencard.wire.receipt import receipt_of_document, receipt_statement
+from gencard.wire.statements import RECEIPT as RECEIPT_TYPE
+from gencard.wire.statements import predicate_of, subject_digest
+from tests.wire.samples import RECEIPT, receipts
+
+GOLDEN = (
+    '{"_type":"https://in-toto.io/Statement/v1",'
+    '"predicate":{'
+    '"card":{"sha256":"' + "11" * 32 + '"},'
+    '"data":{"sha256":"' + "33" * 32 + '"},'
+    '"logIndex":"5",'
+    '"name":"datasets/survey/cards/0a/releases/01",'
+    '"psi":{"sha256":"' + "22" * 32 + '"},'
+    '"rows":"1000",'
+    '"seed":"7",'
+    '"time":"2026-11-20T18:05:00Z",'
+    '"versions":{"gencard":"0.1.0","numpy":"2.4.6"}},'
+    '"predicateType":"urn:gencard:receipt:v1",'
+    '"subject":[{"digest":{"sha256":"' + "33" * 32 + '"},'
+    '"name":"datasets/survey/cards/0a/releases/01"}]}'
+)
+
+
+def test_golden_bytes():
+    assert receipt_statement(RECEIPT).decode() == GOLDEN
+    assert subject_digest(GOLDEN.encode()) == RECEIPT.rows_digest
+
+
+@given(receipts)
+def test_what_is_written_is_read(receipt):
+    payload = receipt_statement(receipt)
+    assert receipt_of_document(predicate_of(payload, RECEIPT_TYPE)) == receipt
+
+
+PREDICATE = document_of(GOLDEN.encode(), "statement")["predicate"]
+
+
+@pytest.mark.parametrize("name", list(PREDICATE))
+@pytest.mark.parametrize("value", [None, 5, 1.5, [], {}, {"sha256": 1}, {"gencard": 1}, ["a"]], ids=repr)
+def test_another_type_is_refused(name, value):
+    if (name, value) == ("versions", {}):
+        return  # nothing computed it: odd, and no other type
+    with pytest.raises(VerificationError, match="is not a receipt"):
+        receipt_of_document(PREDICATE | {name: value})
+
+
+@pytest.mark.parametrize("name", list(PREDICATE))
+def test_a_missing_part_is_refused(name):
+    document = {key: value for key, value in PREDICATE.items() if key != name}
+    with pytest.raises(VerificationError, match="is not a receipt"):
+        receipt_of_document(document)
