@@ -1,14 +1,12 @@
-"""Laws of the fit; both forms of the table; referees: closed forms, the textbook, another program."""
+"""Laws of the fit, against closed forms and another program; its guards."""
 
-import hashlib
 import json
 import time
 import tracemalloc
-from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.coding import StructuralZeros
@@ -19,55 +17,15 @@ from gencard.core.generators import fitting
 from gencard.core.generators.ipf import Ipf
 from gencard.core.generators.replay import synthesise
 from gencard.core.generators.table_model import TableModel
-from gencard.core.generators.triangle import Triangle, three_parts
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.core.strategies import datasets, domains, measured, workloads
+from tests.core.tables import BIG, dense_dataset, errors, pairs, textbook
 from tests.shared_data import oracle_file
 
 LOOSE = Ipf(tolerance=1e-3)
 TIGHT = Ipf(tolerance=1e-10)
-
-BIG = Domain.of({"a": 6, "b": 9, "c": 5, "d": 8, "e": 10})
-"""21,600 cells: large enough for a triangle."""
-
-
-def pairs(domain):
-    return list(combinations(domain.attributes, 2))
-
-
-STRADDLING = [*pairs(BIG), ("a", "b", "c"), ("c", "d", "e"), ("a", "d", "e"), ("b", "d", "e")]
-"""Marginals for which there is no triangle."""
-
-
-def dense_dataset(domain, rows, multiplier=7_919):
-    """Records without a random number, every cell of every pair above zero."""
-    position = np.arange(rows)
-    columns = [
-        (position * (multiplier + 2 * axis) // (3 + axis) % 1_009) % size
-        for axis, size in enumerate(domain.sizes)
-    ]
-    return Dataset.of_columns(domain, columns)
-
-
-def errors(model, psi):
-    return [np.abs(model.marginal(m.clique) - m.values / m.values.sum()).sum() for m in psi.measurements]
-
-
-def textbook(psi, domain, sweeps, zeros=None):
-    """Scale the whole table to each marginal in turn."""
-    table = np.ones(domain.sizes) if zeros is None else zeros.copy()
-    table /= table.sum()
-    for _ in range(sweeps):
-        for m in psi.measurements:
-            axes = domain.axes(m.clique)
-            others = tuple(axis for axis in range(len(domain)) if axis not in axes)
-            shares = np.transpose(m.values / m.values.sum(), np.argsort(axes))
-            marginal = table.sum(axis=others)
-            ratio = np.divide(shares, marginal, out=np.zeros_like(shares), where=marginal > 0)
-            table *= np.expand_dims(ratio, others)
-    return table
 
 
 class TestLaws:
@@ -150,80 +108,6 @@ class TestLaws:
 
 def entropy(table):
     return float(-np.sum(table[table > 0] * np.log(table[table > 0])))
-
-
-class TestBothForms:
-    """A large table of pairs is fitted as a triangle; a clique across three parts needs it plain."""
-
-    @pytest.mark.parametrize("cliques", [pairs(BIG), STRADDLING], ids=["triangle", "plain"])
-    def test_the_fixed_point_is_the_textbooks(self, cliques):
-        psi = measure_dataset(dense_dataset(BIG, 20_000), cliques)
-        model = TIGHT.fit(psi, BIG)
-        assert max(errors(model, psi)) <= 1e-10 * (1 + 1e-6)
-        np.testing.assert_allclose(model.probabilities, textbook(psi, BIG, 40), atol=1e-10)
-
-    @pytest.mark.parametrize("cliques", [pairs(BIG), STRADDLING], ids=["triangle", "plain"])
-    def test_structural_zeros_stay_zero(self, cliques):
-        zeros = StructuralZeros(("e", "a"), ((3, 1), (9, 0)))
-        start = np.ones(BIG.sizes)
-        start[1, :, :, :, 3] = start[0, :, :, :, 9] = 0
-        dataset = dense_dataset(BIG, 20_000)
-        kept = start[tuple(dataset.codes.T.astype(int))] > 0
-        psi = measure_dataset(
-            dataset.take(np.flatnonzero(kept)), [c for c in cliques if not {"a", "e"} <= set(c)]
-        )
-        model = Ipf((zeros,), tolerance=1e-9).fit(psi, BIG)
-        assert np.all(model.probabilities[start == 0] == 0)
-        np.testing.assert_allclose(model.probabilities, textbook(psi, BIG, 60, start), atol=1e-8)
-
-    def test_structural_zeros_of_attributes_outside_the_domain_say_nothing(self):
-        domain = Domain.of({"a": 2, "b": 2})
-        psi = measure_dataset(Dataset(domain, np.array([[0, 0], [0, 1], [1, 1]])), [("a", "b")])
-        zeros = (StructuralZeros(("a", "z"), ((0, 0), (1, 1))),)
-        np.testing.assert_array_equal(
-            Ipf(zeros).fit(psi, domain).probabilities, Ipf().fit(psi, domain).probabilities
-        )
-
-    def test_forms_are_chosen_as_the_test_says(self):
-        assert three_parts(BIG, pairs(BIG))
-        assert three_parts(BIG, STRADDLING) is None
-        assert three_parts(Domain.of({"a": 200, "b": 200}), [("a", "b")]) is None
-
-    @settings(deadline=None)
-    @given(st.data())
-    def test_no_clique_touches_three_parts(self, data):
-        domain = data.draw(domains(fewest=5, most=5, largest=12))
-        cliques = data.draw(workloads(domain))
-        parts = three_parts(domain, cliques)
-        assume(parts)
-        assert sorted(name for part in parts for name in part) == sorted(domain.attributes)
-        assert not any(all(set(part) & set(clique) for part in parts) for clique in cliques)
-
-    def test_a_triangle_sums_and_scales_like_the_table_that_it_stands_for(self):
-        zeros = [StructuralZeros(("b", "c"), ((1, 1),))]
-        triangle = Triangle(BIG, three_parts(BIG, pairs(BIG)), zeros)
-        for block, names in enumerate(triangle.blocks):
-            ratio = (np.arange(BIG.project(names).cells) % 7 + 0.5).reshape(BIG.project(names).sizes)
-            before = triangle.expanded()
-            triangle.scale(block, ratio)
-            in_order = np.transpose(ratio, np.argsort(BIG.axes(names)))
-            others = tuple(axis for axis, name in enumerate(BIG.attributes) if name not in names)
-            np.testing.assert_allclose(triangle.expanded(), before * np.expand_dims(in_order, others))
-        for block, names in enumerate(triangle.blocks):
-            others = tuple(axis for axis, name in enumerate(BIG.attributes) if name not in names)
-            expected = np.transpose(
-                triangle.expanded().sum(axis=others), np.argsort(np.argsort(BIG.axes(names)))
-            )
-            np.testing.assert_allclose(triangle.marginal(block), expected)
-        assert np.all(triangle.expanded()[:, 1, 1] == 0)
-
-    def test_the_bits_are_the_same_for_ever(self):
-        """Golden: sums, products and quotients in a fixed order give these bits on every machine."""
-        digests = []
-        for cliques in (pairs(BIG), STRADDLING):
-            model = Ipf().fit(measure_dataset(dense_dataset(BIG, 9_999), cliques), BIG)
-            digests.append(hashlib.sha256(model.probabilities.tobytes()).hexdigest()[:16])
-        assert digests == ["609b17f669356f47", "41aa0d1db08902d2"]
 
 
 @pytest.mark.parametrize("name", ["S3", "S5"])

@@ -26,7 +26,7 @@ class Ipf:
     Args:
         structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
         tolerance: Largest L1 distance of a fitted marginal from psi, in shares. The default is far
-            below the noise of sampling, 1e-2 for 10,000 rows and one cell.
+            below the noise of sampling, which is about 1 / sqrt(rows).
         max_cells: Refuse larger domains; a fit takes up to 64 bytes a cell.
         most_sweeps: Give up after so many.
 
