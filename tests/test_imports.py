@@ -41,7 +41,7 @@ MAY_IMPORT = {
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 
 VAULT_KEYS = {
-    "gencard.controller.jobs.functions",  # the job runner
+    "gencard.controller.jobs.measurement",  # the job runner
     "gencard.controller.wiring",
     "gencard.controller.shell.setup",  # the steward's own shell, which drafts a schema to review
     "gencard.controller.profile",

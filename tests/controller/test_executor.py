@@ -155,11 +155,14 @@ class TestErrors:
         assert type(error) is JobFailedError
         ((task, incident, what),) = reports
         assert (task, incident) == ("synthesise", error.fields["incident"])
-        assert what.startswith("TypeError at functions.py:")
+        assert what.startswith("TypeError at recipes.py:")
         assert CANARY not in f"{error} {error.fields} {reports} {error.__context__}"
 
     def test_an_unknown_task_fails_alone(self, executor, tmp_path):
-        assert type(executor.submit(tasks.Task("format_disk"), {}).exception()) is JobFailedError
+        assert (
+            type(executor.submit(tasks.Task("format_disk", "synthesis"), {}).exception())
+            is JobFailedError
+        )
         assert executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result()
 
     def test_a_worker_that_is_killed_from_outside_is_an_incident(self, executor, tmp_path, reports):
@@ -296,7 +299,10 @@ class TestWorker:
         time.sleep(1)
         assert "grpc" not in Path(f"/proc/{pid}/maps").read_text()
         future.cancel()
-        code = "import gencard.controller.jobs.worker, sys; sys.exit('grpc' in sys.modules)"
+        code = (
+            "import sys; from gencard.controller.jobs import worker; from gencard.controller.jobs.tasks "
+            "import TASKS; [task.function() for task in TASKS.values()]; sys.exit('grpc' in sys.modules)"
+        )
         subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
     def test_limits_hold_and_no_core_is_dumped(self, executor, tmp_path):

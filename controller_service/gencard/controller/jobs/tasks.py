@@ -1,7 +1,7 @@
 """What the service may ask of a worker, and the JSON it is asked with.
 
-A task is a name: nothing here opens a record, and the functions behind the names
-(``jobs.functions``) are loaded in the worker alone. The descriptions:
+A task is a name: nothing here opens a record, and the function behind the name is loaded where it
+runs. The descriptions:
 
     records     {"data": path, "schema": schema as in its TOML file, "version": hex, "salt": hex}
     recipe      {"kind": "honest" | "adds_marginal" | "copies_rows", "generator": name,
@@ -37,8 +37,6 @@ Job = dict[str, Any]
 Progress = Callable[[str, float], None]
 """Called with a stage and how much of the job is done, 0 to 1; neither depends on any record."""
 
-_FUNCTIONS = "gencard.controller.jobs.functions"
-
 
 def no_progress(_stage: str, _fraction: float) -> None:
     """Tell nobody."""
@@ -46,20 +44,29 @@ def no_progress(_stage: str, _fraction: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function that a worker knows by name; called, it runs in the caller's own process."""
+    """A function that a worker knows by name, and the module of ``jobs`` that holds it."""
 
     name: str
+    module: str
+
+    def function(self) -> Callable[[Job, Progress], Job]:
+        """The function, with all that it needs to run."""
+        module = import_module(f"gencard.controller.jobs.{self.module}")
+        function: Callable[[Job, Progress], Job] = getattr(module, self.name)
+        return function
 
     def __call__(self, job: Job, *, progress: Progress = no_progress) -> Job:
-        """Do the job here: for executors that are not processes of this service."""
-        result: Job = import_module(_FUNCTIONS).FUNCTIONS[self.name](job, progress)
-        return result
+        """Do the job here: for executors whose workers are not processes of this service."""
+        return self.function()(job, progress)
 
 
-MEASURE = Task("measure")
-SYNTHESISE = Task("synthesise")
-AUDIT = Task("audit")
-RUN_BLACK_BOX = Task("run_black_box")
+MEASURE = Task("measure", "measurement")
+SYNTHESISE = Task("synthesise", "synthesis")
+AUDIT = Task("audit", "auditing")
+RUN_BLACK_BOX = Task("run_black_box", "synthesis")
+
+TASKS = {task.name: task for task in (MEASURE, SYNTHESISE, AUDIT, RUN_BLACK_BOX)}
+"""Everything that a worker can be asked to do."""
 
 
 @dataclass(frozen=True, slots=True)

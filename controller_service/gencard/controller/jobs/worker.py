@@ -17,10 +17,12 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from gencard.controller.jobs.functions import FUNCTIONS
+from gencard.controller.jobs import synthesis  # noqa: F401  # loaded while the worker waits: the commonest
+from gencard.controller.jobs.tasks import TASKS, Job, Progress
 from gencard.core.errors import GencardError, JobLimitError
 
 Answer = dict[str, Any]
@@ -38,16 +40,17 @@ def main() -> None:
         return
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     request = json.loads(line)
+    function = TASKS[request["task"]].function()
     limit(request["cpu_seconds"], request["memory_mib"])
     say = Speaker(channel)
-    say.line(answer(request, say))
+    say.line(answer(function, request["job"], say))
     os._exit(0)  # nothing is left to tidy up
 
 
-def answer(request: dict[str, Any], progress: "Speaker") -> Answer:
+def answer(function: Callable[[Job, Progress], Job], job: Job, progress: Progress) -> Answer:
     """Do the job; the last line to be said."""
     try:
-        return {"result": FUNCTIONS[request["task"]](request["job"], progress)}
+        return {"result": function(job, progress)}
     except GencardError as error:
         return {"error": {"reason": error.reason, "fields": error.fields}}
     except MemoryError:

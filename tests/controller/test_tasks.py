@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from gencard.controller.holdings import Holding
-from gencard.controller.jobs import functions, tasks, worker
+from gencard.controller.jobs import tasks, worker
 from gencard.controller.policy import Policy
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.schema_file import PublicSchema
@@ -72,17 +72,17 @@ def records(holding: Holding) -> Dataset:
     return Vault(holding.data, CODING).dataset(CODING.domain.attributes, most_records=90)
 
 
-def run(function, job: tasks.Job) -> tasks.Job:
+def run(task, job: tasks.Job) -> tasks.Job:
     """The job as it goes over the pipe, and its result as it comes back."""
     told = []
-    result = function(json.loads(json.dumps(job)), lambda stage, share: told.append((stage, share)))
+    result = task(json.loads(json.dumps(job)), progress=lambda *what: told.append(what))
     assert all(0 <= share <= 1 for _, share in told)
     return json.loads(json.dumps(result))
 
 
 class TestMeasure:
     def test_it_gives_psi_of_the_records(self, holding):
-        psi = run(functions.measure, WRITE.measure(holding, holding.version, PAIRS))["psi"]
+        psi = run(tasks.MEASURE, WRITE.measure(holding, holding.version, PAIRS))["psi"]
         assert psi.encode() == psi_document(measure_dataset(records(holding), PAIRS))
         assert psi_of_document(psi.encode()).cliques == PAIRS
 
@@ -90,7 +90,7 @@ class TestMeasure:
         job = WRITE.measure(holding, holding.version, PAIRS)
         holding.data.write_text("sex,age,marital\nf,30,single\n")
         with pytest.raises(DatasetChangedError):
-            run(functions.measure, job)
+            run(tasks.MEASURE, job)
 
     def test_records_that_change_meanwhile_are_refused(self, holding, monkeypatch):
         count = Vault.count
@@ -102,7 +102,7 @@ class TestMeasure:
 
         monkeypatch.setattr(Vault, "count", count_and_change)
         with pytest.raises(DatasetChangedError):
-            run(functions.measure, WRITE.measure(holding, holding.version, PAIRS))
+            run(tasks.MEASURE, WRITE.measure(holding, holding.version, PAIRS))
 
     def test_records_that_vanish_meanwhile_are_refused(self, holding, monkeypatch):
         count = Vault.count
@@ -113,7 +113,7 @@ class TestMeasure:
 
         monkeypatch.setattr(Vault, "count", count_and_remove)
         with pytest.raises(DatasetUnavailableError):
-            run(functions.measure, WRITE.measure(holding, holding.version, PAIRS))
+            run(tasks.MEASURE, WRITE.measure(holding, holding.version, PAIRS))
 
     def test_the_salt_is_not_shown(self):
         assert "salt" not in repr(WRITE)
@@ -132,7 +132,7 @@ class TestSynthesise:
         return WRITE.synthesise(holding, **arguments | changes)
 
     def test_rows_are_those_of_a_replay(self, holding, tmp_path):
-        digest = run(functions.synthesise, self.job(holding, tmp_path))["digest"]
+        digest = run(tasks.SYNTHESISE, self.job(holding, tmp_path))["digest"]
         made = RowsFile(tmp_path / "rows").dataset()
         psi = measure_dataset(records(holding), PAIRS)
         replayed = synthesise(Ipf(CODING.structural_zeros), psi, psi.domain, 500, 7)
@@ -142,18 +142,18 @@ class TestSynthesise:
         psi = psi_document(
             measure_dataset(records(holding), [(name,) for name in CODING.domain.attributes])
         )
-        run(functions.synthesise, self.job(holding, tmp_path, psi=psi))
+        run(tasks.SYNTHESISE, self.job(holding, tmp_path, psi=psi))
         made = RowsFile(tmp_path / "rows").dataset()
         assert not np.any((made.column("age") == 0) & (made.column("marital") > 0))
 
     def test_zeros_of_other_attributes_do_not_matter(self, holding, tmp_path):
         psi = psi_document(measure_dataset(records(holding), [("sex", "age")]))
-        run(functions.synthesise, self.job(holding, tmp_path, psi=psi))
+        run(tasks.SYNTHESISE, self.job(holding, tmp_path, psi=psi))
         assert RowsFile(tmp_path / "rows").dataset().domain.attributes == ("sex", "age")
 
     def test_an_unknown_generator_is_refused(self, holding, tmp_path):
         with pytest.raises(InvalidInputError):
-            run(functions.synthesise, self.job(holding, tmp_path, generator="none"))
+            run(tasks.SYNTHESISE, self.job(holding, tmp_path, generator="none"))
 
     def test_it_knows_psi_and_nothing_else_of_the_records(self, holding, tmp_path):
         job = self.job(holding, tmp_path)
@@ -169,7 +169,7 @@ class TestAudit:
         return WRITE.audit(holding, holding.version, recipe, self.PLAN, (("gencard", "1"),))
 
     def test_the_report_is_that_of_an_audit_of_the_records(self, holding):
-        report = report_of_json_object(run(functions.audit, self.job(holding))["report"])
+        report = report_of_json_object(run(tasks.AUDIT, self.job(holding))["report"])
         box = Honest(Ipf(CODING.structural_zeros), PAIRS)
         expected = audit(box, records(holding), self.PLAN, versions=(("gencard", "1"),))
         assert report_to_json_object(report) == report_to_json_object(expected)
@@ -178,18 +178,18 @@ class TestAudit:
 
     def test_a_box_that_knows_too_much_is_built_as_described(self, holding):
         job = self.job(holding, kind="adds_marginal", extra=list(CODING.domain.attributes))
-        report = report_of_json_object(run(functions.audit, job)["report"])
+        report = report_of_json_object(run(tasks.AUDIT, job)["report"])
         assert report.verdict is Verdict.LEAKAGE
 
     def test_more_records_than_the_bound_are_refused(self, holding):
         with pytest.raises(TooLargeError):
-            run(functions.audit, self.job(holding) | {"most_records": 89})
+            run(tasks.AUDIT, self.job(holding) | {"most_records": 89})
 
     def test_another_version_is_refused(self, holding):
         job = self.job(holding)
         holding.data.write_text("sex,age,marital\nf,30,single\n")
         with pytest.raises(DatasetChangedError):
-            run(functions.audit, job)
+            run(tasks.AUDIT, job)
 
 
 class TestRunBlackBox:
@@ -203,7 +203,7 @@ class TestRunBlackBox:
             seed=3,
             rows_file=folder / "made",
         )
-        digest = run(functions.run_black_box, job)["digest"]
+        digest = run(tasks.RUN_BLACK_BOX, job)["digest"]
         made = RowsFile(folder / "made").dataset()
         assert made.digest() == digest
         return made
@@ -236,15 +236,13 @@ class TestRunBlackBox:
 
     def test_a_missing_upload_is_a_storage_error(self, holding, tmp_path):
         with pytest.raises(StorageError):
-            functions.RowsFile(tmp_path / "absent").dataset()
+            run(tasks.RUN_BLACK_BOX, {"upload": str(tmp_path / "absent")})
 
 
 class TestWorkerAnswers:
     def answer(self, function) -> tuple[worker.Answer, list[str]]:
         channel = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(worker, "FUNCTIONS", {"test": function})
-            answer = worker.answer({"task": "test", "job": {}}, worker.Speaker(channel))
+        answer = worker.answer(function, {}, worker.Speaker(channel))
         return answer, channel.getvalue().splitlines()
 
     def test_a_result(self):
@@ -264,7 +262,7 @@ class TestWorkerAnswers:
     def test_anything_else_is_a_class_and_a_place(self):
         answer, _ = self.answer(lambda job, progress: {}["CANARY"])
         assert answer["crash"]["kind"] == "KeyError"
-        assert answer["crash"]["where"].startswith("test_job_functions.py:")
+        assert answer["crash"]["where"].startswith("test_tasks.py:")
         assert "CANARY" not in json.dumps(answer)
 
     def test_progress_is_said_in_hundredths(self):

@@ -1,0 +1,49 @@
+"""Black boxes and generators as job descriptions name them."""
+
+from collections.abc import Collection, Sequence
+
+from gencard.controller.jobs.tasks import Job
+from gencard.core.blackbox.adds_marginal import AddsMarginal
+from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox.copies_rows import CopiesRows
+from gencard.core.blackbox.honest import Honest
+from gencard.core.coding import StructuralZeros
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
+from gencard.core.generators.contract import Generator
+from gencard.core.generators.registry import generator_named
+
+
+def box_of(recipe: Job) -> BlackBox:
+    """The black box of a recipe.
+
+    Raises:
+        InvalidInputError: The kind of box, or the generator, is unknown.
+    """
+    cliques = cliques_of(recipe["cliques"])
+    extra = tuple(recipe.get("extra", ()))
+    generator = generator_of(recipe, {*extra, *(name for clique in cliques for name in clique)})
+    match recipe["kind"]:
+        case "honest":
+            return Honest(generator, cliques)
+        case "adds_marginal":
+            return AddsMarginal(generator, cliques, extra)
+        case "copies_rows":
+            return CopiesRows(Honest(generator, cliques), float(recipe["share"]))
+    raise InvalidInputError(field="black_box", problem="is of an unknown kind")
+
+
+def generator_of(description: Job, attributes: Collection[str]) -> Generator:
+    """The generator of a job or recipe, with the structural zeros that these attributes can meet."""
+    zeros = tuple(
+        StructuralZeros(tuple(entry["clique"]), tuple(tuple(cell) for cell in entry["cells"]))
+        for entry in description["zeros"]
+        if set(entry["clique"]) <= set(attributes)
+    )
+    return generator_named(
+        description["generator"], structural_zeros=zeros, max_cells=description["max_cells"]
+    )
+
+
+def cliques_of(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:
+    return tuple(tuple(clique) for clique in cliques)
