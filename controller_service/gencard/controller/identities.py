@@ -1,6 +1,7 @@
 """Who is enrolled: one TOML file for each person, with the key that person signs with."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from gencard.controller.certificates import public_pem
 from gencard.controller.keys import public_key
 from gencard.controller.toml_file import Section, read_table, toml_text, validated
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
 from gencard.wire.identity import Identity
+
+_Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,55 @@ def read_identities(folder: Path) -> Mapping[str, Enrolled]:
     return people
 
 
+class Roster:
+    """Who is enrolled at this moment: a file that is added or taken away counts at the next call.
+
+    A file that cannot be used enrols nobody and keeps nobody else out; two files for one identity
+    leave nobody to say which signing key is right, and enrol nobody either.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: tuple[_Stamp, Mapping[str, Enrolled]] = ((), {})
+
+    def includes(self, identity: Identity) -> bool:
+        return self._find(identity) is not None
+
+    def signing_key(self, identity: Identity) -> Ed25519PublicKey:
+        """The key that somebody signs cards with; raises UnauthenticatedError for strangers."""
+        found = self._find(identity)
+        if found is None:
+            raise UnauthenticatedError
+        return found.signing_key
+
+    def _find(self, identity: Identity) -> Enrolled | None:
+        stamp = _stamp(self._folder)
+        if stamp != self._seen[0]:
+            self._seen = stamp, _usable(self._folder / name for name, *_ in stamp)
+        return self._seen[1].get(identity.uri)
+
+
 def identity_text(enrolled: Enrolled) -> str:
     """The person's file."""
     pem = public_pem(enrolled.signing_key).decode()
     return f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
+
+
+def _stamp(folder: Path) -> _Stamp:
+    """Name, time, size and number of each file: what changes when a file does."""
+    with suppress(OSError):
+        files = ((path.name, path.stat()) for path in sorted(folder.glob("*.toml")))
+        return tuple((name, file.st_mtime_ns, file.st_size, file.st_ino) for name, file in files)
+    return ()
+
+
+def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
+    found: dict[str, list[Enrolled]] = {}
+    for path in paths:
+        with suppress(GencardError):
+            enrolled = _enrolled(path)
+            found.setdefault(enrolled.identity.uri, []).append(enrolled)
+    return {uri: people[0] for uri, people in found.items() if len(people) == 1}
 
 
 def _enrolled(path: Path) -> Enrolled:

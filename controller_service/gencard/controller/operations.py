@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -18,7 +19,12 @@ from sqlalchemy import Connection
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.run import Run
 from gencard.controller.state.database import Database
-from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationStore
+from gencard.controller.state.operations import (
+    UNFINISHED,
+    OperationRow,
+    OperationState,
+    OperationStore,
+)
 from gencard.core.errors import (
     GencardError,
     InternalError,
@@ -92,14 +98,18 @@ class Operations:
         return name
 
     def begin(self, name: str) -> OperationRow:
-        """Queue a created operation; once is enough, more does nothing."""
+        """Queue a created operation; once is enough, more does nothing.
+
+        Returns:
+            The operation as it was created: who repeats a request gets the same bytes again.
+        """
         with self._database.reading() as tx:
             row = self._store.get(tx, name)
         with self._lock:
             if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
                 self._pool.submit(self._drive, row)
-        return row
+        return replace(row, state=OperationState.QUEUED, stage="", permille=0, response=None, error=None)
 
     def resume(self) -> int:
         """Queue everything that a stop or crash left unfinished; how many."""

@@ -20,8 +20,8 @@ from gencard.core.errors import DomainMismatchError, InvalidNumberError, TooLarg
 from gencard.wire.canonical import Document
 from gencard.wire.identity import Identity
 
-OnEnd = Callable[[Callable[[], None]], object]
-"""Takes a function to be called when the caller goes away."""
+OnEnd = Callable[[Callable[[], None]], bool]
+"""Takes a function to be called when the caller goes away; False where that has happened already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,7 @@ class Visit:
     recipe: Document
     rows: int
 
-    def run(
-        self, dataset: Dataset, *, seed: int, on_end: Callable[[Callable[[], None]], object]
-    ) -> Dataset:
+    def run(self, dataset: Dataset, *, seed: int, on_end: OnEnd) -> Dataset:
         """What the box makes of a made-up dataset, in canonical form.
 
         Args:
@@ -91,7 +89,8 @@ class Visit:
                 rows_file=folder / "out",
             )
             running = self.visits.executor.submit(tasks.RUN_BLACK_BOX, job)
-            on_end(lambda: _stop(running))
+            if not on_end(lambda: _stop(running)):
+                _stop(running)
             running.result()
             return RowsFile(folder / "out").dataset()
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 import grpc
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server as add_operations
 
 from gencard.controller import scratch
@@ -17,13 +16,14 @@ from gencard.controller.audits import Audits
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import PREFIX, Holding, Holdings
-from gencard.controller.identities import read_identities
+from gencard.controller.identities import Roster, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import Descriptions
 from gencard.controller.keys import secret_bytes, signing_key
 from gencard.controller.negotiations import Negotiations
 from gencard.controller.operations import Operations
 from gencard.controller.policy import Limits
+from gencard.controller.readiness import check_policies, check_reviewed
 from gencard.controller.release_run import ReleaseRun
 from gencard.controller.releases import KIND as RELEASE
 from gencard.controller.releases import Releases
@@ -50,7 +50,6 @@ from gencard.controller.state.releases import ReleaseStore
 from gencard.controller.stewardship import Stewardship
 from gencard.controller.vault import Vault
 from gencard.controller.visits import Visits
-from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server as add_audit
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server as add_catalog
 from gencard.v1.ledger_pb2_grpc import add_LedgerServiceServicer_to_server as add_ledger
@@ -59,7 +58,6 @@ from gencard.v1.negotiation_pb2_grpc import (
     add_NegotiationServiceServicer_to_server as add_negotiation,
 )
 from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server as add_synthesis
-from gencard.wire.identity import Identity
 
 logger = logging.getLogger("gencard.controller")
 Clock = Callable[[], datetime]
@@ -140,11 +138,14 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
         unreviewed: Serve drafted schemas too: their labels came from the records.
 
     Raises:
-        InvalidInputError: A schema was drafted from records and nobody has reviewed it.
+        InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
+            a person's file holds a mistake.
     """
+    read_identities(settings.signing.identities)
     desk = open_desk(settings, clock)
+    check_policies(desk.cards.holdings)
     if not unreviewed:
-        _check_reviewed(desk.cards.holdings)
+        check_reviewed(desk.cards.holdings)
     limits = settings.limits
     executor = ProcessExecutor(
         limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
@@ -183,7 +184,7 @@ def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) ->
     visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows)
     operations.carries(RELEASE, ReleaseRun(releases, jobs, work))
     operations.carries(AUDIT, AuditRun(audits, jobs))
-    negotiations = Negotiations(database, cards, Enrolment(settings).signing_key)
+    negotiations = Negotiations(database, cards, Roster(settings.signing.identities).signing_key)
     return [
         partial(add_catalog, CatalogServicer(cards.holdings, boxes)),
         partial(add_negotiation, NegotiationServicer(negotiations)),
@@ -198,34 +199,6 @@ def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) ->
 def report(place: str, incident: str, kind: str) -> None:
     """An incident in the log of the process: where, which number, which class. No text of it."""
     logger.error("incident", extra={"place": place, "incident": incident, "kind": kind})
-
-
-@dataclass(frozen=True, slots=True)
-class Enrolment:
-    """Who is enrolled now: a person's file that is taken away ends the person's access."""
-
-    settings: Settings
-
-    def includes(self, identity: Identity) -> bool:
-        if self.settings.server.insecure_dev:
-            return True
-        return identity.uri in read_identities(self.settings.signing.identities)
-
-    def signing_key(self, identity: Identity) -> Ed25519PublicKey:
-        enrolled = read_identities(self.settings.signing.identities).get(identity.uri)
-        if enrolled is None:
-            raise UnauthenticatedError
-        return enrolled.signing_key
-
-
-def _check_reviewed(holdings: Holdings) -> None:
-    """A drafted schema shows labels and edges of records: a person reads it before anybody else."""
-    for holding in holdings:
-        if not holding.schema.reviewed:
-            raise InvalidInputError(
-                field=f"{holding.name}: reviewed",
-                problem="is false; read the schema, then set it to true",
-            )
 
 
 def _holding(settings: Settings, entry: DatasetEntry) -> Holding:
@@ -260,12 +233,11 @@ def _tls(settings: Settings) -> TlsFiles:
 
 
 def _guard(settings: Settings) -> Guard:
-    server = settings.server
-    developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
-    return Guard(
-        Enrolment(settings).includes,
-        report,
-        server.per_identity,
-        server.maximum_concurrent_rpcs,
-        developer if server.insecure_dev else None,
+    server, limits = (
+        settings.server,
+        (settings.server.per_identity, settings.server.maximum_concurrent_rpcs),
     )
+    if server.insecure_dev:
+        developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
+        return Guard(lambda _developer: True, report, *limits, development=developer)
+    return Guard(Roster(settings.signing.identities).includes, report, *limits)

@@ -1,0 +1,46 @@
+"""What must hold before anything is served: mistakes that would open a door are found at the start."""
+
+from gencard.controller.holdings import Holding, Holdings
+from gencard.core.budget import Mechanism
+from gencard.core.errors import InvalidInputError
+from gencard.core.generators.registry import GENERATORS
+
+
+def check_reviewed(holdings: Holdings) -> None:
+    """A drafted schema shows labels and edges of records: a person reads it before anybody else.
+
+    Raises:
+        InvalidInputError: A schema was drafted from records and nobody has reviewed it.
+    """
+    for holding in holdings:
+        if not holding.schema.reviewed:
+            raise InvalidInputError(
+                field=f"{holding.name}: reviewed",
+                problem="is false; read the schema, then set it to true",
+            )
+
+
+def check_policies(holdings: Holdings) -> None:
+    """A policy that names what is not there forbids or allows nothing, in silence.
+
+    Raises:
+        InvalidInputError: It forbids undeclared attributes, or offers what cannot be carried out.
+    """
+    for holding in holdings:
+        for field, problem in _mistakes(holding):
+            raise InvalidInputError(field=f"{holding.name}: policy.{field}", problem=problem)
+
+
+def _mistakes(holding: Holding) -> list[tuple[str, str]]:
+    policy, declared = holding.policy, set(holding.domain.attributes)
+    wrong = {
+        ("forbidden", "names an attribute that the schema does not declare"): any(
+            not clique or not declared.issuperset(clique) for clique in policy.forbidden
+        ),
+        ("generators", "must name one or more, each of the catalogue"): not policy.generators
+        or not GENERATORS.keys() >= set(policy.generators),
+        ("mechanisms", 'must be ["exact"]: noise cannot be measured yet'): (
+            policy.mechanisms != (Mechanism.EXACT,)
+        ),
+    }
+    return [mistake for mistake, made in wrong.items() if made]
