@@ -31,9 +31,6 @@ class Cubes:
     def __len__(self) -> int:
         return len(self.odd)
 
-    def take(self, rows: NDArray[np.intp]) -> "Cubes":
-        return Cubes(self.corners[rows], self.odd[rows], self.low[rows], self.high[rows])
-
 
 def cubes(cells: Cells, axes: Clique, context: Clique, *, rng: np.random.Generator) -> Cubes:
     """All cubes on ``axes`` with corners of one parity occupied and equal on ``context``.

@@ -1,0 +1,145 @@
+"""The report: what it says, in words and in JSON, and what it never says."""
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from gencard.core.audit.made_up import made_up
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import AuditReport, Check, CheckResult, PowerCurve, Verdict
+from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
+from gencard.core.audit.run import audit
+from gencard.core.audit.wording import summary, wording
+from gencard.core.blackbox.copies_rows import CopiesRows
+from gencard.core.blackbox.honest import Honest
+from gencard.core.card import AuditTerms
+from gencard.core.domain import Domain
+from gencard.core.errors import InvalidInputError
+from gencard.core.generators.ipf import Ipf
+
+CLIQUES = tuple(combinations("abcd", 2))
+DATASET = made_up(Domain.of({"a": 3, "b": 2, "c": 2, "d": 2}), 500, rng=np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module", params=["honest", "copying"])
+def report(request):
+    honest = Honest(Ipf(), CLIQUES)
+    box = honest if request.param == "honest" else CopiesRows(honest, 1.0)
+    plan = AuditPlan(CLIQUES, 400, 2**63 + 1, AuditTerms(runs=4), attempt=2)
+    return audit(box, DATASET, plan, versions=[("gencard", "0.1.0")])
+
+
+class TestJson:
+    def test_nothing_is_lost(self, report):
+        full = replace(report, seconds=1.25, power=PowerCurve((0.1, 1.0), (3, 10), 10))
+        for one in (report, full):
+            text = json.dumps(report_to_json_object(one), allow_nan=False)
+            assert report_of_json_object(json.loads(text)) == one
+
+    def test_the_form_is_the_documented_one(self, report):
+        document = report_to_json_object(report)
+        assert set(document) == {
+            "format", "verdict", "wording", "summary", "p_value", "level", "plan", "domain", "records",
+            "checks", "effect", "blocks", "tested", "g", "pairs", "versions", "seconds", "power",
+        }  # fmt: skip
+        assert document["format"] == "gencard.audit.v1"
+        assert document["plan"]["seed"] == str(2**63 + 1)
+        assert document["level"] == pytest.approx(0.05 / 6)
+        assert [len(document["g"][side]) for side in ("low", "high", "original")] == [4, 4, 4]
+        assert [entry["check"] for entry in document["checks"]] == [str(check) for check in Check]
+        assert all(pair["low"] == pair["high"] == pair["original"] for pair in document["pairs"])
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda d: d.pop("effect"),
+            lambda d: d.update(format="gencard.audit.v2"),
+            lambda d: d.update(verdict="safe"),
+            lambda d: d.update(wording="The generator is safe."),
+            lambda d: d.update(p_value=0.5),
+            lambda d: d.update(remark="unknown"),
+            lambda d: d["plan"].update(seed="one"),
+            lambda d: d["plan"].update(rows=0),
+            lambda d: d["checks"][0].update(check="luck"),
+            lambda d: d["checks"][0].update(p_value="small"),
+            lambda d: d["effect"].update(remark=1),
+            lambda d: d["domain"].append(["a"]),
+            lambda d: d.update(blocks=None),
+            lambda d: d.update(blocks=[]),
+            lambda d: d.update(g=[]),
+        ],
+    )
+    def test_what_does_not_hold_together_is_refused(self, report, spoil):
+        document = deepcopy(report_to_json_object(report))
+        spoil(document)
+        with pytest.raises(InvalidInputError, match=r"gencard\.audit\.v1"):
+            report_of_json_object(document)
+
+
+class TestWords:
+    def test_no_evidence_is_said_as_it_is(self, report):
+        honest = rejected_by(report, None)
+        assert wording(honest) == (
+            "No evidence of leakage (level 0.00833 at try 2, 4 runs a side, interactions of up to 3 "
+            "attributes). This is no proof that there is none: a smaller leak, or one in interactions "
+            "that were not looked at, would have been missed."
+        )
+        assert "would have been found in about 8 of 10 such audits" in summary(honest)
+
+    def test_leakage_is_said_with_what_leaked(self, report):
+        leaky = rejected_by(report, Check.ORDER)
+        assert wording(leaky) == (
+            "Evidence of leakage: the generator uses more of the records than Phi (level 0.00833 at "
+            "try 2, 4 runs a side, interactions of up to 3 attributes)."
+        )
+        assert "found by: order. Clearest in " in summary(leaky)
+        assert " x ".join(leaky.effect.block) in summary(leaky)
+
+    @pytest.mark.parametrize("check", [None, Check.MEAN])
+    def test_it_never_says_safe(self, report, check):
+        said = summary(rejected_by(report, check)).lower()
+        assert not any(word in said for word in ("safe", "secure", "anonymous", "guarantee"))
+
+    def test_the_analyst_s_wording_holds_no_number_of_the_records(self, report):
+        """Another dataset, the same plan: the same words."""
+        other = replace(
+            rejected_by(report, None),
+            records=7,
+            g_low=(0.0,) * 4,
+            effect=replace(report.effect, value=0.7),
+        )
+        assert wording(other) == wording(rejected_by(report, None))
+
+
+class TestVerdict:
+    def test_each_check_rejects_at_its_share_of_the_level(self, report):
+        share, level = 0.05, report.plan.level
+        for p_value, verdict in (
+            (share * level, Verdict.LEAKAGE),
+            (2 * share * level, Verdict.NO_EVIDENCE),
+        ):
+            results = tuple(
+                replace(r, p_value=p_value if r.check is Check.ORDER else 1.0) for r in report.checks
+            )
+            judged = replace(report, checks=results)
+            assert judged.verdict is verdict
+            assert bool(judged.rejecting) is (verdict is Verdict.LEAKAGE)
+
+    def test_the_p_value_is_at_most_one(self, report):
+        assert rejected_by(report, None).p_value == 1
+
+    def test_blocks_are_named_strongest_first(self, report):
+        strengths = [block.strength for block in report.blocks]
+        assert strengths == sorted(strengths, reverse=True)
+        assert report.strongest is report.blocks[0]
+
+
+def rejected_by(report: AuditReport, check: Check | None) -> AuditReport:
+    results = tuple(
+        CheckResult(r.check, r.share, 0.0 if r.check is check else 1.0) for r in report.checks
+    )
+    return replace(report, checks=results)
