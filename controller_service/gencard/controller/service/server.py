@@ -1,6 +1,5 @@
 """The gRPC server: bounds, TLS, health, and an end that waits for what is running."""
 
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
 
 from gencard.controller.keys import secret_bytes
+from gencard.controller.logs import silence_grpc
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
+from gencard.core.errors import InvalidInputError
 
 MESSAGE_BYTES = 4 * 1024 * 1024
 METADATA_BYTES = 8 * 1024
@@ -94,9 +95,10 @@ def start(
     """Start serving; ``tls`` None means plaintext, which only development on loopback may ask for.
 
     Raises:
-        RuntimeError: A registered method is missing from the table of access, or the address is taken.
+        RuntimeError: A registered method is missing from the table of access.
+        InvalidInputError: The address cannot be listened on.
     """
-    _silence_tracebacks()
+    silence_grpc()
     threads = guard.calls + SPARE_CALLS
     server = grpc.server(
         ThreadPoolExecutor(max_workers=threads, thread_name_prefix="call"),
@@ -136,23 +138,10 @@ class _Registry:
 
 
 def _bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
-    if tls is None:
-        return server.add_insecure_port(address)
-    return server.add_secure_port(address, tls.credentials())
-
-
-class _NoTraceback(logging.Filter):
-    """gRPC logs exceptions with their text; what is logged here names the class alone."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.exc_info = None
-        record.exc_text = None
-        record.msg, record.args = "a call ended outside the guard", ()
-        return True
-
-
-def _silence_tracebacks() -> None:
-    for name in ("grpc._server", "grpc._common", "grpc._interceptor", "grpc._cython.cygrpc"):
-        logger = logging.getLogger(name)
-        if not any(isinstance(seen, _NoTraceback) for seen in logger.filters):
-            logger.addFilter(_NoTraceback())
+    try:
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, tls.credentials())
+    except RuntimeError:
+        pass
+    raise InvalidInputError(field="server.address", problem="cannot be listened on")

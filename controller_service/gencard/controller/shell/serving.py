@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gencard.controller import logs
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console
 from gencard.controller.wiring import serve as serve_settings
@@ -22,6 +23,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve until interrupted; running calls end first, unfinished work goes on at the next start."""
+    logs.configure()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: _end(ended, _frame))
