@@ -24,7 +24,7 @@ from gencard.controller.certificates import (
 from gencard.controller.enrolment import enrol
 from gencard.controller.identities import read_identities
 from gencard.controller.keys import public_key, secret_bytes, signing_key
-from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
+from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.identity import Identity, Role
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -146,6 +146,7 @@ class TestEnrolment:
         assert sorted(path.name for path in person.iterdir()) == [
             "authority.pem",
             "certificate.pem",
+            "connection.toml",
             "controller_card_key.pub",
             "key.pem",
             "log_key.pub",
@@ -167,6 +168,17 @@ class TestEnrolment:
         with pytest.raises(InvalidInputError, match="taken"):
             enrol(folder, "ana", Role.STEWARD, "pilot", address="localhost:7443", now=NOW)
         assert (person / "key.pem").read_bytes() == before
+
+    def test_a_full_disk_leaves_nobody_half_enrolled(self, folder, monkeypatch):
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("gencard.controller.enrolment.identity_text", full)
+        with pytest.raises(StorageError):
+            enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
+        assert not (folder / "people" / "ana").exists()
+        monkeypatch.undo()
+        assert enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW).is_dir()
 
     @pytest.mark.parametrize("name", ["", "../ana", "Ana", "a/b", ".ana", "ana\n", "a" * 64])
     def test_a_name_that_is_no_name_is_refused(self, folder, name):

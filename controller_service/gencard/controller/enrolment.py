@@ -1,5 +1,6 @@
 """New people: a folder of credentials for each, and the file that enrols them."""
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from gencard.controller.certificates import (
 )
 from gencard.controller.identities import Enrolled, identity_text
 from gencard.controller.toml_file import toml_text
-from gencard.core.errors import InvalidInputError, UnauthenticatedError
+from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.identity import Identity, Role
 
 _TO_EVERYBODY = {
@@ -39,20 +40,31 @@ def enrol(folder: Path, name: str, role: Role, project: str, *, address: str, no
 
     Raises:
         InvalidInputError: The name is taken or malformed, or the authority cannot be used.
+        StorageError: The files cannot be written; none is left.
     """
     authority = read_authority(folder / "authority")
     identity = _checked(Identity(trust_domain_of(authority), project, role, name))
     person, entry = folder / "people" / name, folder / "identities" / f"{name}.toml"
     if person.exists() or entry.exists():
         raise InvalidInputError(field="name", problem="is taken, and nothing is overwritten")
-    issue(authority, identity.uri, now).write(person)
-    signing_key = new_signing_key(person / "signing_key.pem")
+    try:
+        issue(authority, identity.uri, now).write(person)
+        enrolled = Enrolled(identity, new_signing_key(person / "signing_key.pem"))
+        _write_public(folder, person, address)
+        write_new(entry, identity_text(enrolled).encode(), private=False)
+        return person
+    except OSError:
+        shutil.rmtree(person, ignore_errors=True)
+        entry.unlink(missing_ok=True)
+    raise StorageError()
+
+
+def _write_public(folder: Path, person: Path, address: str) -> None:
+    """What everybody is given."""
     for copy, original in _TO_EVERYBODY.items():
         write_new(person / copy, (folder / original).read_bytes(), private=False)
     where = f"address = {toml_text(address)}\n"
     write_new(person / "connection.toml", where.encode(), private=False)
-    write_new(entry, identity_text(Enrolled(identity, signing_key)).encode(), private=False)
-    return person
 
 
 def _checked(identity: Identity) -> Identity:

@@ -28,6 +28,7 @@ from gencard.core.errors import (
     InvalidInputError,
     MissingAttributeError,
     TooLargeError,
+    UndeclaredLevelError,
 )
 from gencard.core.statistics.counting import Counter
 
@@ -75,9 +76,17 @@ class Vault:
             raise DatasetChangedError()
 
     def check(self) -> None:
-        """Read every record once, to see that the schema declares all of it."""
-        if not sum(len(batch[0]) for batch in self._batches(self.coding.domain.attributes)):
-            raise EmptyDatasetError()
+        """Read every record once: all values are declared, and nothing occurs that cannot.
+
+        Raises:
+            UndeclaredLevelError: Names the attribute, or those of a structural zero.
+        """
+        alone = [(name,) for name in self.coding.domain.attributes]
+        zeros = self.coding.structural_zeros
+        tables = self.count([*alone, *(entry.clique for entry in zeros)])
+        for entry, table in zip(zeros, tables[len(alone) :], strict=True):
+            if any(table[cell] for cell in entry.cells):
+                raise UndeclaredLevelError(attribute=", ".join(entry.clique))
 
     def count(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """Marginals on the cliques, in their order: the ``MarginalSource`` of real records."""

@@ -1,4 +1,4 @@
-"""One worker process, seen from the service: started bare, spoken to in lines, killed with its brood."""
+"""One worker process, seen from the service: started bare, spoken to in lines, killed with its group."""
 
 import contextlib
 import json
