@@ -1,14 +1,13 @@
 """A card in our hands: read it, answer it, and once it is agreed, use it."""
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from rich.panel import Panel
-
-from gencard.client import card_view
 from gencard.client.agreement import Agreement
+from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset
 from gencard.client.connection import Connection
 from gencard.client.progress import Shown
@@ -16,11 +15,11 @@ from gencard.client.releases import Release
 from gencard.client.replay import Replayed
 from gencard.client.signing import checked_offer
 from gencard.client.workload import Marginals, cliques_of
-from gencard.core.budget import Price, Privacy
-from gencard.core.card import AuditTerms, Change, Proposal
+from gencard.core.budget import Privacy
+from gencard.core.card import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.errors import CardStateError
-from gencard.core.negotiation import CardState, Negotiation, Offer, Turn
+from gencard.core.errors import GencardError
+from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.psi import Psi
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.card_codec import card_of, terms_message
@@ -32,70 +31,21 @@ if TYPE_CHECKING:
     from gencard.client.audits import Audit
 
 
-class Card:
+class Card(CardView):
     """A card as it stood when it was last read; ``refresh`` reads it again.
 
     Calls that move it (``accept``, ``counter``, ``terminate``) return it, so that they can be chained.
     """
 
     def __init__(self, connection: Connection, negotiation: Negotiation) -> None:
+        super().__init__(negotiation)
         self._connection = connection
-        self._negotiation = negotiation
         self._agreement: Agreement | None = None
-
-    # What it says --------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """datasets/{dataset}/cards/{card}; empty where the card was only priced."""
-        return self._negotiation.name
-
-    @property
-    def state(self) -> CardState:
-        return self._negotiation.state
-
-    @property
-    def turn(self) -> Turn:
-        return self._negotiation.turn
-
-    @property
-    def negotiation(self) -> Negotiation:
-        """Everything that the controller says about it: history, envelope, attestations."""
-        return self._negotiation
-
-    @property
-    def terms(self) -> Proposal:
-        """The terms of the offer, or those asked for where there is no offer yet."""
-        offer = self._negotiation.offer
-        return self._negotiation.proposed if offer is None else offer.terms
-
-    @property
-    def offer(self) -> Offer:
-        """Raises CardStateError where the controller has not answered yet."""
-        if self._negotiation.offer is None:
-            raise CardStateError(state=self.state)
-        return self._negotiation.offer
-
-    @property
-    def price(self) -> Price:
-        return self.offer.price
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """How the offer differs from what was asked; empty where it does not."""
-        offer = self._negotiation.offer
-        return () if offer is None else offer.changes
-
-    @property
-    def next_step(self) -> str:
-        return card_view.next_step(self._negotiation)
 
     @cached_property
     def entry(self) -> CatalogueEntry:
         """The dataset's entry in the catalogue."""
         return get_dataset(self._connection, self.terms.dataset)
-
-    # What can be done with it --------------------------------------------------------------------
 
     def refresh(self) -> "Card":
         """Read it again."""
@@ -135,7 +85,7 @@ class Card:
     ) -> "Card":
         """Answer the offer with other terms; what is not given stays as offered."""
         domain, now = self.entry.coding.domain, self.terms
-        terms = Proposal(
+        asked = Proposal(
             dataset=now.dataset,
             purpose=now.purpose if purpose is None else purpose,
             marginals=now.marginals if marginals is None else cliques_of(marginals, domain),
@@ -143,11 +93,11 @@ class Card:
             rows=now.rows if rows is None else rows,
             privacy=now.privacy if privacy is None else privacy,
             audit=now.audit if audit is None else audit,
-        ).in_order_of(domain)
+        )
         request = pb.CounterCardRequest(
             name=self.name,
             etag=self._negotiation.etag,
-            terms=terms_message(terms),
+            terms=terms_message(asked.in_order_of(domain)),
             request_id=str(uuid4()),
         )
         return self._now(self._connection.call(self._connection.negotiation.CounterCard, request).card)
@@ -159,8 +109,6 @@ class Card:
         )
         stub = self._connection.negotiation
         return self._now(self._connection.call(stub.TerminateCard, request).card)
-
-    # What it gives -------------------------------------------------------------------------------
 
     def release(
         self,
@@ -182,7 +130,9 @@ class Card:
             VerificationError: Rows or receipt are not what they should be.
             OperationError: The job did not finish.
         """
-        return self.agreement.release(rows, seed, progress, scratch)
+        release = self.agreement.release(rows, seed, progress, scratch)
+        self._follow()
+        return release
 
     def generate(self, rows: int, *, seed: int = 0, progress: Shown = True) -> "pd.DataFrame":
         """The rows of ``release`` as a data frame with the declared labels and types."""
@@ -229,9 +179,11 @@ class Card:
         from gencard.client.audits import audit  # noqa: PLC0415 - scipy.stats only where audits are
 
         box = black_box or self.terms.generator
-        return audit(
+        found = audit(
             self.agreement, box, where, seed=seed, runs=runs, records=records, progress=progress
         )
+        self._follow()
+        return found
 
     @property
     def agreement(self) -> Agreement:
@@ -240,17 +192,13 @@ class Card:
             self._agreement = Agreement.of(self._connection, self._negotiation, self.entry.coding)
         return self._agreement
 
+    def _follow(self) -> None:
+        """Read it again if that is possible: what was made must not be lost with a connection."""
+        with suppress(GencardError):
+            self.refresh()
+
     def _now(self, message: pb.Card, signed: bytes | None = None) -> "Card":
         self._negotiation = card_of(message)
         if signed is not None and self._negotiation.envelope:
             self.agreement.check_is(signed)
         return self
-
-    def __repr__(self) -> str:
-        return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
-
-    def _repr_html_(self) -> str:
-        return card_view.page(self._negotiation)
-
-    def __rich__(self) -> Panel:
-        return card_view.rich(self._negotiation)

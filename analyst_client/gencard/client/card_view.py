@@ -4,11 +4,13 @@ from rich.console import RenderableType
 from rich.panel import Panel
 
 from gencard.client import html, text
-from gencard.core.negotiation import CardState, Negotiation
+from gencard.core.budget import Price
+from gencard.core.card import Change, Proposal
+from gencard.core.domain import Clique
+from gencard.core.errors import CardStateError
+from gencard.core.negotiation import CardState, Negotiation, Offer, Turn
 from gencard.wire.canonical import time_text
 
-CHANGED = "The offer differs from what was asked:"
-HEADS = ("Field", "Asked", "Offered", "Why")
 NEXT = {
     CardState.REQUESTED: "wait for the controller's steward, then refresh()",
     CardState.OFFERED: "accept(), counter(...) or terminate()",
@@ -23,58 +25,104 @@ NEXT = {
     CardState.SUSPENDED: "ask the controller's steward",
     CardState.REVOKED: "stop using what was made under it, and ask the controller's steward",
 }
+_CHANGED = "The offer differs from what was asked:"
+_HEADS = ("Field", "Asked", "Offered", "Why")
 
 
-def next_step(card: Negotiation) -> str:
-    """What to do now."""
-    return NEXT[card.state] if card.name else "propose it: so far it was only priced"
+class CardView:
+    """What a card says, as it stood when it was last read."""
 
+    def __init__(self, negotiation: Negotiation) -> None:
+        self._negotiation = negotiation
 
-def lines(card: Negotiation) -> list[tuple[str, str]]:
-    """The card in names and values."""
-    terms = card.proposed if card.offer is None else card.offer.terms
-    found = [
-        ("State", str(card.state) if card.name else "priced only"),
-        ("Turn", str(card.turn)),
-        ("Next", next_step(card)),
-        ("Purpose", terms.purpose),
-        ("Marginals", marginals_text(terms.marginals)),
-        ("Measured", str(terms.privacy.mechanism)),
-        ("Generator", terms.generator),
-        ("Rows", f"at most {terms.rows:,} in one release"),
-    ]
-    if card.offer is not None:
-        found += [
-            ("Price", html.price_text(card.offer.price)),
-            ("Valid until", time_text(card.offer.expire_time)),
-            ("SHA-256", card.offer.digest),
+    @property
+    def negotiation(self) -> Negotiation:
+        """Everything that the controller says about it: history, envelope, attestations."""
+        return self._negotiation
+
+    @property
+    def name(self) -> str:
+        """datasets/{dataset}/cards/{card}; empty where the card was only priced."""
+        return self._negotiation.name
+
+    @property
+    def state(self) -> CardState:
+        return self._negotiation.state
+
+    @property
+    def turn(self) -> Turn:
+        return self._negotiation.turn
+
+    @property
+    def terms(self) -> Proposal:
+        """The terms of the offer, or those asked for where there is no offer yet."""
+        offer = self._negotiation.offer
+        return self._negotiation.proposed if offer is None else offer.terms
+
+    @property
+    def offer(self) -> Offer:
+        """Raises CardStateError where the controller has not answered yet."""
+        if self._negotiation.offer is None:
+            raise CardStateError(state=self.state)
+        return self._negotiation.offer
+
+    @property
+    def price(self) -> Price:
+        """Raises CardStateError where the controller has not answered yet."""
+        return self.offer.price
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """How the offer differs from what was asked; empty where it does not."""
+        offer = self._negotiation.offer
+        return () if offer is None else offer.changes
+
+    @property
+    def next_step(self) -> str:
+        """What to do now."""
+        return NEXT[self.state] if self.name else "propose it: so far it was only priced"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The card in names and values."""
+        terms, offer = self.terms, self._negotiation.offer
+        found = [
+            ("State", str(self.state) if self.name else "priced only"),
+            ("Turn", str(self.turn)),
+            ("Next", self.next_step),
+            ("Purpose", terms.purpose),
+            ("Marginals", _marginals(terms.marginals)),
+            ("Measured", str(terms.privacy.mechanism)),
+            ("Generator", terms.generator),
+            ("Rows", f"at most {terms.rows:,} in one release"),
         ]
-    return found
+        if offer is not None:
+            found += [
+                ("Price", html.price_text(offer.price)),
+                ("Valid until", time_text(offer.expire_time)),
+                ("SHA-256", offer.digest),
+            ]
+        return found
+
+    def _diff(self) -> list[tuple[str, str, str, str]]:
+        return [(line.field, line.old, line.new or "left out", line.reason) for line in self.changes]
+
+    def _repr_html_(self) -> str:
+        parts = [html.facts(self.lines())]
+        if self.changes:
+            parts += [html.paragraph(_CHANGED), html.grid(_HEADS, self._diff())]
+        return html.panel(self.name or "Card, priced only", *parts)
+
+    def __rich__(self) -> Panel:
+        parts: list[RenderableType] = [text.facts(self.lines())]
+        if self.changes:
+            parts += [_CHANGED, text.grid(_HEADS, self._diff())]
+        return text.panel(self.name or "Card, priced only", *parts)
+
+    def __repr__(self) -> str:
+        return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
 
 
-def marginals_text(cliques: tuple[tuple[str, ...], ...]) -> str:
+def _marginals(cliques: tuple[Clique, ...]) -> str:
     """The cliques, the first few by name."""
     shown = "; ".join(" × ".join(clique) for clique in cliques[:6])
     return shown if len(cliques) <= 6 else f"{shown}; … ({len(cliques):,} in all)"
-
-
-def page(card: Negotiation) -> str:
-    """The card as HTML for a notebook."""
-    parts = [html.facts(lines(card))]
-    if diff := changes(card):
-        parts += [html.paragraph(CHANGED), html.grid(HEADS, diff)]
-    return html.panel(card.name or "Card, priced only", *parts)
-
-
-def rich(card: Negotiation) -> Panel:
-    """The card for a terminal."""
-    parts: list[RenderableType] = [text.facts(lines(card))]
-    if diff := changes(card):
-        parts += [CHANGED, text.grid(HEADS, diff)]
-    return text.panel(card.name or "Card, priced only", *parts)
-
-
-def changes(card: Negotiation) -> list[tuple[str, str, str, str]]:
-    """How the offer differs from what was asked."""
-    found = () if card.offer is None else card.offer.changes
-    return [(change.field, change.old, change.new or "left out", change.reason) for change in found]

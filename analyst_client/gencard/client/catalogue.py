@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rich.panel import Panel
-from rich.text import Text
 
 from gencard.client import html, text
 from gencard.client.connection import Connection
@@ -85,7 +84,7 @@ class CatalogueEntry:
     def __rich__(self) -> Panel:
         return text.panel(
             self.title or self.id,
-            Text(self.description),
+            text.plain(self.description),
             text.grid(("Attribute", "Levels", "", "Meaning"), self.levels()),
             text.facts([*self.policy.lines(), ("Declared by", self.declared_by)]),
         )

@@ -8,9 +8,14 @@ from rich.panel import Panel
 from rich.table import Table
 
 
+def plain(text: str) -> str:
+    """Text that a terminal shows as it is: no markup, no escape sequences."""
+    return escape("".join(letter if letter.isprintable() else "?" for letter in text))
+
+
 def panel(title: str, *parts: RenderableType) -> Panel:
     """A framed box."""
-    return Panel(Group(*parts), title=f"[bold]{escape(title)}[/]", title_align="left", expand=False)
+    return Panel(Group(*parts), title=f"[bold]{plain(title)}[/]", title_align="left", expand=False)
 
 
 def facts(lines: Iterable[tuple[str, str]]) -> Table:
@@ -19,7 +24,7 @@ def facts(lines: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in lines:
-        table.add_row(escape(name), escape(value))
+        table.add_row(plain(name), plain(value))
     return table
 
 
@@ -27,5 +32,5 @@ def grid(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
     """A table with a row of heads."""
     table = Table(*heads, header_style="bold")
     for line in lines:
-        table.add_row(*(escape(text) for text in line))
+        table.add_row(*(plain(text) for text in line))
     return table

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from gencard.client.bundle import Bundle
 from gencard.client.credentials import Credentials, public_key
 from gencard.client.files import read_rows
 from gencard.client.replay import Replayed
 from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
+from gencard.client.text import plain
 from gencard.client.verify import Check, Keys, Outcome, rebuild
 from gencard.client.verify import verify as verify_bundle
 from gencard.core.errors import VerificationError
@@ -81,6 +81,6 @@ def _show(checks: list[Check]) -> None:
     say_table(("", "What", "Found"), lines)
     failed = [check.what for check in checks if check.outcome is Outcome.FAILED]
     if failed:
-        console.print(f"[bold red]Do not use these data:[/] {escape(', '.join(failed))}.")
+        console.print(f"[bold red]Do not use these data:[/] {plain(', '.join(failed))}.")
     else:
         console.print("[bold green]Everything agrees.[/]")

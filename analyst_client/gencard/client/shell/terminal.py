@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from typer.core import TyperGroup
 
 from gencard.client import text
@@ -38,8 +37,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except GencardError as error:
-            failures.print(f"[bold red]{error.reason}[/]  {escape(str(error))}", soft_wrap=True)
-            failures.print(f"[dim]→ {escape(error.advice)}[/]", soft_wrap=True)
+            failures.print(f"[bold red]{error.reason}[/]  {text.plain(str(error))}", soft_wrap=True)
+            failures.print(f"[dim]→ {text.plain(error.advice)}[/]", soft_wrap=True)
             raise typer.Exit(1) from None
 
 
@@ -50,7 +49,7 @@ def connected(folder: Path) -> Analyst:
 
 def say(line: str) -> None:
     """One line of text that may hold anything."""
-    console.print(escape(line), soft_wrap=True)
+    console.print(text.plain(line), soft_wrap=True)
 
 
 def say_json(value: Any) -> None:

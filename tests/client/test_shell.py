@@ -1,0 +1,222 @@
+"""The shell, command by command, against the small controller."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from gencard.client.shell.main import app
+from gencard.core import errors
+from gencard.core.blackbox.honest import Honest
+from gencard.core.generators.ipf import Ipf
+
+PAIRS = ["--marginal", "sex,health", "--marginal", "age, health"]
+
+
+@pytest.fixture
+def run(people, connection_toml, monkeypatch):
+    monkeypatch.setenv("GENCARD_CONNECTION", str(people / "ana"))
+    monkeypatch.setenv("COLUMNS", "200")
+    runner = CliRunner()
+
+    def call(*words, code=0):
+        result = runner.invoke(app, [str(word) for word in words])
+        assert result.exit_code == code, result.output + result.stderr
+        return result
+
+    return call
+
+
+@pytest.fixture
+def name(run):
+    proposed = run("propose", "survey", *PAIRS, "--purpose", "To see", "--accept", "--json")
+    return json.loads(proposed.stdout)["name"]
+
+
+class TestCatalogue:
+    def test_datasets(self, run):
+        assert "d0" in run("datasets").stdout
+        assert [entry["name"] for entry in json.loads(run("datasets", "--json").stdout)] == [
+            "d0",
+            "d1",
+            "d2",
+        ]
+
+    def test_one_dataset(self, run):
+        shown = run("datasets", "survey").stdout
+        for words in (
+            "<b>A survey</b>",
+            "children",
+            "0, 1, 2, missing",
+            "[18, 65)",
+            "at most 1,000 exact",
+        ):
+            assert words in shown
+        document = json.loads(run("datasets", "survey", "--json").stdout)
+        assert document["policy"]["largestOrder"] == 2
+        assert len(document["schema"]["attributes"]) == 4
+
+    def test_generators(self, run):
+        assert "by-construction" in run("generators").stdout
+        assert json.loads(run("generators", "--json").stdout)[0]["name"] == "ipf"
+
+
+class TestNegotiation:
+    def test_propose_shows_what_changed_and_what_is_next(self, run):
+        both = ("--marginals-of-order", 3, "--marginal", "sex")
+        shown = run("propose", "survey", *both, "--purpose", "x", code=1)
+        assert "--marginals-of-order" in shown.stderr
+        shown = run(
+            "propose", "survey", *PAIRS, "--marginal", "sex,age,health", "--purpose", "[bold]x[/]"
+        ).stdout
+        for words in (
+            "ORDER_TOO_HIGH",
+            "sex × age × health",
+            "12 exact statistics",
+            "accept()",
+            "[bold]x[/]",
+        ):
+            assert words in shown
+
+    def test_price_leaves_nothing(self, run, world):
+        shown = run(
+            "price", "survey", "--marginals-of-order", 2, "--attributes", "sex,age,health"
+        ).stdout
+        assert "priced only" in shown
+        assert world.cards == {}
+        priced = json.loads(run("price", "survey", *PAIRS, "--json").stdout)
+        assert priced["price"]["statistics"] == "12"
+
+    def test_cards_counter_accept_terminate(self, run, world):
+        document = json.loads(run("propose", "survey", *PAIRS, "--purpose", "x", "--json").stdout)
+        name = document["name"]
+        assert name in run("cards").stdout
+        assert json.loads(run("cards", "--json").stdout)[0]["state"] == "offered"
+        assert json.loads(run("counter", name, "--rows", 77, "--json").stdout)["terms"]["rows"] == "77"
+        countered = run("counter", name, "--marginal", "sex", "--json").stdout
+        assert json.loads(countered)["terms"]["marginals"] == [["sex"]]
+        assert "agreed" in run("accept", name).stdout
+        assert "agreed" in run("cards", name).stdout
+        assert "terminated" in run("terminate", name).stdout
+
+
+class TestSynthesis:
+    @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet"])
+    def test_rows_alone(self, run, name, tmp_path, file):
+        output = tmp_path / "new" / file
+        shown = run("generate", name, "--rows", 40, "--seed", 3, "-o", output).stdout
+        assert "SHA-256" in shown
+        assert [path.name for path in output.parent.iterdir()] == [file]
+
+    def test_a_folder_that_verifies_and_replays(self, run, name, tmp_path):
+        kept = tmp_path / "kept"
+        document = json.loads(run("generate", name, "--rows", 40, "-o", kept, "--json").stdout)
+        assert document["Output"] == str(kept)
+        assert "Everything agrees" in run("verify", kept).stdout
+        assert "Every byte agrees" in run("replay", kept).stdout
+        parts = ("--card", kept / "card.json", "--psi", kept / "psi.json")
+        parts += ("--receipt", kept / "receipt.json", "--data", kept / "rows.parquet")
+        assert "Every byte agrees" in run("replay", *parts).stdout
+
+    def test_what_does_not_verify(self, run, name, tmp_path):
+        run("generate", name, "--rows", 40, "-o", tmp_path / "a")
+        run("generate", name, "--rows", 40, "--seed", 1, "-o", tmp_path / "b")
+        (tmp_path / "a/rows.parquet").write_bytes((tmp_path / "b/rows.parquet").read_bytes())
+        shown = run("verify", tmp_path / "a", code=1).stdout
+        assert re.search(r"Do not use these data: *\n?Rows rows.parquet", shown)
+        found = json.loads(run("verify", tmp_path / "a", "--json", code=1).stdout)
+        assert [check["what"] for check in found if check["outcome"] == "failed"] == [
+            "Rows rows.parquet"
+        ]
+        shown = run("replay", tmp_path / "b", "--data", tmp_path / "a/card.json", code=1).stderr
+        assert "INVALID_INPUT" in shown
+        run("generate", name, "--rows", 40, "-o", tmp_path / "c.parquet")
+        shown = run("replay", tmp_path / "b", "--data", tmp_path / "c.parquet", code=1).stderr
+        assert "VERIFICATION" in shown
+
+    def test_nothing_is_left_where_the_rows_were_wrong(self, run, name, tmp_path, world):
+        def change(part):
+            if part.chunk.HasField("trailer"):
+                part.chunk.trailer.digest = "00" * 32
+            return part
+
+        world.faults.change["StreamRows"] = change
+        assert (
+            "VERIFICATION" in run("generate", name, "--rows", 4, "-o", tmp_path / "a.csv", code=1).stderr
+        )
+        assert list(tmp_path.iterdir()) == []
+
+    def test_psi(self, run, name, tmp_path):
+        shown = json.loads(run("psi", name).stdout)
+        assert shown["attributes"] == ["sex", "age", "health"]
+        run("psi", name, "-o", tmp_path / "psi.json")
+        assert json.loads((tmp_path / "psi.json").read_text()) == shown
+
+
+class TestAudit:
+    def test_from_afar(self, run, name, tmp_path, world):
+        honest = Honest(Ipf(), [("sex", "health"), ("age", "health")])
+        world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
+        page, report = tmp_path / "a.html", tmp_path / "a.json"
+        shown = run("audit", name, "--runs", 3, "--html", page, "--report", report).stdout
+        assert "No evidence of leakage" in shown
+        assert page.read_text().startswith("<!doctype html>")
+        assert json.loads(report.read_text())["verdict"] == "no-evidence"
+
+    def test_at_the_card(self, run, name, tmp_path):
+        signed = tmp_path / "verdict.json"
+        at_card = ("audit", name, "--where", "card")
+        found = json.loads(run(*at_card, "--attestation", signed, "--json").stdout)
+        assert found["Records"] == "those at the card"
+        assert "payload" in json.loads(signed.read_text())
+        assert "PERMISSION_DENIED" in run(*at_card, "--html", tmp_path / "a.html", code=1).stderr
+
+
+class TestAccounts:
+    def test_budget(self, run):
+        assert "12 exact statistics" in run("budget", "survey").stdout
+        assert json.loads(run("budget", "survey", "--json").stdout)["cap"]["statistics"] == "100"
+        assert "psi" in run("budget").stdout
+
+    def test_log(self, run, world):
+        for entry in "abc":
+            world.log(entry)
+        shown = run("log", "--entry", 1).stdout
+        assert "continues what was seen before" in shown
+        assert world.leaves[1].hex() in shown
+        assert json.loads(run("log", "--json").stdout)["size"] == 3
+        world.leaves.pop()
+        assert "VERIFICATION" in run("log", code=1).stderr
+
+
+class TestErrors:
+    def test_one_line_and_advice(self, run, world):
+        world.faults.fail["GetDataset"] = [errors.UnknownAttributeError(attribute="[red]x[/]")]
+        shown = run("datasets", "survey", code=1)
+        assert "UNKNOWN_ATTRIBUTE  Attribute '[red]x[/]' is not declared" in shown.stderr
+        assert "→ List the schema" in shown.stderr
+        assert "Traceback" not in shown.output
+
+    def test_no_escape_sequence_reaches_the_terminal(self, run, world):
+        def change(answer):
+            answer.dataset.title = "\x1b[31mred\x1b]0;title\x07"
+            answer.dataset.attributes[0].description = "\x1b[2J"
+            return answer
+
+        world.faults.change["GetDataset"] = change
+        shown = run("datasets", "survey").stdout
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+        assert "?[31mred" in shown
+
+    def test_wrong_usage(self, run):
+        run("propose", code=2)
+        run("cards", "--what", code=2)
+
+    def test_an_empty_folder(self, run, tmp_path):
+        shown = run("datasets", "--connection", tmp_path, code=1).stderr
+        assert "connection.toml" in shown.replace("\n", "") or "cannot read" in shown
+
+    def test_no_locals_in_tracebacks(self):
+        assert app.pretty_exceptions_show_locals is False

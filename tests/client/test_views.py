@@ -1,0 +1,102 @@
+"""How objects show themselves, and how little an import costs."""
+
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+import gencard.client
+from gencard.client import all_marginals, html
+from gencard.client.card_view import NEXT
+from gencard.client.workload import cliques_of
+from gencard.core import errors
+from gencard.core.budget import Price
+from gencard.core.domain import Domain
+from gencard.core.negotiation import CardState
+from tests.client.test_report import Page, text_of
+
+
+def rich_text(shown):
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()
+
+
+class TestNotebook:
+    def test_a_card_shows_state_turn_price_and_next_step(self, offered):
+        text = text_of(offered._repr_html_())
+        for words in (
+            "offered",
+            "analyst",
+            "12 exact statistics",
+            "accept()",
+            "ORDER_TOO_HIGH",
+            "<how>",
+        ):
+            assert words in text
+            assert words in rich_text(offered)
+        assert "offered; accept()" in repr(offered)
+
+    def test_what_came_from_outside_is_escaped(self, ana):
+        entry = ana.dataset("survey")
+        page = Page(entry._repr_html_())
+        assert not {"b", "i"} & {tag for tag, _ in page.elements}
+        assert "<b>A survey</b>" in "".join(page.text)
+        assert "Of <i>people</i>." in rich_text(entry)
+
+    def test_releases_budgets_and_replays(self, ana, agreed):
+        release = agreed.release(30, seed=2)
+        for shown in (release, ana.budget("survey")):
+            assert Page(shown._repr_html_()).text
+            assert "╭" in rich_text(shown)
+        assert release.receipt.rows_digest in text_of(release._repr_html_())
+        assert "Every byte agrees" in text_of(agreed.replay(release)._repr_html_())
+
+    def test_every_state_has_a_next_step(self):
+        assert set(NEXT) == set(CardState)
+
+    @pytest.mark.parametrize(
+        ("price", "text"),
+        [(Price(), "nothing"), (Price(1_234), "1,234 exact statistics")],
+    )
+    def test_prices(self, price, text):
+        assert html.price_text(price) == text
+
+
+class TestWorkload:
+    DOMAIN = Domain.of({"a": 2, "b": 2, "c": 2})
+
+    def test_all_marginals(self):
+        assert all_marginals(2).cliques(self.DOMAIN) == (("a", "b"), ("a", "c"), ("b", "c"))
+        assert all_marginals(1, ["c", "a"]).cliques(self.DOMAIN) == (("a",), ("c",))
+        assert cliques_of([("c", "a"), "b"], self.DOMAIN) == (("c", "a"), ("b",))
+
+    @pytest.mark.parametrize("order", [0, 4, -1])
+    def test_an_order_that_is_none(self, order):
+        with pytest.raises(errors.InvalidNumberError):
+            all_marginals(order).cliques(self.DOMAIN)
+
+    def test_an_attribute_that_is_none(self):
+        with pytest.raises(errors.UnknownAttributeError):
+            all_marginals(2, ["a", "x"]).cliques(self.DOMAIN)
+
+
+HEAVY = ("gencard.controller", "matplotlib", "jinja2", "scipy.stats", "pandas", "pyarrow")
+
+
+@pytest.mark.parametrize(
+    "what", ["from gencard.client import Analyst", "import gencard.client.shell.main"]
+)
+def test_an_import_is_light(what):
+    code = f"import sys\n{what}\nprint(*(name for name in {HEAVY} if name in sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""
+
+
+def test_names_are_where_they_are_said_to_be():
+    for name in gencard.client.__all__:
+        assert getattr(gencard.client, name).__name__ == name
+    with pytest.raises(AttributeError):
+        _ = gencard.client.Analist
