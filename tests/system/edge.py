@@ -1,0 +1,201 @@
+"""The edge of a running controller, as an attacker sees it: any certificate, any bytes, any method."""
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from grpc_status import rpc_status
+
+from gencard.client import Analyst
+from gencard.client.card import Card
+from gencard.controller.certificates import KeyPair, issue, read_authority
+from gencard.controller.service.access import MAY_CALL
+from gencard.wire.error_table import error_of
+from gencard.wire.identity import Role
+from tests.system.house import House
+
+SECONDS = 20.0
+NOBODYS = "datasets/survey/cards/0123456789abcdef"
+URI = "spiffe://gencard.local/pilot/{role}/{name}"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a call ended: OK with messages, or a status with the reason of our catalogue."""
+
+    code: grpc.StatusCode
+    reason: str = ""
+    text: str = ""
+    answers: tuple[bytes, ...] = ()
+    trailers: str = ""
+
+
+def methods() -> dict[str, MethodDescriptor]:
+    """Every method of every served service, from the descriptors."""
+    services = dict.fromkeys(path.split("/")[1] for path in MAY_CALL)
+    pool = descriptor_pool.Default()
+    return {
+        f"/{service}/{method.name}": method
+        for service in services
+        for method in pool.FindServiceByName(service).methods
+    }
+
+
+def call(
+    channel: grpc.Channel,
+    path: str,
+    *requests: bytes | Message,
+    seconds: float = SECONDS,
+    metadata: Iterable[tuple[str, str]] = (),
+    compression: grpc.Compression | None = None,
+) -> Ending:
+    """Call a method with these bytes, whatever its kind."""
+    described = methods().get(path)
+    sent = [part if isinstance(part, bytes) else part.SerializeToString() for part in requests]
+    kind = "unary_unary"
+    if described is not None and described.server_streaming:
+        kind = "stream_stream" if described.client_streaming else "unary_stream"
+    stub = getattr(channel, kind)(path)
+    argument = iter(sent) if kind == "stream_stream" else sent[0]
+    try:
+        answer = stub(argument, timeout=seconds, metadata=tuple(metadata), compression=compression)
+        answers = (answer,) if kind == "unary_unary" else tuple(answer)
+    except grpc.RpcError as error:
+        return _ending(error)
+    return Ending(grpc.StatusCode.OK, answers=answers)
+
+
+def _ending(error: grpc.RpcError) -> Ending:
+    status = rpc_status.from_call(error)
+    ours = error_of(status) if status is not None else None
+    return Ending(
+        error.code(),
+        ours.reason if ours else "",
+        error.details() or "",
+        trailers=str(error.trailing_metadata()),
+    )
+
+
+# Certificates ---------------------------------------------------------------------------------
+
+
+def channel_of(house: House, pair: KeyPair | None, *options: tuple[str, object]) -> grpc.Channel:
+    """A channel with this certificate, or with none."""
+    root = (house.folder / "authority" / "certificate.pem").read_bytes()
+    own = (pair.key_pem, pair.certificate_pem) if pair else (None, None)
+    credentials = grpc.ssl_channel_credentials(root, *own)
+    channel = grpc.secure_channel(house.address, credentials, options)
+    house._channels.append(channel)
+    return channel
+
+
+def certificate(house: House, uri: str, now: datetime | None = None) -> KeyPair:
+    """A certificate of the house's own authority, for anybody."""
+    return issue(read_authority(house.folder / "authority"), uri, now or datetime.now(UTC))
+
+
+def certificate_naming(house: House, *names: x509.GeneralName, common: str = "x") -> KeyPair:
+    """A certificate of the house's own authority with exactly these alternative names."""
+    authority = read_authority(house.folder / "authority")
+    plain = issue(authority, URI.format(role="analyst", name="x"), datetime.now(UTC))
+    old = plain.certificate
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common)]))
+        .issuer_name(old.issuer)
+        .public_key(old.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(old.not_valid_before_utc)
+        .not_valid_after(old.not_valid_after_utc)
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return KeyPair(builder.sign(authority.key, hashes.SHA256()), plain.key)
+
+
+def enrolled(house: House, name: str, role: Role = Role.ANALYST, project: str = "survey") -> str:
+    """Somebody's name, enrolled now if not before."""
+    if not house.person(name).exists():
+        house.enrol(name, role, project)
+    return name
+
+
+def configure(house: House, section: str, **values: object) -> House:
+    """Add keys to a section of controller.toml that does not set them."""
+    lines = "".join(f"{name} = {value}\n" for name, value in values.items())
+    text = house.settings_file.read_text()
+    head, found, rest = text.partition(f"\n[{section}]")
+    assert found, section
+    comment, _, rest = rest.partition("\n")
+    house.settings_file.write_text(f"{head}{found}{comment}\n{lines}{rest}")
+    return house
+
+
+# Cards and state ------------------------------------------------------------------------------
+
+PAIRS = (("sex", "health"), ("work", "region"))
+
+
+def agreed(
+    analyst: Analyst, *marginals: tuple[str, ...], rows: int = 1_000, dataset: str = "survey"
+) -> Card:
+    """A card in force."""
+    return analyst.propose(dataset, list(marginals or PAIRS), purpose="a test", rows=rows).accept()
+
+
+TABLES = ("balances", "lines", "cards", "psis", "operations", "releases", "audits", "answers")
+LASTING = ("balances", "cards", "psis", "releases", "audits")
+"""What must be as before even where a failed operation leaves its own trace."""
+
+
+def state_of(house: House, tables: Iterable[str] = TABLES) -> str:
+    """Digest of the state's tables, the log apart, and of every file below the state's folder."""
+    digest = hashlib.sha256()
+    with closing(sqlite3.connect(house.folder / "state" / "state.sqlite")) as connection:
+        for table in tables:
+            rows = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+            digest.update(repr((table, rows)).encode())
+    for path in sorted((house.folder / "state").rglob("*")):
+        if path.is_file() and not path.name.startswith("state.sqlite"):
+            digest.update(f"{path} {path.stat().st_size}".encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def nothing_changes(house: House, tables: Iterable[str] = TABLES) -> Iterator[None]:
+    before = state_of(house, tables)
+    yield
+    assert state_of(house, tables) == before
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 2.0) -> bool:
+    """Whether it holds within a time."""
+    end = time.monotonic() + seconds
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return held
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def resident_kib() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
