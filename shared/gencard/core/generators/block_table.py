@@ -15,8 +15,10 @@ _BLOCK_CELLS = 2**15
 """Cells of a block of a plain table: small beside the table, large enough to hold many cliques."""
 
 
-class BlockTable(Protocol):
-    """A table of probabilities on a whole domain, and blocks: attribute sets whose marginals are small.
+class Blocks(Protocol):
+    """A table of probabilities, seen through blocks: attribute sets whose marginals are small.
+
+    A sweep asks for the blocks in their order and scales each before it asks for the next.
 
     Args:
         blocks: The attributes of each block, in the order of its axes.
@@ -33,6 +35,10 @@ class BlockTable(Protocol):
     def scale(self, block: int, ratio: Table) -> None:
         """Multiply the table by a function of the block's cells."""
         ...
+
+
+class BlockTable(Blocks, Protocol):
+    """A table on a whole domain that can be written out."""
 
     def expanded(self) -> Table:
         """Every cell, axes in the order of the domain."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.block_table import BlockTable
+from gencard.core.generators.block_table import Blocks
 from gencard.core.generators.goals import Goal, Table, quotient, worst_error
 
 Goals = Sequence[Sequence[Goal]]
@@ -18,7 +18,7 @@ _STEEPEST = 1e50
 """Bound on any one factor of a stride, so that no cell is lost to rounding."""
 
 
-def fit(table: BlockTable, goals: Goals, tolerance: float, most_sweeps: int) -> None:
+def fit(table: Blocks, goals: Goals, tolerance: float, most_sweeps: int) -> None:
     """Scale a table, in place, until every marginal is within ``tolerance`` of its goal.
 
     Ends after a sweep that found every block within the tolerance, and so changed nothing.
@@ -50,14 +50,14 @@ def fit(table: BlockTable, goals: Goals, tolerance: float, most_sweeps: int) -> 
     )
 
 
-def _sweep(table: BlockTable, goals: Goals, tolerance: float) -> float:
+def _sweep(table: Blocks, goals: Goals, tolerance: float) -> float:
     """Settle each block in turn; the worst error found, each measured before its block was scaled."""
     return float(
         np.max([_settle(table, block, inside, tolerance) for block, inside in enumerate(goals)])
     )
 
 
-def _settle(table: BlockTable, block: int, goals: Sequence[Goal], tolerance: float) -> float:
+def _settle(table: Blocks, block: int, goals: Sequence[Goal], tolerance: float) -> float:
     """Run IPF on the block's own small table, then scale the big one once by what it changed."""
     marginal = table.marginal(block)
     error = worst_error(marginal, goals)
@@ -70,7 +70,7 @@ def _settle(table: BlockTable, block: int, goals: Sequence[Goal], tolerance: flo
     return error
 
 
-def check_room(table: BlockTable, goals: Goals) -> None:
+def check_room(table: Blocks, goals: Goals) -> None:
     """Refuse goals that ask for records in cells that are zero from the start.
 
     Raises:

@@ -1,0 +1,91 @@
+"""Drawing cells by inversion, given the cell of some attributes drawn before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.errors import InvalidInputError
+from gencard.core.statistics.counting import cell_numbers
+
+Words = NDArray[np.uint64]
+"""Raw 64-bit words of a bit generator."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inversion:
+    """Draws some attributes given others, one 64-bit word a record.
+
+    The shares of all conditional distributions stand in one ascending array: a record's key is the
+    number of its given cell, followed by the leading bits of its word, and it draws the cell in whose
+    share the key falls. A cell of probability zero has an empty share.
+
+    Args:
+        given: Positions of the attributes drawn before, with their ``given_sizes``.
+        drawn: Positions of the attributes to draw, with their ``drawn_sizes``.
+        ends: Where each cell's share ends, the given attributes running slowest.
+        bits: Number of leading bits of the word that take part.
+    """
+
+    given: tuple[int, ...]
+    given_sizes: tuple[int, ...]
+    drawn: tuple[int, ...]
+    drawn_sizes: tuple[int, ...]
+    ends: Words
+    bits: int
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64], given: Sequence[int], drawn: Sequence[int]) -> "Inversion":
+        """From joint probabilities, the axes of the given attributes first.
+
+        A given cell of probability zero must never be met: it has nothing to draw.
+        """
+        rows = prod(table.shape[: len(given)])
+        cumulative = np.cumsum(table.reshape(rows, -1), axis=1)
+        whole = cumulative[:, -1:]
+        shares = np.divide(cumulative, whole, out=np.ones_like(cumulative), where=whole > 0)
+        bits = 64 - rows.bit_length()  # the last end, rows << bits, is still below 2**64
+        ends = (shares * 2.0**bits).astype(np.uint64)
+        ends += np.arange(rows, dtype=np.uint64)[:, None] << np.uint64(bits)
+        sizes = table.shape
+        return cls(
+            tuple(given), sizes[: len(given)], tuple(drawn), sizes[len(given) :], ends.ravel(), bits
+        )
+
+    def draw(self, words: Words, codes: NDArray[Any]) -> None:
+        """Write the codes of the drawn attributes into ``codes``, shape ``(rows, attributes)``."""
+        keys = words >> np.uint64(64 - self.bits)
+        given = None
+        if self.given:
+            given = cell_numbers([codes[:, axis] for axis in self.given], self.given_sizes)
+            keys |= given.astype(np.uint64) << np.uint64(self.bits)
+        cells = np.searchsorted(self.ends, keys, side="right")
+        if given is not None:
+            cells -= given * np.intp(prod(self.drawn_sizes))
+        write_codes(cells, self.drawn, self.drawn_sizes, codes)
+
+
+def write_codes(
+    cells: NDArray[Any], axes: Sequence[int], sizes: Sequence[int], codes: NDArray[Any]
+) -> None:
+    """Write the codes of the cells into the columns ``axes``, the last one running fastest."""
+    rest = cells.astype(np.uint32) if prod(sizes) < 2**32 else cells
+    for axis, size in zip(axes[:0:-1], sizes[:0:-1], strict=True):
+        whole = rest // rest.dtype.type(size)
+        codes[:, axis] = rest - whole * rest.dtype.type(size)
+        rest = whole
+    codes[:, axes[0]] = rest
+
+
+def raw_words(rng: np.random.Generator, rows: int, each: int) -> Words:
+    """``each`` words for every row, shape ``(rows, each)``: row by row, as the stream gives them.
+
+    Raises:
+        InvalidInputError: The bit generator's words have fewer than 64 bits.
+    """
+    if isinstance(rng.bit_generator, np.random.MT19937):
+        raise InvalidInputError(field="rng", problem="needs 64-bit words, as PCG64 gives them")
+    return rng.bit_generator.random_raw(rows * each).reshape(rows, each)
