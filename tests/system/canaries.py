@@ -52,11 +52,11 @@ analyst = {{ statistics = 100000 }}
 """
 
 
-def planted(seed: int = 5) -> pd.DataFrame:
+def planted(seed: int, crowd: int) -> pd.DataFrame:
     """Records with a canary in every row: a text nobody declared, and decimals of declared numbers."""
-    frame = survey(2_000, seed)
+    frame = survey(600, seed)
     others = frame.query("sex == 'female' and health == 'good' and work == 'none'")
-    crowd = others.sample(CROWD - len(others), replace=True, random_state=seed)
+    crowd = others.sample(crowd - len(others), replace=True, random_state=seed)
     frame = pd.concat([frame, crowd], ignore_index=True)
     whole = np.random.default_rng(seed).integers(1, 9_000, len(frame))
     frame["income"] = [f"{number}.{DIGITS}" for number in whole]
@@ -65,26 +65,27 @@ def planted(seed: int = 5) -> pd.DataFrame:
     return frame
 
 
-def tainted(column: str) -> pd.DataFrame:
+def tainted(column: str, crowd: int) -> pd.DataFrame:
     """The same with one level that nobody declared, deep in the file."""
-    frame = planted(6)
+    frame = planted(6, crowd)
     frame.loc[len(frame) - 3, column] = f"{WORD}-level"
     return frame
 
 
-def haunted(folder: Path) -> House:
+def haunted(folder: Path, crowd: int = CROWD) -> House:
     """The controller: records in order, as CSV and Parquet; out of order, as both; and gone."""
-    house = build(folder, planted(), SCHEMA + MORE_ATTRIBUTES)
+    house = build(folder, planted(5, crowd), SCHEMA + MORE_ATTRIBUTES)
+    house.edit(dict.fromkeys(("dataset", "project", "analyst"), "{ statistics = 1_000_000 }"))
     files = {
         "ward": folder / f"ward-{WORD}-file.parquet",
         "tainted": folder / "tainted.csv",
         "spoiled": folder / "spoiled.parquet",
         "gone": folder / "gone.csv",
     }
-    planted(7).to_parquet(files["ward"], index=False)
-    tainted("work").to_csv(files["tainted"], index=False)
-    tainted("income").to_parquet(files["spoiled"], index=False)
-    planted(8).to_csv(files["gone"], index=False)
+    planted(7, crowd).to_parquet(files["ward"], index=False)
+    tainted("work", crowd).to_csv(files["tainted"], index=False)
+    tainted("income", crowd).to_parquet(files["spoiled"], index=False)
+    planted(8, crowd).to_csv(files["gone"], index=False)
     with house.settings_file.open("a") as settings:
         for name, data in files.items():
             automatic = "false" if name == "gone" else "true"

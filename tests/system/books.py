@@ -1,0 +1,64 @@
+"""Whether a controller's ledger, log, releases and operations agree with one another."""
+
+from collections import Counter
+from dataclasses import astuple
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from gencard.controller.rows_file import RowsFile
+from gencard.controller.state import tables
+from gencard.controller.state.accounts import Account, Scope, accounts_of
+from gencard.controller.state.log_check import verify
+from gencard.controller.wiring import Desk
+from gencard.core.budget import Spend, SpendState
+
+Counted = Counter[tuple[Account, str]]
+
+
+def lines_of(desk: Desk, resource: str | None = None) -> list[Spend]:
+    """Lines of the ledger, newest first: all, or those of one card."""
+    with desk.database.reading() as tx:
+        rows = desk.ledger.lines(tx, limit=10_000).rows
+    return [line for line in rows if resource in (None, line.resource)]
+
+
+def assert_in_order(desk: Desk) -> None:
+    """Ledger and log are in order, and the rows of every release lie in their place, and no others."""
+    assert_ledger_and_log(desk)
+    folder = desk.settings.state.releases
+    with desk.database.reading() as tx:
+        releases = tx.execute(select(tables.releases)).mappings().all()
+    for release in releases:
+        assert RowsFile(folder / release["file_name"]).dataset().digest() == release["digest"]
+    assert {file.name for file in folder.glob("*")} == {release["file_name"] for release in releases}
+
+
+def assert_ledger_and_log(desk: Desk) -> None:
+    """Balances are the sums of lines and under their caps, and the log verifies."""
+    sums = _sums(lines_of(desk))
+    with desk.database.reading() as tx:
+        assert _balances(tx) == sums
+        for account, _ in sums:
+            assert desk.ledger.spent(tx, account).fits(desk.ledger.cap(account))
+        entries = verify(desk.log.entries(tx), desk.log.checkpoints(tx), desk.log._key.public_key())
+        assert entries == desk.log.size(tx)
+
+
+def _sums(lines: list[Spend]) -> Counted:
+    sums: Counted = Counter()
+    for line in lines:
+        if line.state is not SpendState.VOIDED:
+            for account in accounts_of(line.dataset, line.project, line.analyst):
+                sums.update({(account, "statistics"): line.price.statistics})
+                assert not any(astuple(line.price)[1:])
+    return +sums
+
+
+def _balances(tx: Connection) -> Counted:
+    found: Counted = Counter()
+    row: Any
+    for row in tx.execute(select(tables.balances)).mappings():
+        account = Account(Scope(row["scope"]), row["dataset"], row["holder"])
+        found[account, "statistics"] = row["statistics"]
+    return +found

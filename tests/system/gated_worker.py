@@ -1,0 +1,26 @@
+"""A worker that tells its number and waits at a gate before it works: ``python gated_worker.py GATE``.
+
+It is the service's own worker in everything else. The gate is a folder; it is open once it holds a file
+of the name ``open``.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from gencard.controller.jobs import worker
+
+_answer = worker.answer
+
+
+def answer(*args, **kwargs):
+    gate = Path(sys.argv[1])
+    (gate / f"worker-{os.getpid()}").touch()
+    while not (gate / "open").exists():
+        time.sleep(0.01)
+    return _answer(*args, **kwargs)
+
+
+worker.answer = answer
+worker.main()

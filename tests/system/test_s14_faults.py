@@ -1,0 +1,96 @@
+"""S14, S15, S19: when any step of input or output fails, the error is typed, no canary is in it, the
+service goes on, and the ledger adds up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+from google.longrunning import operations_pb2
+from google.rpc import status_pb2
+
+from gencard.controller import operations
+from gencard.controller.service import operations as watching
+from gencard.core.budget import SpendState
+from gencard.core.errors import GencardError
+from gencard.v1 import catalog_pb2
+from gencard.wire.error_table import error_of
+from tests.system import books, canaries, here
+from tests.system.faults import Faults
+from tests.system.house import House
+from tests.system.tour import Visitor
+
+TYPED = {"STORAGE", "DATASET_UNAVAILABLE"}
+"""What a failing disk, database or engine may end a call with."""
+
+
+@dataclass
+class Frail:
+    """A controller whose every step can be made to fail, and ana at its door."""
+
+    house: House
+    faults: Faults
+    ana: Visitor
+
+    def check(self, failure: GencardError | None) -> None:
+        """After a step failed: how it was told, and that all is well again."""
+        site = self.faults.failed[-1]
+        assert failure is None or failure.reason in TYPED, (site, failure)
+        alive = self.ana.call(self.ana.catalog.ListDatasets, catalog_pb2.ListDatasetsRequest())
+        assert len(alive.datasets) == 5, site
+        assert self.house.controller is not None
+        books.assert_in_order(self.house.controller.desk)
+
+
+@pytest.fixture(scope="module")
+def frail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frail]:
+    """Starts it all, and at the end searches everything for canaries."""
+    folder = tmp_path_factory.mktemp("frail")
+    house = canaries.haunted(folder, crowd=300)
+    faults = Faults(folder)
+    with pytest.MonkeyPatch.context() as patch, canaries.all_logs() as logs:
+        here.jobs_stay_here(patch)
+        patch.setattr(operations, "RETRY_SECONDS", 0.02)
+        patch.setattr(watching, "LOOK_EVERY", 0.01)
+        house.start()
+        assert house.controller is not None
+        faults.watch_database(house.controller.desk.database._engine)
+        faults.watch_files(patch)
+        faults.watch_engine(patch)
+        ana = Visitor(house, "ana", house.address)
+        yield Frail(house, faults, ana)
+        ana.close()
+        house.stop()
+    sinks = canaries.files_below(house.folder)
+    del sinks[str(house.settings_file)]
+    sinks["logs"] = "\n".join(logs).encode()
+    sinks["decoded"] = "\n".join(ana.recorder.said).encode()
+    canaries.assert_none(sinks)
+
+
+def failure_of(operation: operations_pb2.Operation) -> GencardError | None:
+    status = status_pb2.Status.FromString(operation.error.SerializeToString())
+    return error_of(status) if operation.HasField("error") else None
+
+
+def test_s19_any_step_of_a_release_may_fail(frail: Frail) -> None:
+    """Each step from the records to the signed receipt fails once; then the same is asked again."""
+    sites = set()
+    assert frail.house.controller is not None
+    desk = frail.house.controller.desk
+    for nth in count(1):
+        card = frail.ana.agreed().name
+        with frail.faults.armed(nth, ("operation", "job")):
+            ended = frail.ana.ended(frail.ana.begun(card))
+        if not frail.faults.failed:
+            break
+        sites.update(frail.faults.failed)
+        frail.check(failure_of(ended))
+        frail.ana.released(card)
+        paid = [line.state for line in books.lines_of(desk, card)]
+        assert paid.count(SpendState.SETTLED) == 1, frail.faults.failed
+        assert SpendState.RESERVED not in paid, frail.faults.failed
+    assert nth > 40
+    assert sites >= {"before_cursor_execute", "commit", "open", "fsync", "os.rename", "os.mkdir"}
+    assert sites >= {"file.read", "file.write", "file.writelines"}
+    assert sites >= {"duckdb.connect", "duckdb.execute", "duckdb.next"}

@@ -1,0 +1,81 @@
+"""Starts controllers that may be killed, quickly: imports everything once, and forks for each one.
+
+``python -m tests.system.zygote`` takes lines of JSON and answers with lines of JSON:
+
+    {"settings": path, "die_at": n, "gate": path}   a new controller; die_at and gate may be null
+    {"pid": ..., "port": ...}                       it serves
+    {"armed": true}                                 it was sent SIGUSR1: steps are counted from now on
+
+At its n-th step a controller kills itself (SIGKILL). Without a gate its jobs run in its own threads,
+so that their steps are counted too; with one they are ``gated_worker`` processes.
+"""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from gencard.controller.jobs import process
+from gencard.controller.service import operations as watching
+from gencard.controller.settings import Settings
+from gencard.controller.wiring import serve
+from tests.system import here
+from tests.system.faults import Error, Faults
+
+_SERVICE = ("call", "operation", "job")
+
+
+@dataclass
+class Failpoints(Faults):
+    """Dies in place of an error; before and after commits, and at every touch of a file."""
+
+    def step(self, site: str, error: Error | None = None) -> None:
+        try:
+            super().step(site)
+        except OSError:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if os.fork() == 0:
+            _live(**asked)
+
+
+def _live(settings: str, die_at: int | None, gate: str | None) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    patch, failpoints = pytest.MonkeyPatch(), Failpoints(Path(settings).parent.parent)
+    patch.setattr(watching, "LOOK_EVERY", 0.01)
+    if gate is None:
+        here.jobs_stay_here(patch)
+        failpoints.watch_files(patch)
+        failpoints.watch_engine(patch)
+    else:
+        worker = Path(__file__).with_name("gated_worker.py")
+        patch.setattr(process, "_COMMAND", (sys.executable, "-I", str(worker), gate))
+    controller = serve(Settings.load(Path(settings)))
+    for moment in ("begin", "commit"):
+        event.listen(controller.desk.database._engine, moment, lambda *_, at=moment: failpoints.step(at))
+    _say({"pid": os.getpid(), "port": controller.port})
+    signal.sigwait({signal.SIGUSR1})
+    with failpoints.armed(die_at or 0, _SERVICE):
+        _say({"armed": True})
+        while True:
+            signal.pause()
+
+
+def _say(message: Any) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    main()
