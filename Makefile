@@ -51,6 +51,7 @@ stubs:          ## the stubs of protos/, anew
 
 docs: $(READY)  ## the pages that are made from code, anew
 	@$(BIN)/python -m docs.errors
+	@$(BIN)/python -m docs.examples
 
 lock: $(READY)  ## newest versions of everything, with hashes
 	@$(LOCK) --upgrade --all-extras --group dev --group demo -o requirements.lock

@@ -15,6 +15,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.wire.canonical import time_text
 from gencard.wire.receipt import Receipt
 
 KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))
@@ -99,8 +100,8 @@ cards = st.builds(
     price=prices,
     tier=st.sampled_from(Tier),
     agreed_by_policy=texts,
-    offer_time=texts,
-    expire_time=texts,
+    offer_time=seconds.map(time_text),
+    expire_time=seconds.map(time_text),
 )
 changes = st.builds(Change, texts, texts, texts, texts)
 offers = st.builds(
@@ -127,7 +128,7 @@ receipts = st.builds(
     seed=st.integers(0, 2**64 - 1),
     versions=st.dictionaries(names, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
     log_index=whole,
-    time=texts,
+    time=seconds.map(time_text),
 )
 
 

@@ -128,6 +128,9 @@ def test_another_type_anywhere_is_refused(path, value):
         (("price", "epsilon"), "0.0"),
         (("price", "rho"), ""),
         (("price", "extra"), "1"),
+        (("expires",), "2027-02-18"),
+        (("expires",), "2027-2-18T18:00:00Z"),
+        (("offered",), "tomorrow"),
         (("extra",), "1"),
     ],
 )

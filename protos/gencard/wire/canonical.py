@@ -80,6 +80,18 @@ def integer_of(value: object) -> int:
     raise ValueError
 
 
+def time_text_of(value: object) -> str:
+    """The time that a document's value is, as it stands there.
+
+    Raises:
+        TypeError, ValueError: Not a string, or not the one form of a time.
+    """
+    text = text_of(value)
+    if time_text(time_of(text)) == text:
+        return text
+    raise ValueError
+
+
 def time_text(time: datetime) -> str:
     """RFC 3339 in UTC, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

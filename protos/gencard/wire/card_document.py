@@ -2,7 +2,7 @@
 
 from gencard.core.card import AuditTerms, Card, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
-from gencard.wire.canonical import Document, integer_of, text_of, texts_of
+from gencard.wire.canonical import Document, integer_of, text_of, texts_of, time_text_of
 from gencard.wire.money import (
     price_document,
     price_of_document,
@@ -101,7 +101,7 @@ def _card(document: Document) -> Card:
         tier=Tier(generator["tier"]),
         generator_digest=text_of(generator["code"]["sha256"]),
         agreed_by_policy=text_of(document["whySafe"]),
-        offer_time=text_of(document["offered"]),
-        expire_time=text_of(document["expires"]),
+        offer_time=time_text_of(document["offered"]),
+        expire_time=time_text_of(document["expires"]),
         nonce=text_of(document["nonce"]),
     )

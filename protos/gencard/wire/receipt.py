@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gencard.core.errors import VerificationError
-from gencard.wire.canonical import Document, integer_of, text_of
+from gencard.wire.canonical import Document, integer_of, text_of, time_text_of
 from gencard.wire.statements import RECEIPT, statement
 
 
@@ -49,7 +49,7 @@ def receipt_of_document(document: Document) -> Receipt:
             seed=integer_of(document["seed"]),
             versions=_versions(document["versions"]),
             log_index=integer_of(document["logIndex"]),
-            time=text_of(document["time"]),
+            time=time_text_of(document["time"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise VerificationError(problem="the document is not a receipt") from None

@@ -1,0 +1,1 @@
+"""The pages that are made from code, and the modules that make them."""

@@ -1,0 +1,110 @@
+"""The pages say what the code does: no page has drifted, examples are true, links lead somewhere."""
+
+import doctest
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from docs import errors, examples
+from gencard.controller.audit_run import _facts
+from gencard.controller.state.event_log import EventLog
+from gencard.core.audit.plan import AuditPlan
+from gencard.wire.canonical import json_bytes, time_of
+from gencard.wire.card_document import card_of_document
+from gencard.wire.dsse import sign, verify
+from gencard.wire.psi_document import psi_document
+from gencard.wire.receipt import receipt_of_document, receipt_statement
+from gencard.wire.schema_codec import coding_document, coding_of_document
+from gencard.wire.statements import CHECKPOINT, predicate_of
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_error_page_has_not_drifted():
+    assert errors.PAGE.read_text(encoding="utf-8") == errors.page(), "run `make docs`"
+
+
+def test_every_error_is_on_the_page():
+    page = errors.page()
+    assert all(f"| `{kind.reason}` | {status.name} |" in page for kind, status in errors.STATUS.items())
+
+
+class TestCardFormat:
+    page = examples.PAGE.read_text(encoding="utf-8")
+
+    def test_the_examples_have_not_drifted(self):
+        assert examples.filled(self.page) == self.page, "run `make docs`"
+
+    def test_every_example_is_shown(self):
+        assert {name for _, name, _ in examples.BLOCK.findall(self.page)} == set(examples.examples())
+
+    def test_every_field_is_explained(self):
+        prose = examples.BLOCK.sub("", self.page)
+        explained = {part for code in re.findall(r"`([^`]+)`", prose) for part in code.split(".")}
+        for name, example in examples.examples().items():
+            missing = names_in(example.get("predicate", example)) - explained - {"sha256"}
+            assert not missing, (name, missing)
+
+    def test_examples_are_what_the_wire_reads(self):
+        made = examples.examples()
+        assert card_of_document(made["card"]["predicate"]) == examples.CARD
+        assert receipt_of_document(made["receipt"]["predicate"]) == examples.RECEIPT
+        assert coding_of_document(made["schema"]) == examples.CODING
+
+    def test_the_verdict_is_what_the_controller_signs(self):
+        row = SimpleNamespace(attempt=1, black_box="ipf", box_digest="")
+        card = SimpleNamespace(offer=SimpleNamespace(digest=""))
+        plan = AuditPlan(cliques=examples.TERMS.marginals, rows=10, seed=1)
+        signed = {*_facts(row, card, plan, "no-evidence", ""), "time"}
+        assert set(examples.examples()["verdict"]["predicate"]) == signed
+
+    def test_the_checkpoint_is_what_the_log_signs(self):
+        envelope = EventLog(examples.LOG_KEY)._signed(bytes(32), 5, time_of(examples.TIME))
+        facts = predicate_of(verify(envelope, [examples.LOG_KEY.public_key()]), CHECKPOINT)
+        assert set(examples.examples()["checkpoint"]["predicate"]) == set(facts)
+
+    def test_the_session_by_hand(self, tmp_path, monkeypatch):
+        card = examples.card_statement(examples.CARD)
+        documents = {
+            "card.json": sign(card, [examples.CONTROLLER_KEY, examples.ANALYST_KEY]),
+            "receipt.json": sign(receipt_statement(examples.RECEIPT), [examples.CONTROLLER_KEY]),
+            "psi.json": psi_document(examples.PSI),
+            "schema.json": json_bytes(coding_document(examples.CODING)),
+            "controller_card_key.pub": pem(examples.CONTROLLER_KEY),
+            "analyst.pub": pem(examples.ANALYST_KEY),
+        }
+        for name, content in documents.items():
+            (tmp_path / name).write_bytes(content)
+        monkeypatch.chdir(tmp_path)
+        found = doctest.testfile(str(examples.PAGE), module_relative=False)
+        assert found.attempted > 10
+        assert found.failed == 0
+
+
+def names_in(value):
+    """Names of all fields in a document; those of open tables are data."""
+    if isinstance(value, list):
+        return set().union(*map(names_in, value))
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*(names_in(part) for name, part in value.items() if name != "versions"))
+
+
+def pem(key):
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    missing = [
+        target
+        for target in targets
+        if not target.startswith(("http://", "https://")) and not (page.parent / target).exists()
+    ]
+    assert not missing
