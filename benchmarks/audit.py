@@ -1,0 +1,232 @@
+"""The audit on census records: what it finds, what it misses, how long it takes.
+
+``python -m benchmarks.audit [--quick] [--json FILE]``
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchmarks import bench
+from benchmarks.applications import ROWS, Application, applications
+from gencard.core.audit.extremal_pair import Moves, extremal_pair
+from gencard.core.audit.power import power
+from gencard.core.audit.report import AuditReport, Check, Effect, PowerCurve
+from gencard.core.audit.run import audit
+from gencard.core.blackbox.contract import BlackBox
+from gencard.core.statistics.marginal import count_all
+
+CALIBRATION_SEEDS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The audits of one box, one for each seed."""
+
+    application: Application
+    box: str
+    reports: tuple[AuditReport, ...]
+    seconds: tuple[float, ...]
+
+    @property
+    def p_values(self) -> list[float]:
+        """Of the test of the mean, as in the paper."""
+        return [_mean(report) for report in self.reports]
+
+    @property
+    def row(self) -> tuple[bench.Cell, ...]:
+        first = self.reports[0]
+        strongest = first.strongest
+        return (
+            f"{self.application.name}, {self.box}",
+            median(self.p_values),
+            max(self.p_values),
+            first.p_value,
+            _percent(first.effect),
+            " x ".join(strongest.clique),
+            strongest.z,
+            max((abs(block.z) for block in first.blocks[1:]), default=None),
+            median(self.seconds),
+        )
+
+    @property
+    def named(self) -> bool:
+        """Whether the smuggled marginal, or one inside it, came first each time."""
+        smuggled = set(self.application.smuggled)
+        return all(set(report.strongest.clique) <= smuggled for report in self.reports)
+
+
+def series(application: Application, name: str, box: BlackBox, seeds: Sequence[int]) -> Series:
+    reports: list[AuditReport] = []
+    seconds = [bench.once(partial(_audit, application, box, seed, reports)) for seed in seeds]
+    return Series(application, name, tuple(reports), tuple(seconds))
+
+
+def _audit(application: Application, box: BlackBox, seed: int, reports: list[AuditReport]) -> None:
+    reports.append(audit(box, application.dataset, application.plan(seed)))
+
+
+def largest_psi_difference(application: Application) -> int:
+    """Records by which any released count differs between the sides, or from the dataset."""
+    basis, rng = application.basis, np.random.default_rng(0)
+    moves = Moves.of(application.cliques, basis.cliques)
+    pair = extremal_pair(application.dataset, moves, basis.random_direction(rng=rng), rng=rng)
+    sides = [count_all(side, application.cliques) for side in (application.dataset, pair.low, pair.high)]
+    return max(int(np.ptp(np.array(tables), axis=0).max()) for tables in zip(*sides, strict=True))
+
+
+def calibration(application: Application, seeds: int) -> tuple[float, float, float]:
+    """Share of honest audits rejected at 5 % by the mean, by all checks, and uniformity of p (KS)."""
+    found = series(application, "honest", application.honest(), range(1000, 1000 + seeds))
+    means = np.array(found.p_values)
+    overall = np.array([report.p_value for report in found.reports])
+    uniform = float(stats.kstest(means, "uniform").pvalue)
+    return float(np.mean(means <= 0.05)), float(np.mean(overall <= 0.05)), uniform
+
+
+def power_curve(application: Application, repeats: int) -> PowerCurve:
+    """At level 0.05: alpha is 0.1, of which the first try spends half."""
+    shares = (0.003, 0.005, 0.01, 0.02)
+    plan = application.plan(0, alpha="0.1")
+    return power(application.honest(), application.dataset, plan, shares=shares, repeats=repeats)
+
+
+def run(quick: bool) -> bench.Result:
+    first, second, third = applications()
+    seeds = {"1": 3 if quick else 9, "2": 1 if quick else 5, "3": 1 if quick else 3}
+    audits = [
+        series(application, name, box, range(seeds[application.name]))
+        for application in (first, second, third)
+        for name, box in application.boxes().items()
+        if not quick or application.name == "1" or name in {"honest", "dishonest"}
+    ]
+    honest_seeds = 40 if quick else CALIBRATION_SEEDS
+    rejected, rejected_by_any, uniform = calibration(first, honest_seeds)
+    curve = power_curve(first, 5 if quick else 40)
+    differences = [largest_psi_difference(application) for application in (first, second, third)]
+    return bench.Result(
+        [
+            _audit_table(audits),
+            bench.Table(
+                f"Application 1, honest, {honest_seeds} seeds: rejected at 5 %",
+                ("by the mean", "by all checks", "uniform (KS p)"),
+                [(rejected, rejected_by_any, uniform)],
+            ),
+            bench.Table(
+                f"Application 1, power at level 0.05 over {curve.repeats} seeds",
+                ("rows copied", "found"),
+                [
+                    (f"{100 * share:g} %", found / curve.repeats)
+                    for share, found in zip(curve.shares, curve.found, strict=True)
+                ],
+            ),
+        ],
+        [
+            *_exact_targets(first, second, differences),
+            *_p_value_targets(audits, quick),
+            *_level_targets(honest_seeds, rejected, rejected_by_any),
+            *_power_targets(curve, quick),
+        ],
+        _figures(audits),
+    )
+
+
+def _audit_table(audits: Sequence[Series]) -> bench.Table:
+    return bench.Table(
+        f"Audits with K = 10 and {ROWS} rows; p of the test of the mean over the seeds",
+        (
+            "application, box",
+            "p, median",
+            "p, worst",
+            "all checks",
+            "reproduces",
+            "strongest block",
+            "z",
+            "next",
+            "s",
+        ),
+        [found.row for found in audits],
+    )
+
+
+def _exact_targets(
+    first: Application, second: Application, differences: Sequence[int]
+) -> list[bench.Target]:
+    wrong = [
+        abs(a.basis.parts[-1].stop - a.dimension) for a in (first, second) if a.dimension is not None
+    ]
+    return [
+        bench.Target("dim Phi-perp beside 81 and 448", sum(wrong), 0, "at most"),
+        bench.Target("psi of the sides differs by", max(differences), 0, "at most", "records"),
+    ]
+
+
+def _p_value_targets(audits: Sequence[Series], quick: bool) -> list[bench.Target]:
+    targets = []
+    for found in audits:
+        bound = found.application.bounds.get(found.box)
+        if bound is not None and not quick:
+            name = f"application {found.application.name}, {found.box}, p"
+            targets.append(bench.Target(name, median(found.p_values), bound, "at most"))
+    dishonest = [found for found in audits if found.box == "dishonest"]
+    copying = [found for found in audits if found.box == "copies 100 %"]
+    named = sum(found.named for found in dishonest)
+    worst = max(p_value for found in dishonest + copying for p_value in found.p_values)
+    slowest = max(max(found.seconds) for found in audits if found.application.name == "3")
+    return [
+        *targets,
+        bench.Target("dishonest and copying, worst p", worst, 1e-12, "at most"),
+        bench.Target("leaked block named first", named, len(dishonest), "at least", "applications"),
+        bench.Target("application 3, slowest audit", slowest, 15, "at most", "s"),
+    ]
+
+
+def _level_targets(seeds: int, rejected: float, rejected_by_any: float) -> list[bench.Target]:
+    """Rejections lie inside the central 99 % of the binomial distribution."""
+    low, high = (float(bound) / seeds for bound in stats.binom.interval(0.99, seeds, 0.05))
+    return [
+        bench.Target("honest rejected by the mean", rejected, low, "at least"),
+        bench.Target("honest rejected by the mean", rejected, high, "at most"),
+        bench.Target("honest rejected by all checks", rejected_by_any, high, "at most"),
+    ]
+
+
+def _power_targets(curve: PowerCurve, quick: bool) -> list[bench.Target]:
+    found = {
+        share: number / curve.repeats for share, number in zip(curve.shares, curve.found, strict=True)
+    }
+    bounds = {0.02: 0.8} if quick else {0.003: 0.18, 0.005: 0.48, 0.01: 0.97, 0.02: 1.0}
+    return [
+        bench.Target(f"power at {100 * share:g} %", found[share], bound, "at least")
+        for share, bound in bounds.items()
+    ]
+
+
+def _figures(audits: Sequence[Series]) -> dict[str, Any]:
+    return {
+        f"{found.application.name}, {found.box}": {
+            "p_values": found.p_values,
+            "overall": [report.p_value for report in found.reports],
+            "moved": [report.pairs[1].moved for report in found.reports],
+            "seconds": list(found.seconds),
+        }
+        for found in audits
+    }
+
+
+def _percent(effect: Effect) -> str:
+    value, low, high = (f"{100 * share:.1f}" for share in (effect.value, effect.low, effect.high))
+    return f"{value} % [{low}, {high}]"
+
+
+def _mean(report: AuditReport) -> float:
+    return next(result.p_value for result in report.checks if result.check is Check.MEAN)
+
+
+if __name__ == "__main__":
+    bench.main("audit", run)
