@@ -1,0 +1,166 @@
+"""S8: whatever the bytes, a call ends in an error of the catalogue, and the service lives on."""
+
+import grpc
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gencard.v1 import negotiation_pb2
+from tests.system.edge import NOBODYS, agreed, call, methods
+from tests.system.house import request_id
+
+ENDLESS = {"/grpc.health.v1.Health/Watch"}
+PATHS = sorted(methods().keys() - ENDLESS)
+BY_AUDITOR = {"/gencard.v1.AuditService/GetAuditReport"}
+NEVER = {
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DATA_LOSS,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+FUZZ = settings(
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+WORDS = st.sampled_from(
+    ["datasets/survey", "datasets/-", "operations/0", "ipf", "leaky", "sex", "health", "0.05", "NaN", "Infinity", "-1", "1e400", "0", "../../etc/passwd", "%s%n{0}", "\u202e"]
+    + ["", "' OR 1=1 --", "\0", NOBODYS]
+)
+NUMBERS = st.sampled_from([0, 1, 2, 255, 500, 501, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1])
+VALUES = {
+    FieldDescriptor.CPPTYPE_STRING: WORDS | st.text(max_size=20),
+    FieldDescriptor.CPPTYPE_UINT64: NUMBERS,
+    FieldDescriptor.CPPTYPE_UINT32: NUMBERS.filter(lambda number: number < 2**32),
+    FieldDescriptor.CPPTYPE_INT64: NUMBERS.map(lambda number: number - 2**63),
+    FieldDescriptor.CPPTYPE_INT32: NUMBERS.filter(lambda number: number < 2**32).map(
+        lambda n: n - 2**31
+    ),
+    FieldDescriptor.CPPTYPE_BOOL: st.booleans(),
+    FieldDescriptor.CPPTYPE_DOUBLE: st.floats(),
+    FieldDescriptor.CPPTYPE_ENUM: st.sampled_from([0, 1, 2, 3, 99]),
+}
+
+
+def value_of(field: FieldDescriptor) -> st.SearchStrategy:
+    if field.message_type is not None:
+        return message_of(field.message_type)
+    if field.name == "request_id":
+        return st.sampled_from(["", "not-a-uuid"]) | st.builds(request_id)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return st.binary(max_size=64)
+    return VALUES[field.cpp_type]
+
+
+@st.composite
+def message_of(draw: st.DrawFn, descriptor: Descriptor) -> Message:
+    """A message of this type, any of its fields set."""
+    message = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        if not draw(st.booleans()):
+            continue
+        if field.is_repeated:
+            values = draw(st.lists(value_of(field), max_size=3))
+            getattr(message, field.name).extend(values)
+        elif field.message_type is not None:
+            getattr(message, field.name).CopyFrom(draw(value_of(field)))
+        else:
+            setattr(message, field.name, draw(value_of(field)))
+    return message
+
+
+def method_and_message() -> st.SearchStrategy:
+    return st.sampled_from(PATHS).flatmap(
+        lambda path: st.tuples(
+            st.just(path), st.lists(message_of(methods()[path].input_type), min_size=1, max_size=3)
+        )
+    )
+
+
+def assert_survives(house, path: str, *requests: bytes | Message) -> None:
+    channel = house.channel("aud" if path in BY_AUDITOR else "ana")
+    ending = call(channel, path, *requests, seconds=15)
+    assert ending.code not in NEVER, (path, ending)
+    if ending.code is not grpc.StatusCode.OK and "Health" not in path:
+        assert ending.reason, (path, ending)
+
+
+@FUZZ
+@given(asked=method_and_message())
+def test_s08_messages_of_the_right_shape(house, asked):
+    path, requests = asked
+    assert_survives(house, path, *requests)
+
+
+@settings(FUZZ, max_examples=100)
+@given(asked=method_and_message())
+def test_s08_messages_about_a_card_in_force(house, card, asked):
+    path, requests = asked
+    if not path.endswith("RunAudit"):
+        named = (part.SerializeToString().replace(NOBODYS.encode(), card.encode()) for part in requests)
+        assert_survives(house, path, *named)
+
+
+@pytest.fixture(scope="module")
+def card(house):
+    with house.analyst() as analyst:
+        name = agreed(analyst).name
+    assert len(name) == len(NOBODYS)
+    return name
+
+
+@settings(FUZZ, max_examples=150)
+@given(path=st.sampled_from(PATHS), data=st.binary(max_size=200))
+def test_s08_garbage_bytes(house, path, data):
+    assert_survives(house, path, data)
+
+
+@settings(FUZZ, max_examples=100)
+@given(asked=method_and_message(), cut=st.integers(0, 40), noise=st.binary(max_size=8))
+def test_s08_messages_cut_short_and_spoilt(house, asked, cut, noise):
+    path, requests = asked
+    assert_survives(house, path, requests[0].SerializeToString()[:cut] + noise)
+
+
+GROUP_OF_101 = b"\x0b" * 101 + b"\x0c" * 101
+SPOILT = {
+    "depth 101": GROUP_OF_101,
+    "bad UTF-8": b"\x0a\x02\xc3\x28",
+    "a surrogate": b"\x0a\x03\xed\xa0\x80",
+    "cut short": b"\x0a\x50abc",
+    "an endless varint": b"\x08" + b"\xff" * 11,
+    "a field of number 0": b"\x00\x01",
+    "an unknown field": b"\xba\x3e\x03abc",
+    "a wire type that is none": b"\x0f",
+}
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+@pytest.mark.parametrize("path", [path for path in PATHS if path.startswith("/gencard.v1")])
+def test_s08_what_is_no_message_is_invalid(house, path, spoilt):
+    channel = house.channel("aud" if path in BY_AUDITOR else "ana")
+    ending = call(channel, path, SPOILT[spoilt])
+    assert (ending.code, ending.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
+def test_s08_an_unknown_field_inside_a_known_one_is_refused(house):
+    terms = b"\x0a\x07" + b"\xba\x3e\x04evil"
+    ending = call(house.channel(), "/gencard.v1.NegotiationService/ProposeCard", terms)
+    assert "does not know" in ending.text
+
+
+def test_s08_a_nul_in_a_name_is_refused(house):
+    asked = negotiation_pb2.GetCardRequest(name="datasets/survey/cards/\0")
+    ending = call(house.channel(), "/gencard.v1.NegotiationService/GetCard", asked)
+    assert (ending.reason, ending.text) == ("INVALID_INPUT", "name: holds a NUL character.")
+
+
+def test_s08_the_service_lives_on(house):
+    with house.analyst() as analyst:
+        assert len(agreed(analyst).generate(20, progress=False)) == 20
