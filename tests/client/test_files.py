@@ -66,7 +66,7 @@ def test_csv_as_people_read_it(tmp_path):
     write_rows(Dataset(CODING.domain, np.array([[1, 3, 1], [0, 0, 2]])), CODING, tmp_path / "a.csv")
     assert (
         tmp_path / "a.csv"
-    ).read_bytes() == b'sex,children,age\r\nmale,,"[18, 65.5]"\r\nfemale,0,\r\n'
+    ).read_bytes() == b'sex,children,age\r\nmale,"","[18, 65.5]"\r\nfemale,0,""\r\n'
 
 
 def test_parquet_as_pandas_reads_it(tmp_path):

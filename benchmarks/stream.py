@@ -1,0 +1,199 @@
+"""Rows over mutual TLS: a release of 15 attributes, from the controller's file to the analyst.
+
+``python -m benchmarks.stream [--quick] [--json FILE]``
+
+The controller is a process of its own on loopback, each way of receiving another. Memory is what a
+process holds above what it held when it was idle.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import bench
+from gencard.client import Analyst, all_marginals
+from gencard.client.agreement import Agreement
+from gencard.client.rows import fetch_rows
+from gencard.controller.drafting import draft
+
+SIZES = (4, 3, 3, 3, 3, *(2,) * 10)
+"""Levels of the 15 attributes: 331,776 cells, and one byte for each code as up to 256 levels have."""
+
+_MOST_ABOVE_IDLE = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One release, received in one way."""
+
+    way: str
+    rows: int
+    seconds: float
+    client_mib: float
+    server_mib: float
+
+
+def nothing(_stage: str, _share: float) -> None:
+    """Nobody looks."""
+
+
+def in_memory(agreement: Agreement, release: str, rows: int, _folder: Path) -> object:
+    return fetch_rows(
+        agreement.connection, release, rows, nothing, domain=agreement.domain, scratch=None
+    )
+
+
+def in_a_file(agreement: Agreement, release: str, rows: int, folder: Path) -> object:
+    return fetch_rows(
+        agreement.connection, release, rows, nothing, domain=agreement.domain, scratch=folder
+    )
+
+
+def as_a_frame(agreement: Agreement, release: str, _rows: int, _folder: Path) -> object:
+    return agreement.fetch(release, progress=False).frame
+
+
+def to_parquet(agreement: Agreement, release: str, _rows: int, folder: Path) -> object:
+    agreement.fetch(release, progress=False, scratch=folder).write(folder / "rows.parquet")
+    return None
+
+
+def to_csv(agreement: Agreement, release: str, _rows: int, folder: Path) -> object:
+    agreement.fetch(release, progress=False, scratch=folder).write(folder / "rows.csv")
+    return None
+
+
+WAYS: dict[str, Callable[[Agreement, str, int, Path], object]] = {
+    "codes, in memory": in_memory,
+    "codes, in a file": in_a_file,
+    "data frame": as_a_frame,
+    "Parquet file": to_parquet,
+    "CSV file": to_csv,
+}
+"""Every way checks the digest of the rows."""
+
+
+def run(quick: bool) -> bench.Result:
+    counts = (100_000,) if quick else (1_000_000, 4_000_000)
+    with tempfile.TemporaryDirectory() as name, serving(Path(name)) as (folder, server):
+        received = [
+            receive(folder, server, way, *made, rows)
+            for rows, made in zip(counts, releases(folder, counts), strict=True)
+            for way in WAYS
+        ]
+    first = [one for one in received if one.rows == counts[0]]
+    return bench.Result(
+        [_table(received)],
+        [
+            _bound("client", max(one.client_mib for one in first)),
+            _bound("server", max(one.server_mib for one in received)),
+            bench.Target("codes", first[0].rows / first[0].seconds, 1e6, "at least", "rows/s"),
+        ],
+    )
+
+
+def _bound(side: str, mib: float) -> bench.Target:
+    return bench.Target(f"{side} above idle", mib, _MOST_ABOVE_IDLE, "at most", "MiB")
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[Path, int]]:
+    """A controller on a free port: its folder, and the number of its process."""
+    home = folder / "controller"
+    _prepare(folder, home)
+    command = [str(Path(sys.executable).with_name("gencard-controller"))]
+    command += ["serve", "--unreviewed", "--config", str(home / "controller.toml")]
+    environment = {**os.environ, "GENCARD_SERVER__ADDRESS": "localhost:0", "NO_COLOR": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = next(line for line in process.stdout or () if "Serving on" in line)
+            port = re.findall(r"\d+", line)[-1]
+            (home / "people/ana/connection.toml").write_text(f'address = "localhost:{port}"\n')
+            yield home, process.pid
+        finally:
+            process.terminate()
+
+
+def _prepare(folder: Path, home: Path) -> None:
+    """Records, settings and certificates; as many rows may be asked for as the benchmark wants."""
+    rng = np.random.default_rng(1)
+    levels = [np.array([f"level {code}" for code in range(size)]) for size in SIZES]
+    records = {
+        f"attribute {i}": names[rng.integers(0, len(names), 5_000)] for i, names in enumerate(levels)
+    }
+    pd.DataFrame(records).to_csv(folder / "records.csv", index=False)
+    draft(home, folder / "records.csv", now=datetime.now(UTC))
+    settings = home / "controller.toml"
+    settings.write_text(re.sub(r"(?m)^most_rows = .*$", "most_rows = 4_000_000", settings.read_text()))
+
+
+def releases(folder: Path, counts: tuple[int, ...]) -> list[tuple[str, str]]:
+    """Card and release for each number of rows."""
+    with Analyst.connect(folder=folder / "people/ana") as analyst:
+        card = analyst.propose(
+            "records", all_marginals(1), purpose="a benchmark", rows=4_000_000
+        ).accept()
+        return [(card.name, card.release(rows, seed=rows, progress=False).name) for rows in counts]
+
+
+def receive(folder: Path, server: int, way: str, card: str, release: str, rows: int) -> Received:
+    """Receive a release in a process of its own, and look at the server's memory meanwhile."""
+    Path(f"/proc/{server}/clear_refs").write_text("5")  # sets the kernel's high-water mark back
+    idle = status_mib(server, "VmRSS")
+    seconds, client = bench.alone(received_in, folder, way, card, release, rows)
+    return Received(way, rows, seconds, client, status_mib(server, "VmHWM") - idle)
+
+
+def status_mib(process: int, field: str) -> float:
+    """Memory of another process, in MiB (Linux)."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(re.search(rf"{field}:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]  # is there
+
+
+def received_in(folder: Path, way: str, card: str, release: str, rows: int) -> tuple[float, float]:
+    """Seconds, and peak memory above an idle connection in MiB."""
+    took: list[float] = []
+    with (
+        Analyst.connect(folder=folder / "people/ana") as analyst,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        agreement = analyst.card(card).agreement
+        fetch = WAYS[way]
+        above = bench.peak_mib(
+            lambda: took.append(bench.once(lambda: fetch(agreement, release, rows, Path(scratch))))
+        )
+    return took[0], above
+
+
+def _table(received: list[Received]) -> bench.Table:
+    width = len(SIZES)
+    return bench.Table(
+        f"A release of {width} attributes over mutual TLS",
+        ("rows", "way", "seconds", "rows/s", "MB/s", "client MiB", "server MiB"),
+        [
+            (
+                f"{one.rows:,}",
+                one.way,
+                one.seconds,
+                f"{one.rows / one.seconds:,.0f}",
+                one.rows * width / one.seconds / 1e6,
+                one.client_mib,
+                one.server_mib,
+            )
+            for one in received
+        ],
+    )
+
+
+if __name__ == "__main__":
+    bench.main("stream", run)
