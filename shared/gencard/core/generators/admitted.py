@@ -33,7 +33,7 @@ def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[Stru
     return tuple(zero for zero in zeros if set(zero.clique) <= set(domain.attributes))
 
 
-def check_settings(tolerance: float, **bounds: int) -> None:
+def check_settings(tolerance: float = 1.0, **bounds: int) -> None:
     """Raises InvalidNumberError where the tolerance is not positive or a bound is below 1."""
     if not tolerance > 0:
         raise InvalidNumberError(field="tolerance", expected="above zero")

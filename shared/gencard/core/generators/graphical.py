@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.core.coding import StructuralZeros
-from gencard.core.domain import Clique, Domain
+from gencard.core.domain import Domain
 from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
 from gencard.core.generators.block_table import Blocks, BlockTable, PlainTable
 from gencard.core.generators.fitting import check_room, fit
 from gencard.core.generators.goals import Goal, Table
 from gencard.core.generators.junction_tree import JunctionTree, check_cells
+from gencard.core.generators.parts import inside
 from gencard.core.generators.relaxation import relax
 from gencard.core.generators.tree_model import TreeModel
 from gencard.core.generators.tree_table import TreeTable
 from gencard.core.generators.triangle import Triangle, three_parts
-from gencard.core.statistics.closure import maximal
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.table import project
 
 Zeros = tuple[StructuralZeros, ...]
 
@@ -78,7 +77,7 @@ class Graphical:
         zeros = [
             zero for zero in self.structural_zeros if any(set(zero.clique) <= set(c) for c in cliques)
         ]
-        marginals = _inside(psi, cliques)
+        marginals = inside(psi, cliques)
         table = (
             TreeTable(domain, tree, piece, zeros)
             if len(piece) > 1
@@ -109,17 +108,3 @@ def _whole(
     goals = [m.clique for m in marginals] or [domain.attributes]
     parts = three_parts(domain, [*goals, *(zero.clique for zero in zeros)])
     return Triangle(domain, parts, zeros) if parts else PlainTable(domain, goals, zeros)
-
-
-def _inside(psi: Psi, cliques: Sequence[Clique]) -> list[Measurement]:
-    """What psi says of a piece: each marginal's part inside each clique, if no wider one says it."""
-    parts: dict[Clique, Measurement] = {}
-    for measurement in psi.measurements:
-        for clique in cliques:
-            part = tuple(name for name in measurement.clique if name in clique)
-            if part:
-                parts.setdefault(part, measurement)
-    return [
-        Measurement(part, project(parts[part].values, parts[part].clique, part), parts[part].stddev)
-        for part in maximal(parts)
-    ]

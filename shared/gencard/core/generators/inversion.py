@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.errors import InvalidInputError
+from gencard.core.generators.ladder import Ladder, Words
 from gencard.core.statistics.counting import cell_numbers
-
-Words = NDArray[np.uint64]
-"""Raw 64-bit words of a bit generator."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +24,7 @@ class Inversion:
     Args:
         given: Positions of the attributes drawn before, with their ``given_sizes``.
         drawn: Positions of the attributes to draw, with their ``drawn_sizes``.
-        ends: Where each cell's share ends, the given attributes running slowest.
+        shares: Each cell's share of the keys, the given attributes running slowest.
         bits: Number of leading bits of the word that take part.
     """
 
@@ -34,7 +32,7 @@ class Inversion:
     given_sizes: tuple[int, ...]
     drawn: tuple[int, ...]
     drawn_sizes: tuple[int, ...]
-    ends: Words
+    shares: Ladder
     bits: int
 
     @classmethod
@@ -46,14 +44,13 @@ class Inversion:
         rows = prod(table.shape[: len(given)])
         cumulative = np.cumsum(table.reshape(rows, -1), axis=1)
         whole = cumulative[:, -1:]
-        shares = np.divide(cumulative, whole, out=np.ones_like(cumulative), where=whole > 0)
+        parts = np.divide(cumulative, whole, out=np.ones_like(cumulative), where=whole > 0)
         bits = 64 - rows.bit_length()  # the last end, rows << bits, is still below 2**64
-        ends = (shares * 2.0**bits).astype(np.uint64)
+        ends = (parts * 2.0**bits).astype(np.uint64)
         ends += np.arange(rows, dtype=np.uint64)[:, None] << np.uint64(bits)
         sizes = table.shape
-        return cls(
-            tuple(given), sizes[: len(given)], tuple(drawn), sizes[len(given) :], ends.ravel(), bits
-        )
+        shares = Ladder(ends.ravel())
+        return cls(tuple(given), sizes[: len(given)], tuple(drawn), sizes[len(given) :], shares, bits)
 
     def draw(self, words: Words, codes: NDArray[Any]) -> None:
         """Write the codes of the drawn attributes into ``codes``, shape ``(rows, attributes)``."""
@@ -62,9 +59,9 @@ class Inversion:
         if self.given:
             given = cell_numbers([codes[:, axis] for axis in self.given], self.given_sizes)
             keys |= given.astype(np.uint64) << np.uint64(self.bits)
-        cells = np.searchsorted(self.ends, keys, side="right")
+        cells = self.shares.shares(keys)
         if given is not None:
-            cells -= given * np.intp(prod(self.drawn_sizes))
+            cells -= given * np.int32(prod(self.drawn_sizes))
         write_codes(cells, self.drawn, self.drawn_sizes, codes)
 
 

@@ -1,0 +1,49 @@
+"""Finding the share in which each of many keys falls."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+"""Raw 64-bit words of a bit generator, or numbers on their scale."""
+
+_RUNGS_PER_SHARE = 2
+
+_STEPS = 4
+"""Shares that are tried one after another before the search takes over."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ladder:
+    """Shares of the 64-bit words, in ascending order, with a guide to where each part of them begins.
+
+    A word's leading bits say which share to try first; it is the right one, or one of the next, nearly
+    always (Chen, Asau 1974). That is 4 to 50 times as fast as a binary search.
+
+    Args:
+        ends: Where each share ends, ascending; an empty share ends where the one before it does.
+    """
+
+    ends: Words
+    _guide: NDArray[np.int32] = field(init=False, repr=False)
+    _shift: np.uint64 = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        bits = (_RUNGS_PER_SHARE * len(self.ends)).bit_length()
+        shift = np.uint64(64 - bits)
+        first = np.where(self.ends > 0, ((self.ends - np.uint64(1)) >> shift) + np.uint64(1), 0)
+        ended = np.bincount(first.view(np.int64), minlength=2**bits)
+        object.__setattr__(self, "_guide", np.cumsum(ended, dtype=np.int32))
+        object.__setattr__(self, "_shift", shift)
+
+    def shares(self, words: Words) -> NDArray[np.int32]:
+        """For each word the number of ends at or below it: the number of its share."""
+        found: NDArray[np.int32] = self._guide.take((words >> self._shift).view(np.int64))
+        late = np.flatnonzero(self.ends.take(found) <= words)
+        for _ in range(_STEPS):
+            found[late] += 1
+            late = late[self.ends[found[late]] <= words[late]]
+        if len(late):
+            found[late] = np.searchsorted(self.ends, words[late], side="right")
+        return found
