@@ -26,6 +26,7 @@ from gencard.core.errors import GencardError
 
 FOLDER = Path("demo")
 CONTROLLER = FOLDER / "controller"
+RECORDS = FOLDER / "records" / "fair.csv"
 ROWS, SEED = 10_000, 7
 console = Console(highlight=False)
 
@@ -47,11 +48,11 @@ def main() -> int:
 
 def prepare() -> None:
     """The controller's premises: records, reviewed schema, certificates."""
-    chapter("The controller sets up", "gencard-controller init demo/controller --data demo/fair.csv")
+    chapter("The controller sets up", "gencard-controller init demo/controller --data demo/records/fair.csv")
     shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir()
-    write_records(FOLDER / "fair.csv")
-    steward("init", str(CONTROLLER), "--data", str(FOLDER / "fair.csv"), quiet=True)
+    RECORDS.parent.mkdir(parents=True)
+    write_records(RECORDS)
+    steward("init", str(CONTROLLER), "--data", str(RECORDS), quiet=True)
     (CONTROLLER / "schema.toml").write_text(SCHEMA)
     with (CONTROLLER / "controller.toml").open("a") as settings:
         settings.write(BLACK_BOXES)
@@ -164,11 +165,19 @@ def close(seconds: float) -> None:
     chapter(f"Done in {seconds:.0f} s", "ls demo/")
     for path in sorted(FOLDER.iterdir()):
         say(f"  {path}{'/' if path.is_dir() else ''}")
-    say("\nTry next:")
-    say("  [bold].venv/bin/gencard verify demo/[/]                 every signature and digest, offline")
-    say("  [bold]open demo/audit-smuggler.html[/]                  what a caught generator looks like")
-    say("  [bold].venv/bin/gencard-controller serve -c demo/controller/controller.toml[/]")
-    say("  [bold].venv/bin/gencard --connection demo/controller/people/ana cards[/]   in a second shell")
+    say("\nTry next; [bold].venv/bin[/] holds the programs:")
+    ana = CONTROLLER / "people" / "ana"
+    for command, what in (
+        (f"gencard verify demo/ -c {ana}", "every signature and digest, offline"),
+        (f"gencard replay demo/ -c {ana}", "the rows made again, to the byte, offline"),
+        ("demo/audit-smuggler.html", "in a browser: what a caught generator looks like"),
+        (
+            f"gencard-controller serve -c {CONTROLLER}/controller.toml",
+            "the controller once more, and then",
+        ),
+        (f"gencard cards -c {ana}", "in a second shell, as the analyst"),
+    ):
+        say(f"  [bold]{command:66}[/] {what}")
 
 
 def chapter(title: str, command: str) -> None:
