@@ -22,6 +22,9 @@ from gencard.core.blackbox.contract import BlackBox
 from gencard.core.statistics.marginal import count_all
 
 CALIBRATION_SEEDS = 400
+_COLUMNS = tuple(
+    ["application, box", "p", "worst p", "all checks", "reproduces", "strongest block", "z", "next", "s"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,27 @@ def largest_psi_difference(application: Application) -> int:
     return max(int(np.ptp(np.array(tables), axis=0).max()) for tables in zip(*sides, strict=True))
 
 
-def calibration(application: Application, seeds: int) -> tuple[float, float, float]:
-    """Share of honest audits rejected at 5 % by the mean, by all checks, and uniformity of p (KS)."""
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How often honest boxes were rejected at 5 %.
+
+    Args:
+        by_mean, by_any: Share of the audits, by the test of the mean and by all checks together.
+        uniform: p-value of Kolmogorov and Smirnov for uniform p-values of the mean.
+    """
+
+    seeds: int
+    by_mean: float
+    by_any: float
+    uniform: float
+
+
+def calibration(application: Application, seeds: int) -> Level:
     found = series(application, "honest", application.honest(), range(1000, 1000 + seeds))
     means = np.array(found.p_values)
     overall = np.array([report.p_value for report in found.reports])
     uniform = float(stats.kstest(means, "uniform").pvalue)
-    return float(np.mean(means <= 0.05)), float(np.mean(overall <= 0.05)), uniform
+    return Level(seeds, float(np.mean(means <= 0.05)), float(np.mean(overall <= 0.05)), uniform)
 
 
 def power_curve(application: Application, repeats: int) -> PowerCurve:
@@ -97,60 +114,58 @@ def power_curve(application: Application, repeats: int) -> PowerCurve:
 
 
 def run(quick: bool) -> bench.Result:
-    first, second, third = applications()
-    seeds = {"1": 3 if quick else 9, "2": 1 if quick else 5, "3": 1 if quick else 3}
-    audits = [
-        series(application, name, box, range(seeds[application.name]))
-        for application in (first, second, third)
-        for name, box in application.boxes().items()
-        if not quick or application.name == "1" or name in {"honest", "dishonest"}
-    ]
-    honest_seeds = 40 if quick else CALIBRATION_SEEDS
-    rejected, rejected_by_any, uniform = calibration(first, honest_seeds)
+    chosen = applications()
+    first, second = chosen[:2]
+    audits = _audits(chosen, quick)
+    level = calibration(first, 40 if quick else CALIBRATION_SEEDS)
     curve = power_curve(first, 5 if quick else 40)
-    differences = [largest_psi_difference(application) for application in (first, second, third)]
+    differences = [largest_psi_difference(application) for application in chosen]
     return bench.Result(
-        [
-            _audit_table(audits),
-            bench.Table(
-                f"Application 1, honest, {honest_seeds} seeds: rejected at 5 %",
-                ("by the mean", "by all checks", "uniform (KS p)"),
-                [(rejected, rejected_by_any, uniform)],
-            ),
-            bench.Table(
-                f"Application 1, power at level 0.05 over {curve.repeats} seeds",
-                ("rows copied", "found"),
-                [
-                    (f"{100 * share:g} %", found / curve.repeats)
-                    for share, found in zip(curve.shares, curve.found, strict=True)
-                ],
-            ),
-        ],
+        [_audit_table(audits), _level_table(level), _power_table(curve)],
         [
             *_exact_targets(first, second, differences),
             *_p_value_targets(audits, quick),
-            *_level_targets(honest_seeds, rejected, rejected_by_any),
+            *_level_targets(level),
             *_power_targets(curve, quick),
         ],
         _figures(audits),
     )
 
 
+def _audits(chosen: Sequence[Application], quick: bool) -> list[Series]:
+    seeds = {"1": 3 if quick else 9, "2": 1 if quick else 5, "3": 1 if quick else 3}
+    return [
+        series(application, name, box, range(seeds[application.name]))
+        for application in chosen
+        for name, box in application.boxes().items()
+        if not quick or application.name == "1" or name in {"honest", "dishonest"}
+    ]
+
+
 def _audit_table(audits: Sequence[Series]) -> bench.Table:
     return bench.Table(
         f"Audits with K = 10 and {ROWS} rows; p of the test of the mean over the seeds",
-        (
-            "application, box",
-            "p, median",
-            "p, worst",
-            "all checks",
-            "reproduces",
-            "strongest block",
-            "z",
-            "next",
-            "s",
-        ),
+        _COLUMNS,
         [found.row for found in audits],
+    )
+
+
+def _level_table(level: Level) -> bench.Table:
+    return bench.Table(
+        f"Application 1, honest, {level.seeds} seeds: rejected at 5 %",
+        ("by the mean", "by all checks", "uniform (KS p)"),
+        [(level.by_mean, level.by_any, level.uniform)],
+    )
+
+
+def _power_table(curve: PowerCurve) -> bench.Table:
+    return bench.Table(
+        f"Application 1, power at level 0.05 over {curve.repeats} seeds",
+        ("rows copied", "found"),
+        [
+            (f"{100 * share:g} %", found / curve.repeats)
+            for share, found in zip(curve.shares, curve.found, strict=True)
+        ],
     )
 
 
@@ -186,13 +201,14 @@ def _p_value_targets(audits: Sequence[Series], quick: bool) -> list[bench.Target
     ]
 
 
-def _level_targets(seeds: int, rejected: float, rejected_by_any: float) -> list[bench.Target]:
+def _level_targets(level: Level) -> list[bench.Target]:
     """Rejections lie inside the central 99 % of the binomial distribution."""
-    low, high = (float(bound) / seeds for bound in stats.binom.interval(0.99, seeds, 0.05))
+    interval = stats.binom.interval(0.99, level.seeds, 0.05)
+    low, high = (float(bound) / level.seeds for bound in interval)
     return [
-        bench.Target("honest rejected by the mean", rejected, low, "at least"),
-        bench.Target("honest rejected by the mean", rejected, high, "at most"),
-        bench.Target("honest rejected by all checks", rejected_by_any, high, "at most"),
+        bench.Target("honest rejected by the mean", level.by_mean, low, "at least"),
+        bench.Target("honest rejected by the mean", level.by_mean, high, "at most"),
+        bench.Target("honest rejected by all checks", level.by_any, high, "at most"),
     ]
 
 

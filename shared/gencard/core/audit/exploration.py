@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from scipy import stats
@@ -99,9 +100,7 @@ class Findings:
     neighbours: FloatArray
 
     def towards(self, difference: FloatArray) -> Direction:
-        """Where the next pair should move: on along ``difference``, each block by how much of it
-        comes out again.
-        """
+        """On along ``difference``, each block by how much of it is expected to come out again."""
         vector = np.zeros_like(difference)
         for part, response in zip(self.basis.parts, self.response, strict=True):
             before, now = (float(np.linalg.norm(d[part])) for d in (self.difference, difference))
@@ -112,6 +111,7 @@ class Findings:
 
     @property
     def strongest_first(self) -> tuple[BlockEvidence, ...]:
+        """The blocks by their strength."""
         return tuple(sorted(self.blocks, key=lambda block: -block.strength))
 
 
@@ -164,14 +164,11 @@ def _responses(blocks: list[_Block]) -> FloatArray:
 
 
 def _standardised(values: FloatArray) -> float:
-    mean, error = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values))
-    if mean == 0:
-        return 0.0
-    return (
-        float(np.clip(mean / error, -LARGEST_Z, LARGEST_Z))
-        if error
-        else float(np.copysign(LARGEST_Z, mean))
-    )
+    """Mean in standard errors, cut at ``LARGEST_Z``; 0 where all values are."""
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
+    if abs(mean) >= LARGEST_Z * error:
+        return float(np.sign(mean)) * LARGEST_Z
+    return mean / error
 
 
 def _energy(change: FloatArray) -> float:

@@ -42,11 +42,7 @@ def report_to_json_object(report: AuditReport) -> Json:
         "effect": asdict(report.effect) | {"block": list(report.effect.block)},
         "blocks": [asdict(block) | {"clique": list(block.clique)} for block in report.blocks],
         "tested": [list(clique) for clique in report.tested],
-        "g": {
-            "low": list(report.g_low),
-            "high": list(report.g_high),
-            "original": list(report.g_original),
-        },
+        "g": _g_object(report),
         "pairs": [asdict(pair) for pair in report.pairs],
         "versions": [list(version) for version in report.versions],
         "seconds": report.seconds,
@@ -96,6 +92,14 @@ def _report(document: Mapping[str, Any]) -> AuditReport:
         seconds=document["seconds"],
         power=_power(document["power"]) if document["power"] else None,
     )
+
+
+def _g_object(report: AuditReport) -> Json:
+    return {
+        "low": list(report.g_low),
+        "high": list(report.g_high),
+        "original": list(report.g_original),
+    }
 
 
 def _plan_object(plan: AuditPlan) -> Json:

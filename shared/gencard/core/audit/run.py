@@ -1,6 +1,6 @@
 """The audit: whether a black box uses more of its dataset than Phi."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from gencard.core.audit.runs import Runner, Side, Step
 from gencard.core.audit.trial import Scores, Trial, trial
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.dataset import Dataset
-
-_SECOND_PAIR = (0.5, 0.6)
-"""What share of the whole is done where each walk to the second pair begins."""
 
 
 def audit(
@@ -58,15 +55,12 @@ def audit(
     moves = Moves.of(cliques, basis.cliques)
     rng = np.random.Generator(np.random.PCG64(plan.seed))
     runner = Runner(box, plan, progress)
-    beta = basis.random_direction(rng=rng)
-    first = extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
+    first = _first_pair(basis, dataset, moves, rng=rng, progress=progress)
     findings = _look(basis, first, runner)
-    second = first
-    for begin in _SECOND_PAIR:
-        telling = part(progress, "pair", begin, begin + 0.1)
-        second = _further(second, findings, dataset, moves, rng=rng, progress=telling)
+    second = _second_pair(first, findings, dataset, moves, rng=rng, progress=progress)
     test = trial(findings, dataset, second)
     scores = _scores(test, runner, second, dataset)
+    low, high, original = (tuple(scores[side].values.tolist()) for side in Side)
     progress("report", 1.0)
     return AuditReport(
         plan=plan,
@@ -76,12 +70,19 @@ def audit(
         effect=_effect(scores, test, plan),
         blocks=findings.strongest_first,
         tested=test.tested,
-        g_low=tuple(scores[Side.LOW].values.tolist()),
-        g_high=tuple(scores[Side.HIGH].values.tolist()),
-        g_original=tuple(scores[Side.ORIGINAL].values.tolist()),
+        g_low=low,
+        g_high=high,
+        g_original=original,
         pairs=tuple(_proof(step, dataset, pair) for step, pair in ((1, first), (2, second))),
         versions=tuple(versions),
     )
+
+
+def _first_pair(
+    basis: Basis, dataset: Dataset, moves: Moves, *, rng: np.random.Generator, progress: Progress
+) -> ExtremalPair:
+    beta = basis.random_direction(rng=rng)
+    return extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
 
 
 def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
@@ -90,22 +91,26 @@ def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
     return explore(basis, pair, low, high)
 
 
-def _further(
-    pair: ExtremalPair,
+def _second_pair(
+    first: ExtremalPair,
     findings: Findings,
     dataset: Dataset,
     moves: Moves,
     *,
     rng: np.random.Generator,
-    progress: Callable[[float], None],
+    progress: Progress,
 ) -> ExtremalPair:
     """On along what comes out again of the pair's own difference, which can only grow by that.
 
     Moves for one block leave the smaller ones and those beside it as they are: what step 1 may have
     seen in them (an order, a scatter) is still there to be tested.
     """
-    beta = findings.towards(findings.basis.difference(pair.low, pair.high))
-    return extremal_pair(dataset, moves, beta, rng=rng, start=pair, progress=progress)
+    pair = first
+    for begin in (0.5, 0.6):
+        beta = findings.towards(findings.basis.difference(pair.low, pair.high))
+        telling = part(progress, "pair", begin, begin + 0.1)
+        pair = extremal_pair(dataset, moves, beta, rng=rng, start=pair, progress=telling)
+    return pair
 
 
 def _scores(test: Trial, runner: Runner, pair: ExtremalPair, dataset: Dataset) -> dict[Side, Scores]:
