@@ -22,9 +22,9 @@ from gencard.core.blackbox.contract import BlackBox
 from gencard.core.statistics.marginal import count_all
 
 CALIBRATION_SEEDS = 400
-_COLUMNS = tuple(
-    ["application, box", "p", "worst p", "all checks", "reproduces", "strongest block", "z", "next", "s"]
-)
+_COLUMNS = (
+    "application, box", "p", "worst p", "all checks", "reproduces", "strongest block", "z", "next", "s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
