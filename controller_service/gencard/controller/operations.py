@@ -144,6 +144,11 @@ class Operations:
             if run is not None:
                 run.cancel()
 
+    def check(self, tx: Connection, row: OperationRow) -> None:
+        """Raises OperationCancelledError where somebody has ended it."""
+        if self._store.get(tx, row.name).state not in UNFINISHED:
+            raise OperationCancelledError
+
     def others(self, tx: Connection, row: OperationRow) -> bool:
         """Whether another unfinished operation of the same kind works for the same resource."""
         return any(
@@ -187,10 +192,12 @@ class Operations:
             incident = secrets.token_hex(8)
             self._report(row.kind, incident, type(error).__name__)
             failure = InternalError(incident=incident)
-        if failure is not None:
-            self._surely_fail(row, failure)
-        with self._lock:
-            self._runs.pop(row.name, None)
+        try:
+            if failure is not None:
+                self._surely_fail(row, failure)
+        finally:
+            with self._lock:
+                self._runs.pop(row.name, None)
 
     def _surely_fail(self, row: OperationRow, error: GencardError) -> None:
         """End an operation, however long the state cannot be written: somebody waits for its end."""

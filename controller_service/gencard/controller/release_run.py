@@ -86,6 +86,7 @@ class ReleaseRun:
     def _measured(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
         """psi, stored and paid for in one transaction; its price is held before records are opened."""
         with self.releases.database.transaction() as tx:
+            self.releases.operations.check(tx, run.row)
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
         agreed = signed_card(card)
         job = self.jobs.measure(holding, agreed.version, agreed.terms.marginals)
@@ -110,8 +111,8 @@ class ReleaseRun:
         """
         short = run.row.name.rpartition("/")[2]
         kept = self.releases.folder / f"{short}.rows"
-        _move(made, kept)
         try:
+            _move(made, kept)
             self._record(run, card, digest, f"{card.name}/releases/{short}", kept.name)
         except BaseException:
             with suppress(OSError):

@@ -1,0 +1,129 @@
+"""S10: what is too much is refused at once, before anything is allocated."""
+
+import time
+from statistics import median
+
+import grpc
+import numpy as np
+import pandas as pd
+import pytest
+
+from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
+from gencard.v1 import common_pb2 as common
+from tests.system.edge import agreed, call, nothing_changes, resident_kib
+from tests.system.house import build, request_id
+
+PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
+NAMES = [f"x{number}" for number in range(12)]
+SCHEMA = 'title = "Wide"\ndescription = "d"\ndeclared_by = "tests"\nreviewed = true\n' + "".join(
+    f'\n[[attributes]]\nname = "{name}"\nlabels = {[str(code) for code in range(10)]}\n'
+    for name in NAMES
+)
+
+
+@pytest.fixture(scope="module")
+def wide_house(tmp_path_factory):
+    """Twelve attributes of ten levels: a full table of 1e12 cells."""
+    codes = np.random.default_rng(1).integers(0, 10, (200, 12))
+    house = build(tmp_path_factory.mktemp("wide"), pd.DataFrame(codes, columns=NAMES), SCHEMA)
+    house.edit({"largest_order": "12", "largest_marginal_cells": str(10**13)})
+    yield house.start()
+    house.stop()
+
+
+def proposal(*marginals, rows=10, runs=10):
+    return negotiation_pb2.ProposeCardRequest(
+        terms=common.Terms(
+            dataset="datasets/survey",
+            purpose="to see",
+            marginals=[common.Clique(attributes=clique) for clique in marginals],
+            privacy=common.Privacy(mechanism=common.Privacy.MECHANISM_EXACT),
+            generator="ipf",
+            rows=rows,
+            audit=common.AuditTerms(runs=runs, order=3, alpha="0.05"),
+        ),
+        request_id=request_id(),
+    )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        proposal(NAMES),
+        proposal(*([name] for name in NAMES)),
+        proposal(NAMES[:2], rows=10**9),
+        proposal(NAMES[:2], runs=1_000),
+    ],
+    ids=["a marginal of 1e12 cells", "a model of 1e12 cells", "rows", "runs"],
+)
+def test_s10_a_proposal_of_1e12_cells_is_refused_in_50_ms_and_5_mib(wide_house, asked):
+    channel = wide_house.channel()
+    call(channel, PROPOSE, asked)
+    before, seconds = resident_kib(), []
+    with nothing_changes(wide_house):
+        for _ in range(9):
+            began = time.perf_counter()
+            ending = call(channel, PROPOSE, asked)
+            seconds.append(time.perf_counter() - began)
+            assert (ending.code, ending.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE")
+    assert median(seconds) < 0.05
+    assert resident_kib() - before < 5 << 10
+
+
+@pytest.fixture(scope="module")
+def card(wide_house):
+    with wide_house.analyst() as analyst:
+        return agreed(analyst, ("x0", "x1"), rows=100).name
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"), [(0, "INVALID_NUMBER"), (101, "TOO_LARGE"), (2**63, "TOO_LARGE")]
+)
+def test_s10_a_release_is_bounded_by_its_card(wide_house, card, rows, reason):
+    asked = synthesis_pb2.GenerateReleaseRequest(card=card, rows=rows, request_id=request_id())
+    with nothing_changes(wide_house):
+        ending = call(wide_house.channel(), "/gencard.v1.SynthesisService/GenerateRelease", asked)
+    assert ending.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ({"attributes": ["x0", "x1"], "sizes": [10, 10], "rows": 2**40}, "TOO_LARGE"),
+        ({"attributes": ["x0"], "sizes": [10], "rows": 1}, "DOMAIN_MISMATCH"),
+        ({"attributes": ["x0", "x1"], "sizes": [10, 2**31], "rows": 1}, "DOMAIN_MISMATCH"),
+        (
+            {"attributes": [str(k) for k in range(40_000)], "sizes": [2] * 40_000, "rows": 200_000},
+            "DOMAIN_MISMATCH",
+        ),
+    ],
+    ids=["rows", "another domain", "a size", "attributes"],
+)
+def test_s10_an_upload_is_looked_at_before_room_is_made_for_it(wide_house, card, header, reason):
+    start = audit_pb2.RunBlackBoxRequest(start=audit_pb2.RunBlackBoxStart(card=card, rows=10))
+    table = audit_pb2.RunBlackBoxRequest(chunk=common.TableChunk(header=common.TableHeader(**header)))
+    before = resident_kib()
+    path = "/gencard.v1.AuditService/RunBlackBox"
+    with nothing_changes(wide_house):
+        assert call(wide_house.channel(), path, start, table).reason == reason
+    assert resident_kib() - before < 32 << 10
+
+
+@pytest.mark.parametrize(("rows", "reason"), [(0, "INVALID_NUMBER"), (2**64 - 1, "TOO_LARGE")])
+def test_s10_a_visit_is_bounded_before_its_upload(wide_house, card, rows, reason):
+    start = audit_pb2.RunBlackBoxRequest(start=audit_pb2.RunBlackBoxStart(card=card, rows=rows))
+    with nothing_changes(wide_house):
+        path = "/gencard.v1.AuditService/RunBlackBox"
+        assert call(wide_house.channel(), path, start).reason == reason
+
+
+@pytest.mark.parametrize(
+    "path", ["NegotiationService/ListCards", "LedgerService/ListSpends", "CatalogService/ListDatasets"]
+)
+def test_s10_a_page_is_bounded(wide_house, path):
+    size_500, size_501 = b"\x10\xf4\x03", b"\x10\xf5\x03"
+    if "ListCards" not in path:
+        size_500, size_501 = b"\x08\xf4\x03", b"\x08\xf5\x03"
+    channel = wide_house.channel()
+    assert call(channel, f"/gencard.v1.{path}", size_500).code is grpc.StatusCode.OK
+    assert call(channel, f"/gencard.v1.{path}", size_501).reason == "INVALID_NUMBER"
