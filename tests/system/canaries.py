@@ -75,7 +75,7 @@ def tainted(column: str, crowd: int) -> pd.DataFrame:
 def haunted(folder: Path, crowd: int = CROWD) -> House:
     """The controller: records in order, as CSV and Parquet; out of order, as both; and gone."""
     house = build(folder, planted(5, crowd), SCHEMA + MORE_ATTRIBUTES)
-    house.edit(dict.fromkeys(("dataset", "project", "analyst"), "{ statistics = 1_000_000 }"))
+    house.raise_caps()
     files = {
         "ward": folder / f"ward-{WORD}-file.parquet",
         "tainted": folder / "tainted.csv",

@@ -95,12 +95,14 @@ class Faults:
         for moment in ("before_cursor_execute", "commit"):
             event.listen(engine, moment, lambda *_, moment=moment: self.step(moment, _sql_error))
 
-    def watch_files(self, patch: pytest.MonkeyPatch) -> None:
+    def watch_folders(self, patch: pytest.MonkeyPatch) -> None:
         _LISTENERS.append(self)
+        patch.setattr(os, "fsync", self._watched("fsync", os.fsync))
+
+    def watch_files(self, patch: pytest.MonkeyPatch) -> None:
         opened = io.open
         patch.setattr(io, "open", lambda *args, **kwargs: _File(opened(*args, **kwargs), self))
-        for name in ("fsync", "pread"):
-            patch.setattr(os, name, self._watched(name, getattr(os, name)))
+        patch.setattr(os, "pread", self._watched("pread", os.pread))
 
     def watch_engine(self, patch: pytest.MonkeyPatch) -> None:
         connect = duckdb.connect

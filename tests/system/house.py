@@ -113,6 +113,10 @@ class House:
             assert found, name
         self.settings_file.write_text(text)
 
+    def raise_caps(self) -> None:
+        """Enough budget for a test that makes hundreds of releases; before other datasets are added."""
+        self.edit(dict.fromkeys(("dataset", "project", "analyst"), "{ statistics = 1_000_000 }"))
+
     def start(self) -> "House":
         self.controller = serve(self.settings())
         return self

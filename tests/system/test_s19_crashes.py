@@ -12,7 +12,7 @@ from gencard.controller.wiring import Desk, open_desk
 from gencard.core.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import books
-from tests.system.house import build, request_id
+from tests.system.house import build, request_id, survey
 from tests.system.mortals import Mortal, Zygote, eventually, zygote
 
 OVER = {OperationState.SUCCEEDED, OperationState.FAILED, OperationState.CANCELLED}
@@ -20,7 +20,9 @@ OVER = {OperationState.SUCCEEDED, OperationState.FAILED, OperationState.CANCELLE
 
 @pytest.fixture(scope="module")
 def cradle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    with zygote(build(tmp_path_factory.mktemp("mortal"))) as started:
+    house = build(tmp_path_factory.mktemp("mortal"), survey(300))
+    house.raise_caps()
+    with zygote(house) as started:
         yield started
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 from gencard.controller.jobs import process
 from gencard.controller.service import operations as watching
@@ -33,7 +33,23 @@ _SERVICE = ("call", "operation", "job")
 
 @dataclass
 class Failpoints(Faults):
-    """Dies in place of an error; before and after commits, and at every touch of a file."""
+    """Dies in place of an error: before and after each commit, and at every touch of a file."""
+
+    _committed: bool = False
+
+    def watch_commits(self, engine: Engine) -> None:
+        event.listen(engine, "commit", self._before_commit)
+        event.listen(engine, "begin", self._after_commit)
+
+    def _before_commit(self, _connection: object) -> None:
+        self.step("before a commit")
+        self._committed = True
+
+    def _after_commit(self, _connection: object) -> None:
+        """The next beginning of a transaction is the first moment after the commit."""
+        if self._committed:
+            self._committed = False
+            self.step("after a commit")
 
     def step(self, site: str, error: Error | None = None) -> None:
         try:
@@ -62,8 +78,7 @@ def _live(settings: str, die_at: int | None, gate: str | None) -> None:
         worker = Path(__file__).with_name("gated_worker.py")
         patch.setattr(process, "_COMMAND", (sys.executable, "-I", str(worker), gate))
     controller = serve(Settings.load(Path(settings)))
-    for moment in ("begin", "commit"):
-        event.listen(controller.desk.database._engine, moment, lambda *_, at=moment: failpoints.step(at))
+    failpoints.watch_commits(controller.desk.database._engine)
     _say({"pid": os.getpid(), "port": controller.port})
     signal.sigwait({signal.SIGUSR1})
     with failpoints.armed(die_at or 0, _SERVICE):
