@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -14,7 +15,10 @@ from gencard.core import errors
 from gencard.core.budget import Price
 from gencard.core.domain import Domain
 from gencard.core.negotiation import CardState
+from tests.client.fake_controller import CODING
 from tests.client.test_report import Page, text_of
+
+SINGLES = all_marginals(1).cliques(CODING.domain)
 
 
 def rich_text(shown):
@@ -38,6 +42,15 @@ class TestNotebook:
             assert words in text
             assert words in rich_text(offered)
         assert "offered; accept()" in repr(offered)
+
+    def test_a_long_diff_is_cut_and_that_is_said(self, ana, world):
+        world.richest = 1
+        card = ana.propose("survey", [*all_marginals(2).cliques(CODING.domain), *SINGLES], purpose="?")
+        assert len(card.changes) == 6
+        more = tuple(card.changes) * 2
+        card._negotiation = replace(card.negotiation, offer=replace(card.offer, changes=more))
+        assert "and 4 more" in text_of(card._repr_html_())
+        assert "and 4 more" in rich_text(card)
 
     def test_what_came_from_outside_is_escaped(self, ana):
         entry = ana.dataset("survey")

@@ -91,7 +91,7 @@ class Audit:
             ("Verdict", self.wording),
             ("Black box", self.black_box),
             ("Records", "made up" if self.where is Where.MADE_UP else "those at the card"),
-            ("Level", f"{self.level} (attempt {self.attempt})"),
+            ("Level", f"{float(self.level):.3g} (attempt {self.attempt})"),
             ("Card", self.card),
         ]
 

@@ -26,6 +26,7 @@ NEXT = {
     CardState.REVOKED: "stop using what was made under it, and ask the controller's steward",
 }
 _CHANGED = "The offer differs from what was asked:"
+_MOST_CHANGES = 8
 _HEADS = ("Field", "Asked", "Offered", "Why")
 
 
@@ -104,7 +105,10 @@ class CardView:
         return found
 
     def _diff(self) -> list[tuple[str, str, str, str]]:
-        return [(line.field, line.old, line.new or "left out", line.reason) for line in self.changes]
+        """The changes, the first few of them."""
+        shown, more = self.changes[:_MOST_CHANGES], len(self.changes) - _MOST_CHANGES
+        lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
+        return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
 
     def _repr_html_(self) -> str:
         parts = [html.facts(self.lines())]

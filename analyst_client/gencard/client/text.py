@@ -30,7 +30,9 @@ def facts(lines: Iterable[tuple[str, str]]) -> Table:
 
 def grid(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
     """A table with a row of heads."""
-    table = Table(*heads, header_style="bold")
+    table = Table(header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold")
     for line in lines:
         table.add_row(*(plain(text) for text in line))
     return table

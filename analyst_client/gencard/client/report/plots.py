@@ -71,9 +71,7 @@ def blocks(report: AuditReport) -> str:
         if heights.max(initial=0.0) > 50:
             axes.set_xscale("symlog", linthresh=10)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.set_xlabel(
-            "standard errors, the larger of |z| and energy; filled: p (Holm) below the level"
-        )
+        axes.set_xlabel("standard errors")
         told = f"strongest: {names[-1]} with z {shown[-1].z:.1f}" if shown else "no block"
         return _svg(figure, "How clearly each block follows the input", told)
 
