@@ -175,6 +175,7 @@ def state_of(house: House, tables: Iterable[str] = TABLES) -> str:
 
 @contextmanager
 def nothing_changes(house: House, tables: Iterable[str] = TABLES) -> Iterator[None]:
+    assert eventually(lambda: not house.controller.operations._runs, 60), "work goes on"
     before = state_of(house, tables)
     yield
     assert state_of(house, tables) == before
