@@ -18,6 +18,7 @@ BASE = {
     "core.card",
     "core.errors",
     "core.negotiation",
+    "core.transform",
 }
 STATISTICS = BASE | {"core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from gencard.v1 import common_pb2 as gencard_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18gencard/v1/catalog.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\"<\n\x13ListDatasetsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x14ListDatasetsResponse\x12%\n\x08\x64\x61tasets\x18\x01 \x03(\x0b\x32\x13.gencard.v1.Dataset\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x11GetDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\":\n\x12GetDatasetResponse\x12$\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x13.gencard.v1.Dataset\"\xe7\x01\n\x07\x44\x61taset\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65\x63lared_by\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\t\x12)\n\nattributes\x18\x06 \x03(\x0b\x32\x15.gencard.v1.Attribute\x12\x35\n\x10structural_zeros\x18\x07 \x03(\x0b\x32\x1b.gencard.v1.StructuralZeros\x12\"\n\x06policy\x18\x08 \x01(\x0b\x32\x12.gencard.v1.Policy\"\x82\x01\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12$\n\x06labels\x18\x03 \x01(\x0b\x32\x12.gencard.v1.LabelsH\x00\x12\"\n\x05\x65\x64ges\x18\x04 \x01(\x0b\x32\x11.gencard.v1.EdgesH\x00\x42\x08\n\x06\x63oding\"K\n\x06Labels\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07ordered\x18\x03 \x01(\x08\x12\x0f\n\x07missing\x18\x04 \x01(\x08\"\'\n\x05\x45\x64ges\x12\r\n\x05\x65\x64ges\x18\x01 \x03(\x01\x12\x0f\n\x07missing\x18\x02 \x01(\x08\"V\n\x0fStructuralZeros\x12\"\n\x06\x63lique\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12\x1f\n\x05\x63\x65lls\x18\x02 \x03(\x0b\x32\x10.gencard.v1.Cell\"\x15\n\x04\x43\x65ll\x12\r\n\x05\x63odes\x18\x01 \x03(\r\"\xac\x02\n\x06Policy\x12\x15\n\rlargest_order\x18\x01 \x01(\r\x12\x1e\n\x16largest_marginal_cells\x18\x02 \x01(\x04\x12\x16\n\x0emost_marginals\x18\x03 \x01(\r\x12\x11\n\tmost_rows\x18\x04 \x01(\x04\x12%\n\tforbidden\x18\x05 \x03(\x0b\x32\x12.gencard.v1.Clique\x12\x12\n\ngenerators\x18\x06 \x03(\t\x12\x31\n\nmechanisms\x18\x07 \x03(\x0e\x32\x1d.gencard.v1.Privacy.Mechanism\x12(\n\rmost_per_card\x18\x08 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x11\n\tautomatic\x18\t \x01(\x08\x12\x15\n\rvalid_seconds\x18\n \x01(\x04\">\n\x15ListGeneratorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\\\n\x16ListGeneratorsResponse\x12)\n\ngenerators\x18\x01 \x03(\x0b\x32\x15.gencard.v1.Generator\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"^\n\tGenerator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1e\n\x04tier\x18\x02 \x01(\x0e\x32\x10.gencard.v1.Tier\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t*H\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x18\n\x14TIER_BY_CONSTRUCTION\x10\x01\x12\x10\n\x0cTIER_AUDITED\x10\x02\x32\x89\x02\n\x0e\x43\x61talogService\x12Q\n\x0cListDatasets\x12\x1f.gencard.v1.ListDatasetsRequest\x1a .gencard.v1.ListDatasetsResponse\x12K\n\nGetDataset\x12\x1d.gencard.v1.GetDatasetRequest\x1a\x1e.gencard.v1.GetDatasetResponse\x12W\n\x0eListGenerators\x12!.gencard.v1.ListGeneratorsRequest\x1a\".gencard.v1.ListGeneratorsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18gencard/v1/catalog.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\"<\n\x13ListDatasetsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x14ListDatasetsResponse\x12%\n\x08\x64\x61tasets\x18\x01 \x03(\x0b\x32\x13.gencard.v1.Dataset\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x11GetDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\":\n\x12GetDatasetResponse\x12$\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x13.gencard.v1.Dataset\"\xe7\x01\n\x07\x44\x61taset\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65\x63lared_by\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\t\x12)\n\nattributes\x18\x06 \x03(\x0b\x32\x15.gencard.v1.Attribute\x12\x35\n\x10structural_zeros\x18\x07 \x03(\x0b\x32\x1b.gencard.v1.StructuralZeros\x12\"\n\x06policy\x18\x08 \x01(\x0b\x32\x12.gencard.v1.Policy\"\x82\x01\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12$\n\x06labels\x18\x03 \x01(\x0b\x32\x12.gencard.v1.LabelsH\x00\x12\"\n\x05\x65\x64ges\x18\x04 \x01(\x0b\x32\x11.gencard.v1.EdgesH\x00\x42\x08\n\x06\x63oding\"K\n\x06Labels\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07ordered\x18\x03 \x01(\x08\x12\x0f\n\x07missing\x18\x04 \x01(\x08\"\'\n\x05\x45\x64ges\x12\r\n\x05\x65\x64ges\x18\x01 \x03(\x01\x12\x0f\n\x07missing\x18\x02 \x01(\x08\"V\n\x0fStructuralZeros\x12\"\n\x06\x63lique\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12\x1f\n\x05\x63\x65lls\x18\x02 \x03(\x0b\x32\x10.gencard.v1.Cell\"\x15\n\x04\x43\x65ll\x12\r\n\x05\x63odes\x18\x01 \x03(\r\"\xfa\x02\n\x06Policy\x12\x15\n\rlargest_order\x18\x01 \x01(\r\x12\x1e\n\x16largest_marginal_cells\x18\x02 \x01(\x04\x12\x16\n\x0emost_marginals\x18\x03 \x01(\r\x12\x11\n\tmost_rows\x18\x04 \x01(\x04\x12%\n\tforbidden\x18\x05 \x03(\x0b\x32\x12.gencard.v1.Clique\x12\x12\n\ngenerators\x18\x06 \x03(\t\x12\x31\n\nmechanisms\x18\x07 \x03(\x0e\x32\x1d.gencard.v1.Privacy.Mechanism\x12(\n\rmost_per_card\x18\x08 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x11\n\tautomatic\x18\t \x01(\x08\x12\x15\n\rvalid_seconds\x18\n \x01(\x04\x12\"\n\x05noise\x18\x0b \x01(\x0b\x32\x13.gencard.v1.Privacy\x12(\n\ttransform\x18\x0c \x01(\x0b\x32\x15.gencard.v1.Transform\">\n\x15ListGeneratorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\\\n\x16ListGeneratorsResponse\x12)\n\ngenerators\x18\x01 \x03(\x0b\x32\x15.gencard.v1.Generator\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"^\n\tGenerator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1e\n\x04tier\x18\x02 \x01(\x0e\x32\x10.gencard.v1.Tier\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t*H\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x18\n\x14TIER_BY_CONSTRUCTION\x10\x01\x12\x10\n\x0cTIER_AUDITED\x10\x02\x32\x89\x02\n\x0e\x43\x61talogService\x12Q\n\x0cListDatasets\x12\x1f.gencard.v1.ListDatasetsRequest\x1a .gencard.v1.ListDatasetsResponse\x12K\n\nGetDataset\x12\x1d.gencard.v1.GetDatasetRequest\x1a\x1e.gencard.v1.GetDatasetResponse\x12W\n\x0eListGenerators\x12!.gencard.v1.ListGeneratorsRequest\x1a\".gencard.v1.ListGeneratorsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gencard.v1.catalog_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TIER']._serialized_start=1463
-  _globals['_TIER']._serialized_end=1535
+  _globals['_TIER']._serialized_start=1541
+  _globals['_TIER']._serialized_end=1613
   _globals['_LISTDATASETSREQUEST']._serialized_start=65
   _globals['_LISTDATASETSREQUEST']._serialized_end=125
   _globals['_LISTDATASETSRESPONSE']._serialized_start=127
@@ -55,13 +55,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CELL']._serialized_start=883
   _globals['_CELL']._serialized_end=904
   _globals['_POLICY']._serialized_start=907
-  _globals['_POLICY']._serialized_end=1207
-  _globals['_LISTGENERATORSREQUEST']._serialized_start=1209
-  _globals['_LISTGENERATORSREQUEST']._serialized_end=1271
-  _globals['_LISTGENERATORSRESPONSE']._serialized_start=1273
-  _globals['_LISTGENERATORSRESPONSE']._serialized_end=1365
-  _globals['_GENERATOR']._serialized_start=1367
-  _globals['_GENERATOR']._serialized_end=1461
-  _globals['_CATALOGSERVICE']._serialized_start=1538
-  _globals['_CATALOGSERVICE']._serialized_end=1803
+  _globals['_POLICY']._serialized_end=1285
+  _globals['_LISTGENERATORSREQUEST']._serialized_start=1287
+  _globals['_LISTGENERATORSREQUEST']._serialized_end=1349
+  _globals['_LISTGENERATORSRESPONSE']._serialized_start=1351
+  _globals['_LISTGENERATORSRESPONSE']._serialized_end=1443
+  _globals['_GENERATOR']._serialized_start=1445
+  _globals['_GENERATOR']._serialized_end=1539
+  _globals['_CATALOGSERVICE']._serialized_start=1616
+  _globals['_CATALOGSERVICE']._serialized_end=1881
 # @@protoc_insertion_point(module_scope)

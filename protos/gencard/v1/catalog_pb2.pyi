@@ -337,6 +337,8 @@ class Policy(google.protobuf.message.Message):
     MOST_PER_CARD_FIELD_NUMBER: builtins.int
     AUTOMATIC_FIELD_NUMBER: builtins.int
     VALID_SECONDS_FIELD_NUMBER: builtins.int
+    NOISE_FIELD_NUMBER: builtins.int
+    TRANSFORM_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
     largest_marginal_cells: builtins.int
@@ -365,6 +367,16 @@ class Policy(google.protobuf.message.Message):
     def most_per_card(self) -> gencard.v1.common_pb2.Price:
         """At most so much for one card."""
 
+    @property
+    def noise(self) -> gencard.v1.common_pb2.Privacy:
+        """The noise offered to who asks for a mechanism that is not; its neighbouring relation is that of
+        every noisy card. Unset where no noise is offered.
+        """
+
+    @property
+    def transform(self) -> gencard.v1.common_pb2.Transform:
+        """What happens to exact counts of every card before they are psi; unset where nothing does."""
+
     def __init__(
         self,
         *,
@@ -378,9 +390,11 @@ class Policy(google.protobuf.message.Message):
         most_per_card: gencard.v1.common_pb2.Price | None = ...,
         automatic: builtins.bool = ...,
         valid_seconds: builtins.int = ...,
+        noise: gencard.v1.common_pb2.Privacy | None = ...,
+        transform: gencard.v1.common_pb2.Transform | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["most_per_card", b"most_per_card"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "mechanisms", b"mechanisms", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "valid_seconds", b"valid_seconds"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "mechanisms", b"mechanisms", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "valid_seconds", b"valid_seconds"]) -> None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
 

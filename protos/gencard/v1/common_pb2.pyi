@@ -99,6 +99,7 @@ class Privacy(google.protobuf.message.Message):
     NEIGHBOURING_FIELD_NUMBER: builtins.int
     EPSILON_FIELD_NUMBER: builtins.int
     RHO_FIELD_NUMBER: builtins.int
+    DELTA_FIELD_NUMBER: builtins.int
     mechanism: Global___Privacy.Mechanism.ValueType
     """The mechanism."""
     neighbouring: Global___Privacy.Neighbouring.ValueType
@@ -107,6 +108,10 @@ class Privacy(google.protobuf.message.Message):
     """Laplace: epsilon, a decimal such as "0.5"; empty otherwise."""
     rho: builtins.str
     """Gaussian: rho of zero-concentrated differential privacy, a decimal; empty otherwise."""
+    delta: builtins.str
+    """Gaussian, if wanted: the delta at which the card also states an epsilon, a decimal. It changes
+    no noise.
+    """
     def __init__(
         self,
         *,
@@ -114,10 +119,57 @@ class Privacy(google.protobuf.message.Message):
         neighbouring: Global___Privacy.Neighbouring.ValueType = ...,
         epsilon: builtins.str = ...,
         rho: builtins.str = ...,
+        delta: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["epsilon", b"epsilon", "mechanism", b"mechanism", "neighbouring", b"neighbouring", "rho", b"rho"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delta", b"delta", "epsilon", b"epsilon", "mechanism", b"mechanism", "neighbouring", b"neighbouring", "rho", b"rho"]) -> None: ...
 
 Global___Privacy: typing_extensions.TypeAlias = Privacy
+
+@typing.final
+class Transform(google.protobuf.message.Message):
+    """What happens to exact counts before they are psi: checks that every cell must pass, or the whole
+    measurement is refused, then rounding. 0 switches a check off.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    THRESHOLD_FIELD_NUMBER: builtins.int
+    FREEDOM_FIELD_NUMBER: builtins.int
+    DOMINANCE_COUNT_FIELD_NUMBER: builtins.int
+    DOMINANCE_PERCENT_FIELD_NUMBER: builtins.int
+    REMAINDER_PERCENT_FIELD_NUMBER: builtins.int
+    ZEROS_FIELD_NUMBER: builtins.int
+    ROUNDING_FIELD_NUMBER: builtins.int
+    threshold: builtins.int
+    """Fewest records in a cell that holds any."""
+    freedom: builtins.int
+    """Fewest degrees of freedom of a marginal: records minus cells."""
+    dominance_count: builtins.int
+    """The n of the (n, k) rule of dominance, in records."""
+    dominance_percent: builtins.int
+    """Its k: most that the n largest contributions may be of their cell, in per cent."""
+    remainder_percent: builtins.int
+    """The p per cent rule: least that a cell without its two largest contributions must be of the
+    largest, in per cent.
+    """
+    zeros: builtins.bool
+    """An empty cell fails too, unless the schema declares it impossible."""
+    rounding: builtins.int
+    """Counts become the nearest multiple of it, in records; 0 and 1 leave them."""
+    def __init__(
+        self,
+        *,
+        threshold: builtins.int = ...,
+        freedom: builtins.int = ...,
+        dominance_count: builtins.int = ...,
+        dominance_percent: builtins.int = ...,
+        remainder_percent: builtins.int = ...,
+        zeros: builtins.bool = ...,
+        rounding: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dominance_count", b"dominance_count", "dominance_percent", b"dominance_percent", "freedom", b"freedom", "remainder_percent", b"remainder_percent", "rounding", b"rounding", "threshold", b"threshold", "zeros", b"zeros"]) -> None: ...
+
+Global___Transform: typing_extensions.TypeAlias = Transform
 
 @typing.final
 class Price(google.protobuf.message.Message):
@@ -184,6 +236,8 @@ class Terms(google.protobuf.message.Message):
     GENERATOR_FIELD_NUMBER: builtins.int
     ROWS_FIELD_NUMBER: builtins.int
     AUDIT_FIELD_NUMBER: builtins.int
+    WEIGHTS_FIELD_NUMBER: builtins.int
+    TRANSFORM_FIELD_NUMBER: builtins.int
     dataset: builtins.str
     """The dataset, datasets/{dataset}."""
     purpose: builtins.str
@@ -204,6 +258,16 @@ class Terms(google.protobuf.message.Message):
     def audit(self) -> Global___AuditTerms:
         """How audits under this card are run."""
 
+    @property
+    def weights(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Noise: each marginal's part of the budget, as whole numbers in the order of the marginals; empty
+        for equal parts.
+        """
+
+    @property
+    def transform(self) -> Global___Transform:
+        """Exact counts: what happens to them before they are psi; unset where nothing does."""
+
     def __init__(
         self,
         *,
@@ -214,9 +278,11 @@ class Terms(google.protobuf.message.Message):
         generator: builtins.str = ...,
         rows: builtins.int = ...,
         audit: Global___AuditTerms | None = ...,
+        weights: collections.abc.Iterable[builtins.int] | None = ...,
+        transform: Global___Transform | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["audit", b"audit", "privacy", b"privacy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["audit", b"audit", "privacy", b"privacy", "transform", b"transform"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights"]) -> None: ...
 
 Global___Terms: typing_extensions.TypeAlias = Terms
 

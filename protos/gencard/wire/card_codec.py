@@ -10,6 +10,7 @@ from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.money import price_message, price_of, privacy_message, privacy_of
+from gencard.wire.transform_codec import transform_message, transform_of
 
 _STATE = {state: pb.Card.State.Value(f"STATE_{state.name}") for state in CardState}
 _STATE_OF = {number: state for state, number in _STATE.items()}
@@ -47,6 +48,8 @@ def terms_message(proposal: Proposal) -> common.Terms:
         audit=common.AuditTerms(
             runs=proposal.audit.runs, order=proposal.audit.order, alpha=proposal.audit.alpha
         ),
+        weights=proposal.weights,
+        transform=transform_message(proposal.transform),
     )
 
 
@@ -69,6 +72,8 @@ def proposal_of(message: common.Terms) -> Proposal:
         audit=AuditTerms(audit.runs, audit.order, audit.alpha)
         if message.HasField("audit")
         else AuditTerms(),
+        weights=tuple(message.weights),
+        transform=transform_of(message.transform),
     )
 
 

@@ -2,6 +2,7 @@
 
 from gencard.core.card import AuditTerms, Card, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
+from gencard.core.transform import AS_COUNTED
 from gencard.wire.canonical import Document, integer_of, text_of, texts_of, time_text_of
 from gencard.wire.money import (
     price_document,
@@ -10,10 +11,12 @@ from gencard.wire.money import (
     privacy_of_document,
 )
 from gencard.wire.statements import CARD, statement
+from gencard.wire.transform_codec import transform_document, transform_of_document
 
 
 def terms_document(terms: Proposal) -> Document:
-    return {
+    """Weights and transform stand in it where there are any."""
+    document: Document = {
         "audit": {
             "alpha": terms.audit.alpha,
             "order": str(terms.audit.order),
@@ -26,6 +29,11 @@ def terms_document(terms: Proposal) -> Document:
         "purpose": terms.purpose,
         "rows": str(terms.rows),
     }
+    if terms.weights:
+        document["weights"] = [str(weight) for weight in terms.weights]
+    if terms.transform != AS_COUNTED:
+        document["transform"] = transform_document(terms.transform)
+    return document
 
 
 def terms_of_document(document: Document) -> Proposal:
@@ -39,6 +47,8 @@ def terms_of_document(document: Document) -> Proposal:
         rows=integer_of(document["rows"]),
         privacy=privacy_of_document(document["privacy"]),
         audit=AuditTerms(integer_of(audit["runs"]), integer_of(audit["order"]), text_of(audit["alpha"])),
+        weights=tuple(map(integer_of, texts_of(document.get("weights", [])))),
+        transform=transform_of_document(document.get("transform", {})),
     )
 
 

@@ -50,6 +50,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.EmptyDatasetError: _PRECONDITION,
     errors.MissingAttributeError: _PRECONDITION,
     errors.UndeclaredLevelError: _PRECONDITION,
+    errors.MeasurementRefusedError: _PRECONDITION,
     errors.StorageError: _INTERNAL,
     errors.ComputationError: _PRECONDITION,
     errors.NotConvergedError: _PRECONDITION,

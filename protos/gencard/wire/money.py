@@ -2,7 +2,7 @@
 
 from decimal import Decimal, InvalidOperation
 
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
+from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as pb
 from gencard.wire.canonical import Document, integer_of, text_of
@@ -48,6 +48,7 @@ def privacy_message(privacy: Privacy) -> pb.Privacy:
         neighbouring=_NEIGHBOURING[privacy.neighbouring],
         epsilon="" if privacy.epsilon is None else decimal_text(privacy.epsilon),
         rho="" if privacy.rho is None else decimal_text(privacy.rho),
+        delta="" if privacy.delta is None else decimal_text(privacy.delta),
     )
 
 
@@ -60,6 +61,7 @@ def privacy_of(message: pb.Privacy) -> Privacy:
         neighbouring=_NEIGHBOURING_OF[message.neighbouring],
         epsilon=decimal_of(message.epsilon, "privacy.epsilon") if message.epsilon else None,
         rho=decimal_of(message.rho, "privacy.rho") if message.rho else None,
+        delta=delta_of(message.delta) if message.delta else None,
     )
 
 
@@ -115,6 +117,8 @@ def privacy_document(privacy: Privacy) -> Document:
         document["epsilon"] = decimal_text(privacy.epsilon)
     if privacy.rho is not None:
         document["rho"] = decimal_text(privacy.rho)
+    if privacy.delta is not None:
+        document["delta"] = decimal_text(privacy.delta)
     return document
 
 
@@ -129,4 +133,5 @@ def privacy_of_document(document: Document) -> Privacy:
         Neighbouring(document["neighbouring"]) if "neighbouring" in document else None,
         budget("epsilon"),
         budget("rho"),
+        delta_of(text_of(document["delta"])) if "delta" in document else None,
     )

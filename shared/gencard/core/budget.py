@@ -11,6 +11,7 @@ ZERO = Decimal(0)
 _FINEST = Decimal("1e-9")
 _LARGEST = Decimal("1e6")
 _LARGEST_SUM = Decimal("1e9")
+_FINEST_DELTA = Decimal("1e-18")
 
 
 class Mechanism(StrEnum):
@@ -48,9 +49,32 @@ def decimal_of(text: str, field: str) -> Decimal:
     return number
 
 
+def delta_of(text: str) -> Decimal:
+    """A delta from its decimal string.
+
+    Raises:
+        InvalidNumberError: Not a number, finer than 1e-18, or not between 0 and 1.
+    """
+    refusal = InvalidNumberError(field="privacy.delta", expected="a decimal from 1e-18 to below 1")
+    try:
+        number = Decimal(text[:40])
+    except InvalidOperation:
+        raise refusal from None
+    if not number.is_finite() or not _FINEST_DELTA <= number < 1:
+        raise refusal
+    if number != number.quantize(_FINEST_DELTA):
+        raise refusal
+    return number
+
+
 @dataclass(frozen=True, slots=True)
 class Privacy:
     """The mechanism and what it is given.
+
+    Args:
+        epsilon: Laplace: spent by all marginals of the card together.
+        rho: Gaussian: zero-concentrated differential privacy, spent by all marginals together.
+        delta: Gaussian: at which delta the card also states an epsilon. It changes no noise.
 
     Raises:
         InvalidInputError: A parameter is missing or does not belong to the mechanism.
@@ -61,6 +85,7 @@ class Privacy:
     neighbouring: Neighbouring | None = None
     epsilon: Decimal | None = None
     rho: Decimal | None = None
+    delta: Decimal | None = None
 
     def __post_init__(self) -> None:
         wants_epsilon = self.mechanism is Mechanism.LAPLACE
@@ -76,9 +101,64 @@ class Privacy:
             raise InvalidInputError(
                 field="privacy.neighbouring", problem="belongs to noise, and must be chosen there"
             )
+        if self.delta is not None and not wants_rho:
+            raise InvalidInputError(field="privacy.delta", problem="belongs to gaussian, and only there")
         for field, number in (("privacy.epsilon", self.epsilon), ("privacy.rho", self.rho)):
             if number is not None:
                 decimal_of(str(number), field)
+        if self.delta is not None:
+            delta_of(str(self.delta))
+
+    @property
+    def noisy(self) -> bool:
+        return self.mechanism is not Mechanism.EXACT
+
+    def __str__(self) -> str:
+        """In words, for people.
+
+        >>> str(laplace("0.50", neighbouring="add-remove"))
+        'laplace, epsilon 0.5, add-remove'
+        """
+        amounts = (("epsilon", self.epsilon), ("rho", self.rho), ("delta", self.delta))
+        told = [f"{name} {amount.normalize():f}" for name, amount in amounts if amount is not None]
+        return ", ".join([self.mechanism, *told, *filter(None, [self.neighbouring])])
+
+
+def laplace(epsilon: Decimal | int | str, *, neighbouring: Neighbouring | str) -> Privacy:
+    """Discrete Laplace noise that spends ``epsilon`` over all marginals of a card.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: No such relation, or epsilon is out of range.
+    """
+    amount = decimal_of(str(epsilon), "privacy.epsilon")
+    return Privacy(Mechanism.LAPLACE, neighbouring_of(neighbouring), epsilon=amount)
+
+
+def gaussian(
+    rho: Decimal | int | str,
+    *,
+    neighbouring: Neighbouring | str,
+    delta: Decimal | str | None = None,
+) -> Privacy:
+    """Discrete Gaussian noise that spends ``rho`` (zCDP) over all marginals of a card.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
+    """
+    return Privacy(
+        Mechanism.GAUSSIAN,
+        neighbouring_of(neighbouring),
+        rho=decimal_of(str(rho), "privacy.rho"),
+        delta=None if delta is None else delta_of(str(delta)),
+    )
+
+
+def neighbouring_of(text: str) -> Neighbouring:
+    """Raises InvalidInputError where there is no such relation."""
+    if text not in set(Neighbouring):
+        expected = " or ".join(Neighbouring)
+        raise InvalidInputError(field="privacy.neighbouring", problem=f"must be {expected}")
+    return Neighbouring(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,18 @@
 """What is negotiated, agreed, offered instead or refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gencard.core.budget import EXACT, Price, Privacy, decimal_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
+from gencard.core.transform import AS_COUNTED, Transform
 
 LONGEST_PURPOSE = 2_000
 MOST_MARGINALS = 10_000
 MOST_ROWS = 1_000_000_000
 MOST_RUNS = 1_000
+LARGEST_WEIGHT = 1_000_000
 
 
 class Tier(StrEnum):
@@ -51,6 +53,11 @@ USUAL_AUDIT = AuditTerms()
 class Proposal:
     """What an analyst asks for; also the form of the terms of an offer.
 
+    Args:
+        weights: Each marginal's part of the privacy budget, as whole numbers in the order of
+            ``marginals``; empty for equal parts, as with exact counts.
+        transform: What happens to exact counts before they are psi.
+
     Raises:
         InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
     """
@@ -62,6 +69,8 @@ class Proposal:
     rows: int
     privacy: Privacy = EXACT
     audit: AuditTerms = USUAL_AUDIT
+    weights: tuple[int, ...] = ()
+    transform: Transform = AS_COUNTED
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
@@ -75,6 +84,19 @@ class Proposal:
         if not 1 <= self.rows <= MOST_ROWS:
             raise InvalidNumberError(field="rows", expected=f"from 1 to {MOST_ROWS}")
         _refuse_repeats(self.marginals)
+        self._check_measuring()
+
+    def _check_measuring(self) -> None:
+        if self.weights and not self.privacy.noisy:
+            raise InvalidInputError(field="weights", problem="belong to noise, and only there")
+        if self.weights and len(self.weights) != len(self.marginals):
+            raise InvalidInputError(field="weights", problem="must be one for each marginal, or none")
+        if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
+            raise InvalidNumberError(
+                field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
+            )
+        if self.transform != AS_COUNTED and self.privacy.noisy:
+            raise InvalidInputError(field="transform", problem="belongs to exact counts, and only there")
 
     def in_order_of(self, domain: Domain) -> "Proposal":
         """The same proposal with its cliques in the schema's order, sorted, each once.
@@ -85,9 +107,13 @@ class Proposal:
         """
         cliques = tuple(domain.canonical(clique) for clique in self.marginals)
         _refuse_repeats(cliques)
-        ordered = tuple(sorted(cliques, key=lambda clique: (len(clique), domain.axes(clique))))
-        return Proposal(
-            self.dataset, self.purpose, ordered, self.generator, self.rows, self.privacy, self.audit
+        order = sorted(
+            range(len(cliques)), key=lambda place: (len(cliques[place]), domain.axes(cliques[place]))
+        )
+        return replace(
+            self,
+            marginals=tuple(cliques[place] for place in order),
+            weights=tuple(self.weights[place] for place in order if self.weights),
         )
 
 

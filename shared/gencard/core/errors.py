@@ -229,6 +229,12 @@ class UndeclaredLevelError(DatasetError):
     advice = "Steward: correct the records, or declare the level in the schema and review it."
 
 
+class MeasurementRefusedError(DatasetError):
+    reason = "MEASUREMENT_REFUSED"
+    text = "The measurement does not pass the checks that the card agrees on."
+    advice = "Propose fewer or coarser marginals, or noise. The price stays spent: this is an answer."
+
+
 class StorageError(DatasetError):
     reason = "STORAGE"
     text = "The service could not store its work."

@@ -6,12 +6,17 @@ Nothing below this door (fit, sample, release, replay) may import it: see ``test
 from collections.abc import Sequence
 from typing import Protocol
 
+from gencard.core.budget import EXACT, Privacy
+from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidPsiError
+from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.statistics.consistency import check_consistent
+from gencard.core.statistics.disclosure import transformed
 from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.noise import Noise, noisy
 from gencard.core.statistics.psi import Counts, Measurement, Psi
+from gencard.core.transform import AS_COUNTED, Transform
 
 
 class MarginalSource(Protocol):
@@ -22,22 +27,48 @@ class MarginalSource(Protocol):
         ...
 
 
-def measure(source: MarginalSource, cliques: Sequence[Clique], domain: Domain) -> Psi:
-    """Measure the marginals on ``cliques`` exactly.
+def measure(
+    source: MarginalSource,
+    cliques: Sequence[Clique],
+    domain: Domain,
+    privacy: Privacy = EXACT,
+    *,
+    noise: Noise | None = None,
+    weights: Sequence[int] = (),
+    transform: Transform = AS_COUNTED,
+    zeros: Sequence[StructuralZeros] = (),
+) -> Psi:
+    """Measure the marginals on ``cliques``.
 
     Args:
         source: The records.
         cliques: The card's marginals, in the card's order.
         domain: The declared domain of the records.
+        privacy: Exact, or with which noise.
+        noise: Draws it; never missing where privacy asks for noise.
+        weights: Parts of the privacy budget, one for each clique; empty for equal parts.
+        transform: What happens to exact counts before they are psi.
+        zeros: Cells that the schema declares impossible.
 
     Returns:
         psi in the order of ``cliques``, over the part of the domain that they name.
 
     Raises:
+        InvalidInputError: There is nobody to draw the noise that privacy asks for.
         InvalidPsiError: The source gave tables that cannot come from one set of records, or there
             is no record.
+        MeasurementRefusedError: Exact counts do not pass the transform's checks.
         UnknownAttributeError: A clique names an attribute that is not declared.
     """
+    if privacy.noisy and noise is None:
+        raise InvalidInputError(field="noise", problem="is asked for, and nobody draws it")
+    exact = _counted(source, cliques, domain)
+    if noise is not None and privacy.noisy:
+        return noisy(exact, privacy, noise, weights)
+    return transformed(exact, transform, zeros)
+
+
+def _counted(source: MarginalSource, cliques: Sequence[Clique], domain: Domain) -> Psi:
     public = domain.covered_by([domain.canonical(clique) for clique in cliques])
     tables = source.count(cliques)
     if len(tables) != len(cliques):
