@@ -2,14 +2,20 @@
 
 import doctest
 import re
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from docs import errors, examples
+from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audit_run import _facts
+from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import EventLog
 from gencard.core.audit.plan import AuditPlan
 from gencard.wire.canonical import json_bytes, time_of
@@ -96,6 +102,39 @@ def names_in(value):
 
 def pem(key):
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+UsageError = typer.BadParameter.__mro__[1]
+SHELLS = {"gencard": analyst_shell, "gencard-controller": steward_shell}
+
+
+def commands_in(page):
+    """Every command of ours that a page shows in a block for shells."""
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for line in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+            words = shlex.split(line, comments=True)
+            if words[0] in SHELLS:
+                yield words
+
+
+SHOWN = [words for page in PAGES for words in commands_in(page)]
+
+
+@pytest.mark.parametrize("words", SHOWN, ids=lambda words: " ".join(words[:3]))
+def test_commands_are_spelt_as_the_shells_want_them(words):
+    command = get_command(SHELLS[words[0]])
+    rest = words[1:]
+    while isinstance(command, TyperGroup) and rest and rest[0] in command.commands:
+        command, rest = command.commands[rest[0]], rest[1:]
+    assert not isinstance(command, TyperGroup) or not rest
+    command.make_context(words[0], rest)  # raises UsageError
+
+
+def test_a_misspelt_command_would_be_found():
+    for words in (["gencard", "datasets", "--nonsense"], ["gencard", "nonsense"], ["gencard", "accept"]):
+        with pytest.raises((AssertionError, UsageError)):
+            test_commands_are_spelt_as_the_shells_want_them(words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
