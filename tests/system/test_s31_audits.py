@@ -1,0 +1,138 @@
+"""S31, S32: audits over the wire: what they find, what they cost, and how they say it."""
+
+import json
+import re
+
+import pytest
+
+from gencard.client.audits import Where
+from gencard.controller import run as run_module
+from gencard.controller.audit_run import KNOWN_LEAK
+from gencard.core.budget import Price, SpendState
+from gencard.core.card import AuditTerms
+from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError
+from gencard.v1 import audit_pb2
+from tests.system.edge import call, enrolled, nothing_changes
+from tests.system.house import build, request_id
+
+PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
+REPORT = "/gencard.v1.AuditService/GetAuditReport"
+RUN = "/gencard.v1.AuditService/RunAudit"
+NO_EVIDENCE = (
+    r"No evidence of leakage \(level [0-9.e-]+ at try \d+, 5 runs a side, interactions of up to 3 "
+    r"attributes\)\. This is no proof that there is none: a smaller leak, or one in interactions that "
+    r"were not looked at, would have been missed\."
+)
+
+
+@pytest.fixture(scope="module")
+def audit_house(tmp_path_factory):
+    house = build(tmp_path_factory.mktemp("audits"))
+    yield house.start()
+    house.stop()
+
+
+@pytest.fixture(scope="module")
+def card(audit_house):
+    """A card in force, in the hands of ana."""
+    with audit_house.analyst() as analyst:
+        proposed = analyst.propose(
+            "survey", PAIRS, purpose="a test", rows=3_000, audit=AuditTerms(runs=5)
+        )
+        yield proposed.accept()
+
+
+def audit(card, box, seed=0):
+    return card.audit(box, where="card", seed=seed, progress=False)
+
+
+class TestRealAudits:
+    """Nothing is made up: real records, real jobs."""
+
+    def test_s31_an_honest_box_leaves_no_evidence_and_says_what_that_means(self, card):
+        found = audit(card, "honest")
+        assert (found.verdict, found.where) == ("no-evidence", Where.CARD)
+        assert re.fullmatch(NO_EVIDENCE, found.wording)
+
+    def test_s31_a_leaky_box_is_found(self, card):
+        assert audit(card, "leaky").verdict == "leakage"
+
+    def test_s32_no_number_that_depends_on_records_reaches_an_analyst(self, card, audit_house):
+        found = audit(card, "copier")
+        allowed = set(re.findall(r"[0-9.e-]*\d", f"{float(found.level):.3g} {found.attempt} 5 3"))
+        assert set(re.findall(r"[0-9.e-]*\d", found.wording)) <= allowed
+        assert found.findings is None
+        with audit_house.analyst() as analyst:
+            asked = audit_pb2.GetAuditReportRequest(name=analyst.spends()[0].resource)
+        assert call(audit_house.channel("ana"), REPORT, asked).reason == "PERMISSION_DENIED"
+        answer = call(audit_house.channel("aud"), REPORT, asked).answers[0]
+        report = json.loads(audit_pb2.GetAuditReportResponse.FromString(answer).report)
+        assert (report["verdict"], report["plan"]["attempt"]) == ("leakage", found.attempt)
+
+
+@pytest.fixture
+def canned(monkeypatch):
+    """Jobs that say at once what the test wants them to find."""
+    verdicts = []
+
+    def job(self, task, description):
+        assert task.name == "audit"
+        return {"report": {"verdict": verdicts.pop(0), "wording": "as found"}}
+
+    monkeypatch.setattr(run_module.Run, "job", job)
+    return verdicts
+
+
+class TestManyTries:
+    def test_s31_the_levels_of_all_tries_sum_to_less_than_alpha(self, audit_house, card, canned):
+        name = enrolled(audit_house, "carol", project="other")
+        with audit_house.analyst(name) as carol:
+            own = carol.propose("survey", PAIRS, purpose="a test").accept()
+            canned += ["no-evidence"] * 20
+            tries = [audit(own, "honest", seed) for seed in range(20)]
+        assert [found.attempt for found in tries] == list(range(1, 21))
+        levels = [float(found.level) for found in tries]
+        assert sum(levels) < 0.05
+        assert levels == sorted(levels, reverse=True)
+
+    def test_s31_a_box_once_found_to_leak_never_passes_by_luck(self, audit_house, canned):
+        for person in ("ana", enrolled(audit_house, "dan", project="third")):
+            with audit_house.analyst(person) as analyst:
+                own = analyst.propose("survey", PAIRS[:2], purpose="a test").accept()
+                canned += ["no-evidence"] * 10
+                tries = [audit(own, "leaky", seed) for seed in range(10)]
+            assert {found.verdict for found in tries} == {"leakage"}
+            assert {found.wording for found in tries} == {KNOWN_LEAK}
+
+    def test_s31_a_failed_try_counts(self, audit_house, canned, card):
+        canned += ["no-evidence"]
+        before = audit(card, "honest").attempt
+        with pytest.raises(InternalError):
+            audit(card, "honest")
+        canned += ["no-evidence"]
+        assert audit(card, "honest").attempt == before + 2
+
+    def test_s31_a_verdict_costs_one_statistic(self, audit_house, canned, card):
+        canned += ["no-evidence"]
+        audit(card, "honest")
+        with audit_house.analyst() as analyst:
+            line = analyst.spends()[0]
+        assert line.resource.startswith(f"{card.name}/audits/")
+        assert (line.kind, line.price, line.state) == ("audit", Price(statistics=1), SpendState.SETTLED)
+
+    def test_s31_without_budget_there_is_no_try(self, audit_house, card, monkeypatch):
+        ledger = audit_house.controller.desk.ledger
+        monkeypatch.setattr(type(ledger), "cap", lambda *_: Price())
+        with nothing_changes(audit_house), pytest.raises(BudgetExceededError):
+            audit(card, "honest")
+
+    def test_s31_an_unknown_box_is_no_try(self, audit_house, card):
+        with nothing_changes(audit_house), pytest.raises(NotFoundError):
+            audit(card, "no-such-box")
+
+    def test_s31_no_audit_of_a_card_that_is_still_talked_about(self, audit_house):
+        with audit_house.analyst() as analyst:
+            open_card = analyst.propose("survey", PAIRS, purpose="a test")
+        asked = audit_pb2.RunAuditRequest(card=open_card.name, request_id=request_id())
+        with nothing_changes(audit_house):
+            assert call(audit_house.channel(), RUN, asked).reason == "CARD_STATE"
