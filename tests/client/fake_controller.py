@@ -342,13 +342,15 @@ class Audits(audit_pb2_grpc.AuditServiceServicer):
     world: World
 
     def verdict(self, card: str) -> audit.Audit:
-        facts = {"verdict": "no-evidence"}
+        words = "No evidence of leakage."
+        facts = {"attempt": "1", "blackBox": "ipf", "level": "0.025", "verdict": "no-evidence"}
+        facts["wording"] = words
         signed = dsse.sign(
             statement(VERDICT, f"{card}/audits/1", facts, self.world.card(card).offer.digest),
             [self.world.card_key],
         )
         return audit.Audit(
-            name=f"{card}/audits/1", black_box="ipf", verdict=1, wording="No evidence of leakage.",
+            name=f"{card}/audits/1", black_box="ipf", verdict=1, wording=words,
             attempt=1, level="0.025", attestation=signed, create_time=timestamp(NOW),
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.honest import Honest
 from gencard.core.generators.ipf import Ipf
 from gencard.core.generators.replay import rng_of
+from tests.client.fake_controller import Audits
 
 PAIRS = [("sex", "age"), ("sex", "health"), ("age", "health")]
 
@@ -76,14 +77,34 @@ class TestAtTheCard:
         with pytest.raises(errors.PermissionDeniedError):
             _ = audit.report
 
-    def test_a_verdict_that_was_not_signed(self, card, world):
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("verdict", 2), ("wording", "Safe."), ("attempt", 7), ("level", "0.5"), ("black_box", "other")],
+    )
+    def test_a_verdict_that_was_not_signed(self, card, world, field, value):
         honest = world.started
 
         def lie(response):
-            response.verdict = 2
+            setattr(response, field, value)
             return honest(response)
 
         world.started = lie
+        with pytest.raises(errors.VerificationError, match="signed verdict"):
+            card.audit(where="card", progress=False)
+
+    def test_a_verdict_on_another_box(self, card):
+        with pytest.raises(errors.VerificationError, match="signed verdict"):
+            card.audit("smuggler", where="card", progress=False)
+
+    def test_a_verdict_on_another_card(self, ana, card, world):
+        other = ana.propose("survey", [("sex", "age")], purpose="?").accept()
+        honest = world.started
+
+        def swap(response):
+            elsewhere = Audits(world).verdict(other.name)
+            return honest(elsewhere)
+
+        world.started = swap
         with pytest.raises(errors.VerificationError, match="signed verdict"):
             card.audit(where="card", progress=False)
 

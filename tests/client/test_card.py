@@ -1,5 +1,6 @@
 """Cards from proposal to rows, and everything that must not be signed or believed."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,8 @@ from gencard.core import errors
 from gencard.core.budget import Price
 from gencard.core.negotiation import CardState, Turn
 from gencard.wire import dsse
-from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.canonical import digest_of, document_of, json_bytes
+from gencard.wire.statements import CARD, statement
 
 
 class TestMainJob:
@@ -95,15 +97,16 @@ def signed_again(world, envelope, **changes):
 
 
 def statement_with(path, value):
-    """A change of an offered card: its statement says something else than its terms."""
+    """A change of an offered card: its statement, sound in itself, says something else."""
 
     def change(answer):
-        document = document_of(answer.card.offer.statement, "statement")
-        place = document["predicate"]
+        facts = document_of(answer.card.offer.statement, "statement")["predicate"]
+        place = facts
         for step in path[:-1]:
             place = place[step]
         place[path[-1]] = value
-        answer.card.offer.statement = json_bytes(document)
+        answer.card.offer.statement = statement(CARD, facts["name"], facts)
+        answer.card.offer.digest = digest_of(facts)
         return answer
 
     return change
@@ -126,9 +129,38 @@ class TestWhatMustNotBeSigned:
     def test_a_statement_that_means_something_else(self, ana, world, path, value):
         world.faults.change["ProposeCard"] = statement_with(path, value)
         card = ana.propose("survey", [("sex", "age")], purpose="?")
-        with pytest.raises(errors.VerificationError):
+        with pytest.raises(errors.VerificationError, match="the statement to sign has another"):
             card.accept()
         assert world.faults.calls["AcceptCard"] == 0
+
+    def test_a_digest_that_is_not_the_statements(self, ana, world):
+        def change(answer):
+            answer.card.offer.digest = "00" * 32
+            return answer
+
+        world.faults.change["ProposeCard"] = change
+        with pytest.raises(errors.VerificationError, match="another digest"):
+            ana.propose("survey", [("sex", "age")], purpose="?").accept()
+
+    def test_a_subject_that_is_not_the_cards(self, ana, world):
+        def change(answer):
+            facts = document_of(answer.card.offer.statement, "statement")["predicate"]
+            answer.card.offer.statement = statement(CARD, facts["name"], facts, "00" * 32)
+            return answer
+
+        world.faults.change["ProposeCard"] = change
+        with pytest.raises(errors.VerificationError, match="digest is not its own"):
+            ana.propose("survey", [("sex", "age")], purpose="?").accept()
+
+    def test_bytes_in_another_form(self, ana, world):
+        def change(answer):
+            document = document_of(answer.card.offer.statement, "statement")
+            answer.card.offer.statement = json.dumps(document, indent=1).encode()
+            return answer
+
+        world.faults.change["ProposeCard"] = change
+        with pytest.raises(errors.VerificationError, match="canonical"):
+            ana.propose("survey", [("sex", "age")], purpose="?").accept()
 
     def test_a_statement_with_more_than_it_shows(self, ana, world):
         def change(answer):
@@ -155,6 +187,27 @@ class TestWhatMustNotBeBelieved:
         world.faults.change["AcceptCard"] = change
         with pytest.raises(errors.VerificationError, match="signature"):
             offered.accept()
+
+    def test_another_card_behind_the_same_name(self, ana, offered, world):
+        other = ana.propose("survey", [("sex", "age")], purpose="?").accept()
+
+        def change(answer):
+            answer.card.envelope = other.negotiation.envelope
+            return answer
+
+        offered.accept()
+        world.faults.change["GetCard"] = change
+        with pytest.raises(errors.VerificationError, match="holds another card"):
+            ana.card(offered.name).generate(rows=10)
+
+    def test_a_schema_that_changed_since(self, ana, agreed, world):
+        def change(answer):
+            answer.dataset.attributes[0].labels.labels[:] = ["male", "female"]
+            return answer
+
+        world.faults.change["GetDataset"] = change
+        with pytest.raises(errors.VerificationError, match="schema"):
+            ana.card(agreed.name).generate(rows=10)
 
     def test_an_envelope_around_another_card(self, ana, offered, world):
         other = ana.propose("survey", [("sex", "age")], purpose="?").accept()

@@ -103,6 +103,10 @@ class TestWords:
         assert "31 % came out again (95 % interval 29 % to 33 %)" in text
         assert "the real records, at the controller" in text
 
+    def test_an_earlier_verdict_stands_above_this_one(self):
+        text = text_of(replace(HONEST, note="Evidence of leakage in an earlier audit.").html)
+        assert text.index("earlier audit") < text.index("This is no proof")
+
     def test_s32_a_pass_is_never_called_safe(self):
         text = text_of(HONEST.html)
         assert "No evidence of leakage" in text

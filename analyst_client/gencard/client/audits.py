@@ -21,11 +21,7 @@ from gencard.core.audit.report_json import report_of_json_object
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.wording import summary
 from gencard.core.dataset import Dataset
-from gencard.core.errors import (
-    InvalidInputError,
-    PermissionDeniedError,
-    VerificationError,
-)
+from gencard.core.errors import InvalidInputError, PermissionDeniedError, VerificationError
 from gencard.core.generators.replay import rng_of
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire import dsse
@@ -37,6 +33,8 @@ if TYPE_CHECKING:
     from gencard.client.report.report import Report
 
 MADE_UP_RECORDS = 20_000
+"""Records that are made up for an audit, and at most so many rows asked of each run."""
+
 _FULL_REPORT = frozenset({Role.AUDITOR, Role.STEWARD})
 
 
@@ -83,7 +81,9 @@ class Audit:
 
         if self.findings is None:
             raise PermissionDeniedError
-        return Report(self.findings, self.card, self.black_box, str(self.where))
+        # An earlier audit may have found the same box to leak: then the signed verdict stands.
+        note = self.wording if self.verdict is not self.findings.verdict else ""
+        return Report(self.findings, self.card, self.black_box, str(self.where), note)
 
     def lines(self) -> list[tuple[str, str]]:
         """The audit in names and values."""
@@ -141,8 +141,9 @@ def _from_afar(
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
     with shown("Auditing", progress) as tell:
         begin = time.monotonic()
-        around = records or made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
-        found = run_audit(box, around, plan, versions=_versions(), progress=tell)
+        if records is None:
+            records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
+        found = run_audit(box, records, plan, versions=_versions(), progress=tell)
     findings = replace(found, seconds=time.monotonic() - begin)
     return Audit(
         card=agreement.card.name,
@@ -165,29 +166,35 @@ def _at_card(agreement: Agreement, black_box: str, seed: int, progress: Shown) -
     with shown("Auditing", progress) as tell:
         operation = connection.call(connection.audit.RunAudit, request)
         told = operations.result_of(connection, operation, pb.Audit, tell)
-    return _audit_of(agreement, told)
-
-
-def _audit_of(agreement: Agreement, told: pb.Audit) -> Audit:
-    """Raises VerificationError where the signed verdict is not the one that was told."""
-    connection = agreement.connection
-    verdict = _VERDICT.get(told.verdict)
-    payload = dsse.verify(told.attestation, [connection.credentials.public_controller_key()])
-    signed = predicate_of(payload, VERDICT)
-    agrees = subject_digest(payload) == agreement.digest and signed.get("verdict") == verdict
-    if verdict is None or not agrees:
-        raise VerificationError(problem="the signed verdict is not the one that was told")
+    _check_signed(agreement, told, black_box)
     return Audit(
         card=agreement.card.name,
         black_box=told.black_box,
         where=Where.CARD,
-        verdict=verdict,
+        verdict=_VERDICT[told.verdict],
         wording=told.wording,
         attempt=told.attempt,
         level=told.level,
         findings=_findings(connection, told.name),
         attestation=told.attestation,
     )
+
+
+def _check_signed(agreement: Agreement, told: pb.Audit, black_box: str) -> None:
+    """Raises VerificationError where the signed verdict is another than the one told, or about else."""
+    key = agreement.connection.credentials.public_controller_key()
+    payload = dsse.verify(told.attestation, [key])
+    signed = predicate_of(payload, VERDICT)
+    facts = {
+        "attempt": str(told.attempt),
+        "blackBox": black_box,
+        "level": told.level,
+        "verdict": _VERDICT.get(told.verdict),
+        "wording": told.wording,
+    }
+    agrees = all(signed.get(name) == value for name, value in facts.items())
+    if subject_digest(payload) != agreement.digest or told.black_box != black_box or not agrees:
+        raise VerificationError(problem="the signed verdict is not the one that was told")
 
 
 def _findings(connection: Connection, name: str) -> AuditReport | None:

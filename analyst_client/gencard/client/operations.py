@@ -1,6 +1,7 @@
 """Long work on the controller's side: wait for it, show it, stop it."""
 
 import time
+from contextlib import suppress
 from typing import TypeVar
 
 from google.longrunning import operations_pb2 as pb
@@ -38,7 +39,8 @@ def result_of(connection: Connection, operation: pb.Operation, kind: type[Result
     try:
         ended = _ended(connection, operation, tell)
     except KeyboardInterrupt:
-        cancel(connection, operation.name)
+        with suppress(GencardError):
+            cancel(connection, operation.name)
         raise
     if ended.HasField("error"):
         raise error_of(ended.error) or InternalError(incident="not named")

@@ -3,7 +3,9 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from gencard.v1.synthesis_pb2 import StreamRowsRequest
 from gencard.wire.table_codec import Allocate, Table, dataset_of_chunks, in_memory
 
 _TRIES = 3
+_BLOCK = 1 << 20
 
 
 def fetch_rows(
@@ -47,14 +50,15 @@ def fetch_rows(
         ServiceUnavailableError: The stream broke again and again.
     """
     allocate = in_memory if scratch is None else in_file(scratch)
-    for left in reversed(range(_TRIES)):
-        try:
-            chunks = _told(_chunks(connection, release), rows, tell)
-            return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
-        except ServiceUnavailableError:
-            if not left:
-                raise
-    raise AssertionError
+
+    def read() -> Dataset:
+        chunks = _told(_chunks(connection, release), rows, tell)
+        return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
+
+    for _ in range(_TRIES - 1):
+        with suppress(ServiceUnavailableError):
+            return read()
+    return read()
 
 
 def in_file(folder: Path) -> Allocate:
@@ -69,12 +73,22 @@ def in_file(folder: Path) -> Allocate:
             return in_memory(shape, dtype)
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
-                os.posix_fallocate(file.fileno(), 0, size)
+                _take_room(file, size)
                 return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order="F")
         except OSError:
             raise InvalidInputError(field="file", problem=f"no room in {folder}") from None
 
     return allocate
+
+
+def _take_room(file: IO[bytes], size: int) -> None:
+    """Raises OSError where the disk is full."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for start in range(0, size, _BLOCK):
+        file.write(bytes(min(_BLOCK, size - start)))
+    file.flush()
 
 
 def _chunks(connection: Connection, release: str) -> Iterator[common.TableChunk]:

@@ -23,12 +23,14 @@ class Report:
         card: datasets/{dataset}/cards/{card}.
         black_box: What was audited.
         where: "made-up" or "card".
+        note: What stands above the verdict of these numbers; such as an earlier verdict.
     """
 
     facts: AuditReport
     card: str = ""
     black_box: str = ""
     where: str = ""
+    note: str = ""
 
     @classmethod
     def of_json(cls, path: str | Path) -> "Report":
@@ -55,7 +57,7 @@ class Report:
         except ModuleNotFoundError:
             problem = "a page needs: pip install 'gencard[report]'"
             raise InvalidInputError(field="report", problem=problem) from None
-        rendered: str = page.render(self.facts, self.card, self.black_box, self.where)
+        rendered: str = page.render(self)
         return rendered
 
     def save_html(self, path: str | Path) -> None:
