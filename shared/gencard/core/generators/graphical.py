@@ -11,7 +11,7 @@ from gencard.core.generators.fitting import check_room, fit
 from gencard.core.generators.goals import Goal, Table
 from gencard.core.generators.junction_tree import JunctionTree, check_cells
 from gencard.core.generators.parts import inside
-from gencard.core.generators.relaxation import relax
+from gencard.core.generators.relaxation import NOISY, relax
 from gencard.core.generators.tree_model import TreeModel
 from gencard.core.generators.tree_table import TreeTable
 from gencard.core.generators.triangle import Triangle, three_parts
@@ -94,7 +94,7 @@ class Graphical:
             for block in table.blocks
         ]
         if not exact:
-            relax(table, goals, self.tolerance, self.most_sweeps)
+            relax(table, goals, self.tolerance, self.most_sweeps, steepest=NOISY)
             return
         if zeros:
             check_room(table, goals)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.ladder import Ladder, Words
+from gencard.core.generators.ladder import Ladder, Words, bits
 from gencard.core.statistics.counting import cell_numbers
 
 
@@ -42,15 +42,14 @@ class Inversion:
         A given cell of probability zero must never be met: it has nothing to draw.
         """
         rows = prod(table.shape[: len(given)])
-        cumulative = np.cumsum(table.reshape(rows, -1), axis=1)
-        whole = cumulative[:, -1:]
-        parts = np.divide(cumulative, whole, out=np.ones_like(cumulative), where=whole > 0)
-        bits = 64 - rows.bit_length()  # the last end, rows << bits, is still below 2**64
-        ends = (parts * 2.0**bits).astype(np.uint64)
-        ends += np.arange(rows, dtype=np.uint64)[:, None] << np.uint64(bits)
-        sizes = table.shape
-        shares = Ladder(ends.ravel())
-        return cls(tuple(given), sizes[: len(given)], tuple(drawn), sizes[len(given) :], shares, bits)
+        return cls(
+            tuple(given),
+            table.shape[: len(given)],
+            tuple(drawn),
+            table.shape[len(given) :],
+            Ladder.of(table.reshape(rows, -1)),
+            bits(rows),
+        )
 
     def draw(self, words: Words, codes: NDArray[Any]) -> None:
         """Write the codes of the drawn attributes into ``codes``, shape ``(rows, attributes)``."""

@@ -92,12 +92,9 @@ def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> N
     largest = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
     if sum(domain.project(clique).cells for clique in largest) > most_cells:
         named = "; ".join(
-            f"({', '.join(clique)}) with {domain.project(clique).cells:,} cells"
-            for clique in largest[:_NAMED]
+            f"{domain.project(clique).cells:,} on ({', '.join(clique)})" for clique in largest[:_NAMED]
         )
-        raise TooLargeError(
-            what=f"The number of cells of the model, which has {named},", limit=most_cells
-        )
+        raise TooLargeError(what=f"The number of cells of the model, {named},", limit=most_cells)
 
 
 def _shared(one: Clique, other: Clique) -> int:

@@ -14,6 +14,11 @@ _STEPS = 4
 """Shares that are tried one after another before the search takes over."""
 
 
+def bits(rows: int) -> int:
+    """Bits of a word that are left to a share in one of ``rows`` rows: all ends stay below 2**64."""
+    return 64 - rows.bit_length()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ladder:
     """Shares of the 64-bit words, in ascending order, with a guide to where each part of them begins.
@@ -30,12 +35,25 @@ class Ladder:
     _shift: np.uint64 = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        bits = (_RUNGS_PER_SHARE * len(self.ends)).bit_length()
-        shift = np.uint64(64 - bits)
+        rungs = (_RUNGS_PER_SHARE * len(self.ends)).bit_length()
+        shift = np.uint64(64 - rungs)
         first = np.where(self.ends > 0, ((self.ends - np.uint64(1)) >> shift) + np.uint64(1), 0)
-        ended = np.bincount(first.view(np.int64), minlength=2**bits)
+        ended = np.bincount(first.view(np.int64), minlength=2**rungs)
         object.__setattr__(self, "_guide", np.cumsum(ended, dtype=np.int32))
         object.__setattr__(self, "_shift", shift)
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64]) -> "Ladder":
+        """The shares of each row of a table in the words below ``rows << bits(rows)``, row after row.
+
+        Args:
+            table: Shape ``(rows, cells)``, zero or more. A row of zeros gives all to its first cell.
+        """
+        cumulative = np.cumsum(table, axis=1)
+        whole = cumulative[:, -1:]
+        parts = np.divide(cumulative, whole, out=np.ones_like(cumulative), where=whole > 0)
+        first = np.arange(len(table), dtype=np.uint64)[:, None] << np.uint64(bits(len(table)))
+        return cls(((parts * 2.0 ** bits(len(table))).astype(np.uint64) + first).ravel())
 
     def shares(self, words: Words) -> NDArray[np.int32]:
         """For each word the number of ends at or below it: the number of its share."""

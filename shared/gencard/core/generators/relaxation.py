@@ -12,14 +12,15 @@ from gencard.core.statistics.table import sum_out
 _FINEST = 4
 """The last steps are the 2**4th roots of full ones."""
 
-_STEEPEST = 16.0
-"""Bound on one step: a marginal that noise made zero empties its cells little by little."""
-
 _GAIN = 0.99
 """A sweep that leaves more than this share of the smallest error so far has come no nearer."""
 
 
-def relax(table: Blocks, goals: Goals, tolerance: float, most_sweeps: int) -> None:
+NOISY = 16.0
+"""Bound on one step where psi is noisy: a count that noise made zero empties its cells bit by bit."""
+
+
+def relax(table: Blocks, goals: Goals, tolerance: float, most_sweeps: int, *, steepest: float) -> float:
     r"""Scale a table, in place, as near to its goals as it comes.
 
     Full steps are those of IPF; where they come no nearer, which is when no table has these marginals,
@@ -32,32 +33,37 @@ def relax(table: Blocks, goals: Goals, tolerance: float, most_sweeps: int) -> No
         goals: For each block of the table.
         tolerance: Largest L1 distance of a marginal from its goal at which to end at once, in shares.
         most_sweeps: Bound on the work.
+        steepest: Bound on each factor of a step, and on its inverse; infinite for exact psi, whose
+            zeros empty their cells at once.
+
+    Returns:
+        The largest L1 distance of a marginal from its goal in the last sweep.
     """
     halvings, nearest = 0, np.inf
     for _ in range(most_sweeps):
-        error = max(_ease(table, block, inside, halvings) for block, inside in enumerate(goals))
-        if error <= tolerance:
-            return
+        steps = (_ease(table, block, inside, halvings, steepest) for block, inside in enumerate(goals))
+        error = max(steps)
         if error > _GAIN * nearest:
             halvings += 1
-        if halvings > _FINEST:
-            return
         nearest = min(nearest, error)
+        if error <= tolerance or halvings > _FINEST:
+            break
+    return nearest
 
 
-def _ease(table: Blocks, block: int, goals: Sequence[Goal], halvings: int) -> float:
+def _ease(table: Blocks, block: int, goals: Sequence[Goal], halvings: int, steepest: float) -> float:
     """Scale one block by the root of a full step; the worst error found before."""
     marginal = table.marginal(block)
     fitted = marginal.copy()
     for goal in goals:
-        fitted *= _root(quotient(goal.shares, sum_out(fitted, goal.others)), halvings)
+        ratio = quotient(goal.shares, sum_out(fitted, goal.others))
+        fitted *= _root(np.clip(ratio, 1 / steepest, steepest), halvings)
     table.scale(block, quotient(fitted, marginal))
     return worst_error(marginal, goals)
 
 
 def _root(ratio: Table, halvings: int) -> Table:
-    """``ratio ** (2 ** -halvings)``, bounded."""
-    ratio = np.clip(ratio, 1 / _STEEPEST, _STEEPEST)
+    """``ratio ** (2 ** -halvings)``."""
     for _ in range(halvings):
         ratio = np.sqrt(ratio)
     return ratio
