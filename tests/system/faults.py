@@ -103,6 +103,14 @@ class Faults:
         opened = io.open
         patch.setattr(io, "open", lambda *args, **kwargs: _File(opened(*args, **kwargs), self))
         patch.setattr(os, "pread", self._watched("pread", os.pread))
+        look = os.stat
+
+        def looked(path: Any, **kwargs: Any) -> os.stat_result:
+            if self.owns(path):
+                self.step("os.stat")
+            return look(path, **kwargs)
+
+        patch.setattr(os, "stat", looked)
 
     def watch_engine(self, patch: pytest.MonkeyPatch) -> None:
         connect = duckdb.connect

@@ -22,5 +22,6 @@ def answer(*args, **kwargs):
     return _answer(*args, **kwargs)
 
 
-worker.answer = answer
-worker.main()
+if __name__ == "__main__":
+    worker.answer = answer
+    worker.main()

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.system.edge import eventually, is_alive
 from tests.system.house import House
 from tests.system.tour import Visitor
 
@@ -35,7 +35,7 @@ class Mortal:
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        eventually(lambda: not self.is_alive())
+        assert eventually(lambda: not self.is_alive())
         self.ana.close()
 
 
@@ -46,8 +46,11 @@ class Zygote:
     house: House
     process: "subprocess.Popen[str]"
 
-    def serve(self, *, die_at: int | None = None, gate: Path | None = None) -> Mortal:
+    def serve(
+        self, *, die_at: int | None = None, file_bytes: int | None = None, gate: Path | None = None
+    ) -> Mortal:
         asked = {
+            "file_bytes": file_bytes,
             "settings": str(self.house.settings_file),
             "die_at": die_at,
             "gate": gate and str(gate),
@@ -79,20 +82,3 @@ def zygote(house: House) -> Iterator[Zygote]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def eventually(true: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """What is true in the end; fails where it is not within the time."""
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
-    return found

@@ -1,27 +1,32 @@
 """S14, S15, S19: when any step of input or output fails, the error is typed, no canary is in it, the
 service goes on, and the ledger adds up."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
+from typing import Any
 
+import grpc
 import pytest
 from google.longrunning import operations_pb2
 from google.rpc import status_pb2
 
 from gencard.controller import operations
 from gencard.controller.service import operations as watching
+from gencard.controller.wiring import Desk
 from gencard.core.budget import SpendState
 from gencard.core.errors import GencardError
 from gencard.v1 import catalog_pb2
-from gencard.wire.error_table import error_of
-from tests.system import books, canaries, here
+from gencard.wire.error_table import error_of, error_of_call
+from tests.system import books, canaries, here, tour
+from tests.system.edge import eventually
 from tests.system.faults import Faults
 from tests.system.house import House
 from tests.system.tour import Visitor
 
-TYPED = {"STORAGE", "DATASET_UNAVAILABLE"}
-"""What a failing disk, database or engine may end a call with."""
+TYPED = {"STORAGE", "DATASET_UNAVAILABLE", "UNAUTHENTICATED"}
+"""What a failing disk, database or engine may end a call with; who cannot be looked up stays outside."""
 
 
 @dataclass
@@ -32,14 +37,33 @@ class Frail:
     faults: Faults
     ana: Visitor
 
+    @property
+    def desk(self) -> Desk:
+        assert self.house.controller is not None
+        return self.house.controller.desk
+
+    @cached_property
+    def card(self) -> str:
+        return self.ana.agreed().name
+
+    @cached_property
+    def release(self) -> str:
+        return self.ana.released(self.card).name
+
+    def ended(self, operation: Any) -> operations_pb2.Operation:
+        """The operation once it has ended, and has tidied up."""
+        assert self.house.controller is not None
+        ended = self.ana.ended(operation)
+        assert eventually(lambda: not self.house.controller.operations._runs)
+        return ended
+
     def check(self, failure: GencardError | None) -> None:
         """After a step failed: how it was told, and that all is well again."""
         site = self.faults.failed[-1]
         assert failure is None or failure.reason in TYPED, (site, failure)
         alive = self.ana.call(self.ana.catalog.ListDatasets, catalog_pb2.ListDatasetsRequest())
         assert len(alive.datasets) == 5, site
-        assert self.house.controller is not None
-        books.assert_in_order(self.house.controller.desk)
+        books.assert_balanced(self.desk)
 
 
 @pytest.fixture(scope="module")
@@ -77,21 +101,58 @@ def failure_of(operation: operations_pb2.Operation) -> GencardError | None:
 def test_s19_any_step_of_a_release_may_fail(frail: Frail) -> None:
     """Each step from the records to the signed receipt fails once; then the same is asked again."""
     sites = set()
-    assert frail.house.controller is not None
-    desk = frail.house.controller.desk
     for nth in count(1):
         card = frail.ana.agreed().name
         with frail.faults.armed(nth, ("operation", "job")):
-            ended = frail.ana.ended(frail.ana.begun(card))
+            ended = frail.ended(frail.ana.begun(card))
         if not frail.faults.failed:
             break
         sites.update(frail.faults.failed)
         frail.check(failure_of(ended))
-        frail.ana.released(card)
-        paid = [line.state for line in books.lines_of(desk, card)]
+        assert frail.ended(frail.ana.begun(card)).HasField("response")
+        paid = [line.state for line in books.lines_of(frail.desk, card)]
         assert paid.count(SpendState.SETTLED) == 1, frail.faults.failed
         assert SpendState.RESERVED not in paid, frail.faults.failed
+    books.assert_in_order(frail.desk)
     assert nth > 40
     assert sites >= {"before_cursor_execute", "commit", "open", "fsync", "os.rename", "os.mkdir"}
     assert sites >= {"file.read", "file.writelines"}
     assert sites >= {"duckdb.connect", "duckdb.execute", "duckdb.next"}
+
+
+@pytest.mark.parametrize("nth", [1, 9, 25, 60])
+def test_s19_a_disk_that_fails_for_a_while_ends_the_operation_late(frail: Frail, nth: int) -> None:
+    """Nobody waits for ever: how an operation ended is written down once it can be."""
+    card = frail.ana.agreed().name
+    with frail.faults.armed(nth, ("operation", "job"), lasting=True):
+        operation = frail.ana.begun(card)
+        assert eventually(lambda: len(frail.faults.failed) > 3, seconds=10)
+    frail.check(failure_of(frail.ended(operation)))
+    assert frail.ended(frail.ana.begun(card)).HasField("response")
+
+
+@pytest.mark.parametrize("name", [name for name, _ in tour.WELL])
+def test_s15_any_step_of_a_call_may_fail(frail: Frail, name: str) -> None:
+    """Each step of each call fails once: a typed error, or the answer where it was not needed."""
+    prepare = dict(tour.WELL)[name]
+    for nth in count(1):
+        call = prepare(frail.ana, frail.card, frail.release)
+        with frail.faults.armed(nth, ("call", "job")):
+            failure = failure_in(call)
+        if not frail.faults.failed:
+            break
+        frail.check(failure)
+    assert failure is None, "the call does not work at all"
+    assert nth > 1 or name in WITHOUT_STATE
+
+
+WITHOUT_STATE = {"ListDatasets", "GetDataset", "ListGenerators"}
+
+
+def failure_in(call: Callable[[], Any]) -> GencardError | None:
+    """The typed error that a call ends with."""
+    try:
+        answer = call()
+    except grpc.RpcError as error:
+        return error_of_call(error)
+    return error_of_call(answer) if isinstance(answer, grpc.RpcError) else None

@@ -1,6 +1,7 @@
 """S19, S39: a controller killed at any moment loses no line of its ledger, frees none, and goes on."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 
 import pytest
@@ -12,8 +13,9 @@ from gencard.controller.wiring import Desk, open_desk
 from gencard.core.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import books
+from tests.system.edge import eventually
 from tests.system.house import build, request_id, survey
-from tests.system.mortals import Mortal, Zygote, eventually, zygote
+from tests.system.mortals import Mortal, Zygote, zygote
 
 OVER = {OperationState.SUCCEEDED, OperationState.FAILED, OperationState.CANCELLED}
 
@@ -64,7 +66,7 @@ def test_s19_killed_at_any_step_of_a_release(cradle: Zygote, desk: Desk) -> None
         card, request = mortal.ana.agreed().name, request_id()
         mortal.arm()
         mortal.ana.begun(card, request=request)
-        eventually(lambda: is_over(desk, mortal, card))  # noqa: B023  # called before the next round
+        assert eventually(partial(is_over, desk, mortal, card), seconds=30)
         if mortal.is_alive():
             break
         mortal.kill()

@@ -134,19 +134,102 @@ class Visitor:
         return self.ended(self.call(self.audit.RunAudit, request))
 
     def visited(self, card: str, black_box: str, dataset: Dataset) -> list[Any]:
-        """What a black box makes of a made-up dataset."""
+        """What a black box makes of a made-up dataset, up to its error."""
+        with contextlib.suppress(grpc.RpcError):
+            return self.lent(card, black_box, dataset)
+        return []
+
+    def lent(self, card: str, black_box: str, dataset: Dataset) -> list[Any]:
+        """What a black box makes of a made-up dataset; raises where it fails."""
         start = audit_pb2.RunBlackBoxStart(
             card=card, black_box=black_box, rows=100, seed=1, request_id=request_id()
         )
         parts = [audit_pb2.RunBlackBoxRequest(start=start)]
         parts += [audit_pb2.RunBlackBoxRequest(chunk=chunk) for chunk in table_chunks(dataset)]
-        return self.read(self.audit.RunBlackBox, iter(parts))
+        return list(self.audit.RunBlackBox(iter(parts), timeout=30))
 
 
 def made_up(rows: int = 200) -> Dataset:
     rng = np.random.default_rng(3)
     columns = [rng.integers(0, size, rows) for size in DOMAIN.sizes]
     return Dataset.of_columns(DOMAIN, columns)
+
+
+# Every call, once, as it should be -----------------------------------------------------------------
+
+Prepared = Callable[[], Any]
+Prepare = Callable[[Visitor, str, str], Prepared]
+
+
+def _reads(stub: str, method: str, request: Callable[[str, str], Any]) -> tuple[str, Prepare]:
+    """A call that changes nothing: ``request`` gets the names of a card and of its release."""
+
+    def prepare(ana: Visitor, card: str, release: str) -> Prepared:
+        call = getattr(getattr(ana, stub), method)
+        asked = request(card, release)
+        streams = method.startswith("Stream")
+        return lambda: list(call(asked, timeout=30)) if streams else call(asked, timeout=30)
+
+    return method, prepare
+
+
+def _counters(ana: Visitor, _card: str, _release: str) -> Prepared:
+    card = ana.proposed()
+    request = negotiation_pb2.CounterCardRequest(
+        name=card.name, etag=card.etag, terms=terms(), request_id=request_id()
+    )
+    return lambda: ana.negotiation.CounterCard(request, timeout=30)
+
+
+def _accepts(ana: Visitor, _card: str, _release: str) -> Prepared:
+    card = ana.proposed()
+    return lambda: ana.accepted(card)
+
+
+def _terminates(ana: Visitor, _card: str, _release: str) -> Prepared:
+    card = ana.proposed()
+    request = negotiation_pb2.TerminateCardRequest(
+        name=card.name, etag=card.etag, request_id=request_id()
+    )
+    return lambda: ana.negotiation.TerminateCard(request, timeout=30)
+
+
+def _cancels(ana: Visitor, card: str, _release: str) -> Prepared:
+    name = ana.ended(ana.begun(card)).name
+    request = operations_pb2.CancelOperationRequest(name=name)
+    return lambda: ana.operations.CancelOperation(request, timeout=30)
+
+
+WELL: list[tuple[str, Prepare]] = [
+    _reads("catalog", "ListDatasets", lambda *_: catalog_pb2.ListDatasetsRequest()),
+    _reads("catalog", "GetDataset", lambda *_: catalog_pb2.GetDatasetRequest(name="datasets/survey")),
+    _reads("catalog", "ListGenerators", lambda *_: catalog_pb2.ListGeneratorsRequest()),
+    ("ProposeCard", lambda ana, *_: ana.proposed),
+    ("CounterCard", _counters),
+    ("AcceptCard", _accepts),
+    ("TerminateCard", _terminates),
+    _reads("negotiation", "GetCard", lambda card, _: negotiation_pb2.GetCardRequest(name=card)),
+    _reads("negotiation", "ListCards", lambda *_: negotiation_pb2.ListCardsRequest(page_size=3)),
+    ("GenerateRelease", lambda ana, card, _: lambda: ana.begun(card, rows=9)),
+    _reads("synthesis", "GetRelease", lambda _, name: synthesis_pb2.GetReleaseRequest(name=name)),
+    _reads("synthesis", "ListReleases", lambda card, _: synthesis_pb2.ListReleasesRequest(parent=card)),
+    _reads("synthesis", "StreamRows", lambda _, name: synthesis_pb2.StreamRowsRequest(name=name)),
+    _reads("synthesis", "StreamPsi", lambda card, _: synthesis_pb2.StreamPsiRequest(card=card)),
+    _reads("audit", "ListAudits", lambda card, _: audit_pb2.ListAuditsRequest(parent=card)),
+    ("RunBlackBox", lambda ana, card, _: lambda: ana.lent(card, "honest", made_up())),
+    _reads("ledger", "ListSpends", lambda *_: ledger_pb2.ListSpendsRequest(page_size=3)),
+    _reads("ledger", "GetBudget", lambda *_: ledger_pb2.GetBudgetRequest(dataset="datasets/survey")),
+    _reads("log", "GetCheckpoint", lambda *_: ledger_pb2.GetCheckpointRequest()),
+    _reads("log", "GetInclusionProof", lambda *_: ledger_pb2.GetInclusionProofRequest(index=1, size=4)),
+    _reads(
+        "log",
+        "GetConsistencyProof",
+        lambda *_: ledger_pb2.GetConsistencyProofRequest(old_size=2, new_size=5),
+    ),
+    _reads("operations", "ListOperations", lambda *_: operations_pb2.ListOperationsRequest(page_size=3)),
+    ("CancelOperation", _cancels),
+]
+"""Method -> what prepares one good call of it. RunAudit stands in the tour alone: it takes too long."""
 
 
 # The tour --------------------------------------------------------------------------------------

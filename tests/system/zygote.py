@@ -2,16 +2,18 @@
 
 ``python -m tests.system.zygote`` takes lines of JSON and answers with lines of JSON:
 
-    {"settings": path, "die_at": n, "gate": path}   a new controller; die_at and gate may be null
-    {"pid": ..., "port": ...}                       it serves
-    {"armed": true}                                 it was sent SIGUSR1: steps are counted from now on
+    {"settings": path, "die_at": n, "file_bytes": n, "gate": path}    a new controller
+    {"pid": ..., "port": ...}                                         it serves
+    {"armed": true}                                                   it was sent SIGUSR1
 
-At its n-th step a controller kills itself (SIGKILL). Without a gate its jobs run in its own threads,
-so that their steps are counted too; with one they are ``gated_worker`` processes.
+Once armed, a controller kills itself (SIGKILL) at its n-th step, and cannot write a file beyond
+``file_bytes``; each of the three may be null. Without a gate its jobs run in its own threads, so that
+their steps are counted too; with one they are ``gated_worker`` processes.
 """
 
 import json
 import os
+import resource
 import signal
 import sys
 from dataclasses import dataclass
@@ -66,7 +68,7 @@ def main() -> None:
             _live(**asked)
 
 
-def _live(settings: str, die_at: int | None, gate: str | None) -> None:
+def _live(settings: str, die_at: int | None, file_bytes: int | None, gate: str | None) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     patch, failpoints = pytest.MonkeyPatch(), Failpoints(Path(settings).parent.parent)
     patch.setattr(watching, "LOOK_EVERY", 0.01)
@@ -81,6 +83,8 @@ def _live(settings: str, die_at: int | None, gate: str | None) -> None:
     failpoints.watch_commits(controller.desk.database._engine)
     _say({"pid": os.getpid(), "port": controller.port})
     signal.sigwait({signal.SIGUSR1})
+    if file_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
     with failpoints.armed(die_at or 0, _SERVICE):
         _say({"armed": True})
         while True:

@@ -66,9 +66,12 @@ class Roster:
 
     def _find(self, identity: Identity) -> Enrolled | None:
         stamp = _stamp(self._folder)
-        if stamp != self._seen[0]:
-            self._seen = stamp, _usable(self._folder / name for name, *_ in stamp)
-        return self._seen[1].get(identity.uri)
+        if stamp == self._seen[0]:
+            return self._seen[1].get(identity.uri)
+        people = _usable(self._folder / name for name, *_ in stamp)
+        if len(people) == len(stamp):  # else look again: a file that could not be read now may be soon
+            self._seen = stamp, people
+        return people.get(identity.uri)
 
 
 def identity_text(enrolled: Enrolled) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -44,7 +45,8 @@ class RowsFile:
             draft.replace(self.path)
             return
         except OSError:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink()
         raise StorageError()
 
     def dataset(self) -> Dataset:

@@ -1,0 +1,221 @@
+"""S13, S19: what becomes of work when its process dies, or the service stops, or dies, under it."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gencard.controller.jobs import process
+from gencard.controller.wiring import open_desk
+from gencard.core.budget import SpendState
+from gencard.v1 import synthesis_pb2
+from tests.system import books, canaries, gated_worker
+from tests.system.edge import eventually, is_alive
+from tests.system.house import House, build, request_id, survey
+from tests.system.mortals import zygote
+from tests.system.test_s14_faults import failure_in, failure_of
+from tests.system.tour import Visitor
+
+GONE_WITHIN = 2.0
+"""Seconds after which nothing may be left of work that nobody wants."""
+
+
+class Gate:
+    """Where workers wait before they work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def worker(self) -> int:
+        """Number of the one process that waits."""
+        assert eventually(lambda: len(self.waiting()) == 1, seconds=20)
+        return self.waiting()[0]
+
+    def waiting(self) -> list[int]:
+        numbers = (int(path.name.removeprefix("worker-")) for path in self.folder.glob("worker-*"))
+        return [number for number in numbers if is_alive(number)]
+
+    def open(self) -> None:
+        (self.folder / "open").touch()
+
+
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Workers of controllers started from now on wait until it is opened."""
+    folder = tmp_path / "gate"
+    folder.mkdir()
+    worker = (sys.executable, "-I", gated_worker.__file__, str(folder))
+    monkeypatch.setattr(process, "_COMMAND", worker)
+    return Gate(folder)
+
+
+@pytest.fixture
+def house(tmp_path: Path, gate: Gate) -> Iterator[House]:
+    """A controller whose workers wait at the gate."""
+    started = build(tmp_path, survey(300)).start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def ana(house: House) -> Iterator[Visitor]:
+    visitor = Visitor(house, "ana", house.address)
+    yield visitor
+    visitor.close()
+
+
+def spends(house: House, card: str) -> list[SpendState]:
+    assert house.controller is not None
+    return [line.state for line in books.lines_of(house.controller.desk, card)]
+
+
+def test_s19_a_worker_that_is_killed_costs_its_reservation(
+    house: House, gate: Gate, ana: Visitor
+) -> None:
+    """The line stays, and counts as spent; asking again holds no second one, and settles the first."""
+    card = ana.agreed().name
+    operation = ana.begun(card)
+    os.kill(gate.worker(), signal.SIGKILL)
+    failure = failure_of(ana.ended(operation))
+    assert failure is not None
+    assert failure.reason == "JOB_FAILED"
+    assert spends(house, card) == [SpendState.RESERVED]
+    gate.open()
+    ana.released(card)
+    assert spends(house, card) == [SpendState.SETTLED]
+    assert house.controller is not None
+    books.assert_in_order(house.controller.desk)
+
+
+def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
+    house: House, gate: Gate, ana: Visitor
+) -> None:
+    """A graceful stop kills the job, ends nothing, frees nothing; the next start carries on."""
+    card, request = ana.agreed().name, request_id()
+    operation, worker = ana.begun(card, request=request), gate.worker()
+    begin = time.monotonic()
+    house.stop(grace=0.5)
+    assert time.monotonic() - begin < 5
+    assert not is_alive(worker)
+    desk = open_desk(house.settings())
+    assert [line.state for line in books.lines_of(desk, card)] == [SpendState.RESERVED]
+    desk.database.close()
+
+    gate.open()
+    again = Visitor(house, "ana", house.start().address)
+    resumed = again.begun(card, request=request)
+    assert resumed.name == operation.name
+    assert again.ended(resumed).HasField("response")
+    assert spends(house, card) == [SpendState.SETTLED]
+    assert house.controller is not None
+    books.assert_in_order(house.controller.desk)
+    again.close()
+
+
+def test_s19_no_process_to_be_had_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system has no process to give, the job fails, and the next one finds one again."""
+
+    def none(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, f"no process for {canaries.WORD}")
+
+    monkeypatch.setattr(process.subprocess, "Popen", none)
+    house = build(tmp_path, survey(300)).start()
+    ana = Visitor(house, "ana", house.address)
+    card = ana.agreed().name
+    failure = failure_of(ana.ended(ana.begun(card)))
+    assert failure is not None
+    assert failure.reason == "JOB_FAILED"
+    assert spends(house, card) == [SpendState.RESERVED]
+    monkeypatch.undo()
+    ana.released(card)
+    assert spends(house, card) == [SpendState.SETTLED]
+    ana.close()
+    house.stop()
+
+
+def test_s19_a_service_killed_under_its_worker(tmp_path: Path, gate: Gate) -> None:
+    """The worker goes with the service; the next start carries the operation on."""
+    with zygote(build(tmp_path, survey(300))) as cradle:
+        mortal = cradle.serve(gate=gate.folder)
+        card, request = mortal.ana.agreed().name, request_id()
+        operation, worker = mortal.ana.begun(card, request=request), gate.worker()
+        mortal.kill()
+        assert eventually(lambda: not is_alive(worker), seconds=GONE_WITHIN)
+
+        mortal = cradle.serve(gate=gate.folder)
+        gate.worker()
+        gate.open()
+        again = mortal.ana.begun(card, request=request)
+        assert again.name == operation.name
+        assert mortal.ana.ended(again).HasField("response")
+        mortal.kill()
+    desk = open_desk(House(tmp_path / "controller").settings())
+    assert [line.state for line in books.lines_of(desk, card)] == [SpendState.SETTLED]
+    books.assert_in_order(desk)
+    desk.database.close()
+
+
+def test_s14_a_full_disk_is_a_typed_error_and_changes_nothing(tmp_path: Path) -> None:
+    """No file can grow beyond a bound, in the service or in its jobs; with room again, all is well."""
+    house = canaries.haunted(tmp_path, crowd=300)
+    with zygote(house) as cradle:
+        mortal = cradle.serve()
+        card = mortal.ana.agreed().name
+        mortal.kill()
+        log = house.folder / "state" / "state.sqlite-wal"
+        mortal = cradle.serve(file_bytes=log.stat().st_size + 60_000)
+        mortal.arm()
+        failures = [failure_in(mortal.ana.proposed) for _ in range(30)]
+        assert {failure and failure.reason for failure in failures} == {None, "STORAGE"}
+        failure = failure_in(lambda: mortal.ana.begun(card))
+        assert failure is not None
+        assert failure.reason == "STORAGE"
+        said = mortal.ana.recorder.said
+        mortal.kill()
+
+        mortal = cradle.serve()
+        mortal.ana.released(card)
+        said += mortal.ana.recorder.said
+        mortal.kill()
+    desk = open_desk(house.settings())
+    books.assert_in_order(desk)
+    desk.database.close()
+    sinks = canaries.files_below(house.folder) | {"decoded": "\n".join(said).encode()}
+    del sinks[str(house.settings_file)]
+    canaries.assert_none(sinks)
+
+
+def test_memory_stays_flat_while_a_million_rows_are_sent(tmp_path: Path) -> None:
+    """The service holds one message of a stream, not the release."""
+    house = build(tmp_path, survey(300))
+    house.edit({"most_rows": "2_000_000"})
+    with zygote(house) as cradle:
+        gate = Gate(tmp_path / "gate")
+        gate.folder.mkdir()
+        gate.open()
+        mortal = cradle.serve(gate=gate.folder)
+        card = mortal.ana.agreed(rows=1_000_000).name
+        operation = mortal.ana.begun(card, rows=1_000_000)
+        release = synthesis_pb2.Release()
+        assert mortal.ana.ended(operation).response.Unpack(release)
+        Path(f"/proc/{mortal.pid}/clear_refs").write_text("5")  # the peak is measured from here on
+        before = _peak_mib(mortal.pid)
+        request = synthesis_pb2.StreamRowsRequest(name=release.name)
+        rows = sum(
+            answer.chunk.batch.rows for answer in mortal.ana.connection.synthesis.StreamRows(request)
+        )
+        assert rows == 1_000_000
+        assert _peak_mib(mortal.pid) - before < 50
+        mortal.kill()
+
+
+def _peak_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
