@@ -1,0 +1,104 @@
+"""What happens at the client's own edges: terminals, disks, files that are not what they should be."""
+
+import io
+import os
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gencard.client import files, folder, progress, rows
+from gencard.client.credentials import Credentials
+from gencard.client.log_watch import SEEN
+from gencard.core import errors
+from tests.client.test_frames import CODING
+
+
+def refuse(*_args, **_kwargs):
+    raise OSError("token-7f3a")
+
+
+class TestProgress:
+    def test_a_bar_in_a_terminal(self, monkeypatch):
+        screen = io.StringIO()
+        terminal = Console(file=screen, force_terminal=True, width=80)
+        monkeypatch.setattr(progress, "Console", lambda stderr: terminal)
+        with progress.shown("Generating", True) as tell:
+            tell("fit", 0.5)
+        assert "Generating" in screen.getvalue()
+        assert "fit" in screen.getvalue()
+
+    @pytest.mark.parametrize("asked", [True, False])
+    def test_nothing_where_nobody_looks(self, asked, capsys):
+        with progress.shown("Generating", asked) as tell:
+            tell("fit", 0.5)
+        assert capsys.readouterr() == ("", "")
+
+
+class TestDisk:
+    @pytest.mark.parametrize("with_fallocate", [True, False])
+    def test_room_for_codes(self, tmp_path, monkeypatch, with_fallocate):
+        if not with_fallocate:
+            monkeypatch.delattr(os, "posix_fallocate")
+        table = rows.in_file(tmp_path)((1_500_000, 2), np.dtype("u1"))
+        table[:] = 7
+        assert table.shape == (1_500_000, 2)
+        assert table.flags.f_contiguous
+        assert rows.in_file(tmp_path)((0, 2), np.dtype("u1")).shape == (0, 2)
+
+    def test_a_full_disk_says_so_before_anything_comes(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(rows, "_take_room", refuse)
+        with pytest.raises(errors.InvalidInputError, match="no room") as refused:
+            rows.in_file(tmp_path)((10, 2), np.dtype("u1"))
+        assert "token-7f3a" not in str(refused.value)
+
+    def test_a_document_that_cannot_be_written(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(folder.os, "replace", refuse)
+        with pytest.raises(errors.InvalidInputError, match="cannot write"):
+            folder.write_bytes(tmp_path / "a.json", b"{}")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestLogState:
+    def test_it_cannot_be_written(self, ana, world, monkeypatch):
+        world.log("a")
+        monkeypatch.setattr("gencard.client.log_watch.os.replace", refuse)
+        with pytest.raises(errors.InvalidInputError, match="cannot write"):
+            ana.checkpoint()
+
+    def test_it_is_not_what_was_written(self, ana, world, people):
+        world.log("a")
+        (people / "ana" / SEEN).write_text("garbage")
+        with pytest.raises(errors.VerificationError):
+            ana.checkpoint()
+
+    def test_it_cannot_be_read(self, ana, world, people):
+        world.log("a")
+        (people / "ana" / SEEN).mkdir()
+        try:
+            with pytest.raises(errors.InvalidInputError, match="cannot read"):
+                ana.checkpoint()
+        finally:
+            (people / "ana" / SEEN).rmdir()
+
+
+def test_parquet_without_its_extra(monkeypatch, tmp_path):
+    def absent(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(files, "import_module", absent)
+    with pytest.raises(errors.InvalidInputError, match=r"gencard\[parquet\]"):
+        files.read_rows(tmp_path / "a.parquet", CODING, CODING.domain)
+
+
+@pytest.mark.parametrize("content", [b"garbage", b""])
+def test_a_certificate_that_is_none(tmp_path, content):
+    (tmp_path / "certificate.pem").write_bytes(content)
+    with pytest.raises(errors.UnauthenticatedError):
+        Credentials.of_folder(tmp_path).identity()
+
+
+def test_a_csv_line_that_is_too_short(tmp_path):
+    (tmp_path / "a.csv").write_text("sex,children,age\nmale,1\n")
+    with pytest.raises(errors.InvalidInputError, match="cannot read"):
+        files.read_rows(tmp_path / "a.csv", CODING, CODING.domain)
