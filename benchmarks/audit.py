@@ -3,7 +3,8 @@
 ``python -m benchmarks.audit [--quick] [--json FILE]``
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -13,17 +14,18 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import bench
-from benchmarks.applications import ROWS, Application, applications
-from gencard.core.audit.extremal_pair import Moves, extremal_pair
+from benchmarks.applications import ROWS, Application, applications, largest_psi_difference
 from gencard.core.audit.power import power
 from gencard.core.audit.report import AuditReport, Check, Effect, PowerCurve
 from gencard.core.audit.run import audit
 from gencard.core.blackbox.contract import BlackBox
-from gencard.core.statistics.marginal import count_all
 
 CALIBRATION_SEEDS = 400
+FIRST_SEED = 100
+"""Seeds below were used while the audit was built; figures on them would flatter it."""
 _COLUMNS = (
     "application, box", "p", "worst p", "all checks", "reproduces", "strongest block", "z", "next", "s",
+    "CPU s",
 )  # fmt: skip
 
 
@@ -35,6 +37,7 @@ class Series:
     box: str
     reports: tuple[AuditReport, ...]
     seconds: tuple[float, ...]
+    processor_seconds: tuple[float, ...]
 
     @property
     def p_values(self) -> list[float]:
@@ -55,32 +58,31 @@ class Series:
             strongest.z,
             max((abs(block.z) for block in first.blocks[1:]), default=None),
             median(self.seconds),
+            median(self.processor_seconds),
         )
 
     @property
     def named(self) -> bool:
-        """Whether the smuggled marginal, or one inside it, came first each time."""
-        smuggled = set(self.application.smuggled)
-        return all(set(report.strongest.clique) <= smuggled for report in self.reports)
+        """Whether the smuggled marginal came first each time."""
+        return all(report.strongest.clique == self.application.smuggled for report in self.reports)
 
 
 def series(application: Application, name: str, box: BlackBox, seeds: Sequence[int]) -> Series:
     reports: list[AuditReport] = []
-    seconds = [bench.once(partial(_audit, application, box, seed, reports)) for seed in seeds]
-    return Series(application, name, tuple(reports), tuple(seconds))
+    times = [_timed(partial(_audit, application, box, seed, reports)) for seed in seeds]
+    wall, processor = zip(*times, strict=True)
+    return Series(application, name, tuple(reports), wall, processor)
+
+
+def _timed(function: Callable[[], None]) -> tuple[float, float]:
+    """Wall and processor time of one call, in seconds: on a busy machine they differ."""
+    begin = time.process_time()
+    wall = bench.once(function)
+    return wall, time.process_time() - begin
 
 
 def _audit(application: Application, box: BlackBox, seed: int, reports: list[AuditReport]) -> None:
     reports.append(audit(box, application.dataset, application.plan(seed)))
-
-
-def largest_psi_difference(application: Application) -> int:
-    """Records by which any released count differs between the sides, or from the dataset."""
-    basis, rng = application.basis, np.random.default_rng(0)
-    moves = Moves.of(application.cliques, basis.cliques)
-    pair = extremal_pair(application.dataset, moves, basis.random_direction(rng=rng), rng=rng)
-    sides = [count_all(side, application.cliques) for side in (application.dataset, pair.low, pair.high)]
-    return max(int(np.ptp(np.array(tables), axis=0).max()) for tables in zip(*sides, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +137,15 @@ def run(quick: bool) -> bench.Result:
 def _audits(chosen: Sequence[Application], quick: bool) -> list[Series]:
     seeds = {"1": 3 if quick else 9, "2": 1 if quick else 5, "3": 1 if quick else 3}
     return [
-        series(application, name, box, range(seeds[application.name]))
+        series(application, name, box, _seeds(seeds[application.name]))
         for application in chosen
         for name, box in application.boxes().items()
         if not quick or application.name == "1" or name in {"honest", "dishonest"}
     ]
+
+
+def _seeds(number: int) -> range:
+    return range(FIRST_SEED, FIRST_SEED + number)
 
 
 def _audit_table(audits: Sequence[Series]) -> bench.Table:
@@ -190,13 +196,14 @@ def _p_value_targets(audits: Sequence[Series], quick: bool) -> list[bench.Target
             targets.append(bench.Target(name, median(found.p_values), bound, "at most"))
     dishonest = [found for found in audits if found.box == "dishonest"]
     copying = [found for found in audits if found.box == "copies 100 %"]
-    named = sum(found.named for found in dishonest)
+    # In applications 1 and 2 every block lies in the smuggled marginal: any name would be right.
+    named = sum(found.named for found in dishonest if found.application.name == "3")
     worst = max(p_value for found in dishonest + copying for p_value in found.p_values)
     slowest = max(max(found.seconds) for found in audits if found.application.name == "3")
     return [
         *targets,
         bench.Target("dishonest and copying, worst p", worst, 1e-12, "at most"),
-        bench.Target("leaked block named first", named, len(dishonest), "at least", "applications"),
+        bench.Target("application 3, leaked block named first", named, 1, "at least"),
         bench.Target("application 3, slowest audit", slowest, 15, "at most", "s"),
     ]
 
@@ -230,6 +237,7 @@ def _figures(audits: Sequence[Series]) -> dict[str, Any]:
             "overall": [report.p_value for report in found.reports],
             "moved": [report.pairs[1].moved for report in found.reports],
             "seconds": list(found.seconds),
+            "processor_seconds": list(found.processor_seconds),
         }
         for found in audits
     }
