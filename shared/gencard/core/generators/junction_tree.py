@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import TooLargeError
+from gencard.core.errors import DomainMismatchError, TooLargeError
 from gencard.core.statistics.closure import maximal
 
 Matrix = NDArray[np.float64]
@@ -24,10 +24,22 @@ class JunctionTree:
         cliques: Each in the domain's order; a clique comes after its parent, and no clique lies
             inside another.
         parents: For each clique the number of its parent; -1 for the first one.
+
+    Raises:
+        DomainMismatchError: The cliques and parents are not those of a junction tree.
     """
 
     cliques: tuple[Clique, ...]
     parents: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        met: set[str] = set()
+        ordered = len(self.cliques) == len(self.parents) and self.parents[:1] == (-1,)
+        for number, clique in enumerate(self.cliques):
+            ordered = ordered and (number == 0 or 0 <= self.parents[number] < number)
+            if not ordered or met & set(clique) != set(self.separator(number)) or met >= set(clique):
+                raise DomainMismatchError(problem="the cliques do not form a junction tree")
+            met |= set(clique)
 
     @classmethod
     def of(cls, domain: Domain, cliques: Sequence[Clique]) -> "JunctionTree":

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.errors import InvalidNumberError
+from gencard.core.statistics.table import total
+
 Words = NDArray[np.uint64]
 """Raw 64-bit words of a bit generator, or numbers on their scale."""
 
@@ -12,6 +15,23 @@ _RUNGS_PER_SHARE = 2
 
 _STEPS = 4
 """Shares that are tried one after another before the search takes over."""
+
+
+_ROUNDING = 1e-9
+"""A sum that is this near to 1 is left alone, so that a saved model comes back bit for bit."""
+
+
+def scale_to_one(probabilities: NDArray[np.float64], field_name: str) -> None:
+    """Scale probabilities, in place, to sum to 1.
+
+    Raises:
+        InvalidNumberError: One is negative or not finite, or all are zero.
+    """
+    whole = total(probabilities) if probabilities.size else 0.0
+    if not (np.isfinite(whole) and whole > 0 and probabilities.min() >= 0):
+        raise InvalidNumberError(field=field_name, expected="zero or more, with a finite sum")
+    if abs(whole - 1) > _ROUNDING:
+        probabilities /= whole
 
 
 def bits(rows: int) -> int:

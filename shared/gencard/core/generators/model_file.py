@@ -73,7 +73,7 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
         most_bytes: Refuse archives whose arrays would take more memory.
 
     Raises:
-        InvalidInputError: These are not the bytes of a model of this version, or they are over the bound.
+        InvalidInputError: These are not the bytes of a model of this version, or over the bound.
     """
     try:
         header, arrays = _read(data, most_bytes)

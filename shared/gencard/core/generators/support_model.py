@@ -9,9 +9,8 @@ from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError
 from gencard.core.generators.inversion import raw_words
-from gencard.core.generators.ladder import Ladder
+from gencard.core.generators.ladder import Ladder, scale_to_one
 from gencard.core.generators.support_table import SupportTable
-from gencard.core.statistics.table import total
 
 _BLOCK_ROWS = 2**16
 
@@ -36,10 +35,8 @@ class SupportModel:
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.support),):
             raise DomainMismatchError(problem="the support needs one weight for each record")
-        whole = total(self.weights) if len(self.weights) else 0.0
-        if not (np.isfinite(whole) and whole > 0 and self.weights.min() >= 0):
-            raise InvalidNumberError(field="weights", expected="zero or more, with a finite sum")
-        weights = self.weights / whole
+        weights = np.array(self.weights, dtype=np.float64)
+        scale_to_one(weights, "weights")
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "_shares", Ladder.of(weights[None, :]))

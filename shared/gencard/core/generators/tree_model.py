@@ -11,7 +11,8 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError, TooLargeError
 from gencard.core.generators.inversion import Inversion, raw_words
 from gencard.core.generators.junction_tree import JunctionTree
-from gencard.core.statistics.table import others, project, sum_out, total
+from gencard.core.generators.ladder import scale_to_one
+from gencard.core.statistics.table import others, project, sum_out
 
 _BLOCK_ROWS = 2**14
 """Rows drawn together: their words and codes stay in the cache."""
@@ -51,7 +52,7 @@ class TreeModel:
         for clique in range(len(tables) - 1, 0, -1):
             self._clear_dead_ends(tables, clique)
         for table in tables:
-            np.divide(table, _positive_total(table), out=table)
+            scale_to_one(table, "probabilities")
             table.flags.writeable = False
         object.__setattr__(self, "tables", tuple(tables))
         draws = tuple(self._draw(clique) for clique in range(len(tables)))
@@ -141,10 +142,3 @@ def _check_shapes(domain: Domain, tree: JunctionTree, tables: Sequence[Table]) -
     for clique, table in zip(tree.cliques, tables, strict=True):
         if clique != domain.canonical(clique) or table.shape != domain.project(clique).sizes:
             raise DomainMismatchError(problem=f"the table on ({', '.join(clique)}) has another shape")
-
-
-def _positive_total(table: Table) -> float:
-    whole = total(table)
-    if not (np.isfinite(whole) and whole > 0 and table.min() >= 0):
-        raise InvalidNumberError(field="probabilities", expected="zero or more, with a finite sum")
-    return whole
