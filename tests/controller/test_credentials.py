@@ -151,6 +151,7 @@ class TestEnrolment:
             "key.pem",
             "log_key.pub",
             "signing_key.pem",
+            "signing_key.pub",
         ]
         (enrolled,) = read_identities(folder / "identities").values()
         assert enrolled.identity == Identity("example", "pilot", Role.ANALYST, "ana")

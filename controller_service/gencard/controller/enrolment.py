@@ -7,6 +7,7 @@ from pathlib import Path
 from gencard.controller.certificates import (
     issue,
     new_signing_key,
+    public_pem,
     read_authority,
     trust_domain_of,
     write_new,
@@ -37,6 +38,7 @@ def enrol(folder: Path, name: str, role: Role, project: str, *, address: str, no
     Returns:
         ``people/{name}``, to be handed over: ``certificate.pem``, ``key.pem``, ``signing_key.pem``,
         ``authority.pem``, ``controller_card_key.pub``, ``log_key.pub`` and ``connection.toml``.
+        ``signing_key.pub`` is for whoever checks what the person signed.
 
     Raises:
         InvalidInputError: The name is taken or malformed, or the authority cannot be used.
@@ -51,6 +53,8 @@ def enrol(folder: Path, name: str, role: Role, project: str, *, address: str, no
         issue(authority, identity.uri, now).write(person)
         enrolled = Enrolled(identity, new_signing_key(person / "signing_key.pem"))
         _write_public(folder, person, address)
+        public = public_pem(enrolled.signing_key)
+        write_new(person / "signing_key.pub", public, private=False)
         write_new(entry, identity_text(enrolled).encode(), private=False)
         return person
     except OSError:
