@@ -11,6 +11,7 @@ import os
 import sqlite3
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,16 +56,26 @@ class Faults:
 
     folder: Path
     failed: list[str] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    _site: str = ""
     _threads: tuple[str, ...] = ()
     _left: int = 0
     _lasting: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def armed(self, nth: int, threads: tuple[str, ...], *, lasting: bool = False) -> Iterator[None]:
-        """The n-th step in threads of these names fails; with ``lasting``, every one after it too."""
+    def armed(
+        self, nth: int, threads: tuple[str, ...], *, site: str = "", lasting: bool = False
+    ) -> Iterator[None]:
+        """The n-th step in threads of these names fails, and with ``lasting`` every one after it.
+
+        Args:
+            nth: From 1; with 0, steps are counted in ``seen`` and none fails.
+            site: Count steps of this kind alone.
+        """
         self.failed.clear()
-        self._left, self._lasting, self._threads = nth, lasting, threads
+        self.seen.clear()
+        self._left, self._site, self._lasting, self._threads = nth, site, lasting, threads
         try:
             yield
         finally:
@@ -74,8 +85,9 @@ class Faults:
         if not self._threads or not threading.current_thread().name.startswith(self._threads):
             return
         with self._lock:
-            self._left -= 1
-            fails = self._left == 0 or (self._lasting and self._left < 0)
+            self.seen[site] += 1
+            self._left -= self._site in ("", site)
+            fails = self._site in ("", site) and (self._left == 0 or (self._lasting and self._left < 0))
             if fails:
                 self.failed.append(site)
         if fails:
