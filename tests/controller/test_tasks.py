@@ -24,7 +24,7 @@ from gencard.core.audit.report_json import report_of_json_object, report_to_json
 from gencard.core.audit.run import audit
 from gencard.core.blackbox.honest import Honest
 from gencard.core.budget import Price
-from gencard.core.card import AuditTerms
+from gencard.core.card import AuditTerms, Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -51,6 +51,7 @@ CODING = Coding(
     (StructuralZeros(("age", "marital"), ((0, 1), (0, 2))),),
 )
 PAIRS = tuple(combinations(CODING.domain.attributes, 2))
+TERMS = Proposal("datasets/survey", "to see", PAIRS, "ipf", 100)
 POLICY = Policy(3, 1000, 10, 1000, ("ipf",), Price(statistics=100))
 WRITE = tasks.Descriptions(SALT, model_cells=1000, audit_records=100)
 
@@ -82,12 +83,12 @@ def run(task, job: tasks.Job) -> tasks.Job:
 
 class TestMeasure:
     def test_it_gives_psi_of_the_records(self, holding):
-        psi = run(tasks.MEASURE, WRITE.measure(holding, holding.version, PAIRS))["psi"]
+        psi = run(tasks.MEASURE, WRITE.measure(holding, holding.version, TERMS))["psi"]
         assert psi.encode() == psi_document(measure_dataset(records(holding), PAIRS))
         assert psi_of_document(psi.encode()).cliques == PAIRS
 
     def test_another_version_is_refused(self, holding):
-        job = WRITE.measure(holding, holding.version, PAIRS)
+        job = WRITE.measure(holding, holding.version, TERMS)
         holding.data.write_text("sex,age,marital\nf,30,single\n")
         with pytest.raises(DatasetChangedError):
             run(tasks.MEASURE, job)
@@ -102,7 +103,7 @@ class TestMeasure:
 
         monkeypatch.setattr(Vault, "count", count_and_change)
         with pytest.raises(DatasetChangedError):
-            run(tasks.MEASURE, WRITE.measure(holding, holding.version, PAIRS))
+            run(tasks.MEASURE, WRITE.measure(holding, holding.version, TERMS))
 
     def test_records_that_vanish_meanwhile_are_refused(self, holding, monkeypatch):
         count = Vault.count
@@ -113,7 +114,7 @@ class TestMeasure:
 
         monkeypatch.setattr(Vault, "count", count_and_remove)
         with pytest.raises(DatasetUnavailableError):
-            run(tasks.MEASURE, WRITE.measure(holding, holding.version, PAIRS))
+            run(tasks.MEASURE, WRITE.measure(holding, holding.version, TERMS))
 
     def test_the_salt_is_not_shown(self):
         assert "salt" not in repr(WRITE)

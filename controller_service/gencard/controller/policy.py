@@ -10,20 +10,27 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, prod
 
-from gencard.core.budget import ZERO, Mechanism, Price
+from gencard.controller.measuring import (
+    MECHANISM,
+    PRICE,
+    measured_as,
+    nearest_privacy,
+    price_of,
+    weights_for,
+)
+from gencard.core.budget import Mechanism, Price, Privacy
 from gencard.core.card import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
-from gencard.core.statistics.closure import Attributes, check_subsets, dimension, subsets
+from gencard.core.statistics.closure import Attributes, check_subsets, subsets
+from gencard.core.transform import AS_COUNTED, Transform
 
 ORDER = "ORDER_TOO_HIGH"
 CELLS = "TOO_MANY_CELLS"
 FORBIDDEN = "FORBIDDEN_TOGETHER"
 MARGINALS = "TOO_MANY_MARGINALS"
-PRICE = "PRICE_TOO_HIGH"
 ROWS = "TOO_MANY_ROWS"
 GENERATOR = "GENERATOR_NOT_ALLOWED"
-MECHANISM = "MECHANISM_NOT_OFFERED"
 NOTHING_LEFT = "NOTHING_LEFT"
 
 MOST_PARTS = 50_000
@@ -41,6 +48,9 @@ class Policy:
         most_rows: Rows in one release, in records.
         generators: Names allowed; the first is offered in place of one that is not.
         mechanisms: Ways to measure that are offered.
+        noise: Offered in place of a mechanism that is not; all noisy cards have its neighbouring
+            relation.
+        transform: What happens to exact counts before they are psi.
         most_per_card: Cap on the price of one card.
         forbidden: Attribute sets that no marginal may hold together.
         automatic: Offer at once; otherwise a steward looks first.
@@ -54,6 +64,8 @@ class Policy:
     generators: tuple[str, ...]
     most_per_card: Price
     mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
+    noise: Privacy | None = None
+    transform: Transform = AS_COUNTED
     forbidden: tuple[Clique, ...] = ()
     automatic: bool = True
     valid_days: int = 90
@@ -65,7 +77,8 @@ class Policy:
         return (
             f"marginals of at most {self.largest_order} attributes and "
             f"{self.largest_marginal_cells} cells, at most {self.most_marginals} of them and "
-            f"{self.most_per_card.statistics} independent statistics; forbidden together: {forbidden}"
+            f"{self.most_per_card.statistics} independent statistics; forbidden together: {forbidden}; "
+            f"measured {' or '.join(self.mechanisms)}; exact counts {self.transform}"
         )
 
 
@@ -90,32 +103,22 @@ def judge(proposal: Proposal, policy: Policy, domain: Domain, limits: Limits) ->
         TooLargeError: Over a hard bound of the service; found before anything is expanded.
     """
     check_size(proposal, domain, limits)
-    if proposal.privacy.mechanism not in policy.mechanisms and Mechanism.EXACT not in policy.mechanisms:
+    most = policy.most_per_card
+    measured = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most)
+    if measured is None:
         return Refusal((MECHANISM,))
+    privacy, noise_changes = measured
     terms, rest = _acceptable_rest(proposal, policy)
+    terms, transform_changes = measured_as(terms, privacy, policy.transform)
     cliques, changes = _acceptable_cliques(terms, policy, domain)
     if not cliques:
         return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
-    terms = replace(terms, marginals=cliques)
+    terms = replace(terms, marginals=cliques, weights=weights_for(cliques, terms))
     _check_model(terms, domain, limits)
     price = price_of(terms, domain)
-    if not price.fits(policy.most_per_card):
+    if not price.fits(most):
         return Refusal((PRICE,))
-    return CounterOffer(terms, (*changes, *rest), price)
-
-
-def price_of(terms: Proposal, domain: Domain) -> Price:
-    """What measuring costs; depends on no record.
-
-    Exact counts cost one for each independent statistic: the dimension of the span of Phi.
-    """
-    match terms.privacy.mechanism:
-        case Mechanism.EXACT:
-            return Price(statistics=dimension(domain, terms.marginals))
-        case Mechanism.LAPLACE:
-            return Price(epsilon=terms.privacy.epsilon or ZERO)
-        case Mechanism.GAUSSIAN:
-            return Price(rho=terms.privacy.rho or ZERO)
+    return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes), price)
 
 
 def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
@@ -223,10 +226,6 @@ def _acceptable_rest(terms: Proposal, policy: Policy) -> tuple[Proposal, tuple[C
     if terms.generator not in policy.generators:
         changes.append(Change("generator", terms.generator, policy.generators[0], GENERATOR))
         terms = replace(terms, generator=policy.generators[0])
-    if terms.privacy.mechanism not in policy.mechanisms:
-        exact = type(terms.privacy)()
-        changes.append(Change("privacy", terms.privacy.mechanism, exact.mechanism, MECHANISM))
-        terms = replace(terms, privacy=exact)
     return terms, tuple(changes)
 
 

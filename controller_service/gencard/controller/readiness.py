@@ -1,7 +1,8 @@
 """What must hold before anything is served: mistakes that would open a door are found at the start."""
 
 from gencard.controller.holdings import Holding, Holdings
-from gencard.core.budget import Mechanism
+from gencard.controller.policy import Policy
+from gencard.core.budget import ZERO, Mechanism, Price, Privacy
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import GENERATORS
 
@@ -39,8 +40,17 @@ def _mistakes(holding: Holding) -> list[tuple[str, str]]:
         ),
         ("generators", "must name one or more, each of the catalogue"): not policy.generators
         or not GENERATORS.keys() >= set(policy.generators),
-        ("mechanisms", 'must be ["exact"]: noise cannot be measured yet'): (
-            policy.mechanisms != (Mechanism.EXACT,)
+        ("mechanisms", "must name one or more"): not policy.mechanisms,
+        ("noise", "must say, for a policy with noise, which one and its neighbouring relation"): (
+            policy.noise is None and set(policy.mechanisms) != {Mechanism.EXACT}
+        ),
+        ("noise", "must be one of the mechanisms, and within most_per_card"): (
+            policy.noise is not None and not _is_on_offer(policy.noise, policy)
         ),
     }
     return [mistake for mistake, made in wrong.items() if made]
+
+
+def _is_on_offer(noise: Privacy, policy: Policy) -> bool:
+    price = Price(epsilon=noise.epsilon or ZERO, rho=noise.rho or ZERO)
+    return noise.mechanism in policy.mechanisms and price.fits(policy.most_per_card)

@@ -89,7 +89,7 @@ class ReleaseRun:
             self.releases.operations.check(tx, run.row)
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
         agreed = signed_card(card)
-        job = self.jobs.measure(holding, agreed.version, agreed.terms.marginals)
+        job = self.jobs.measure(holding, agreed.version, agreed.terms)
         result = run.job(tasks.MEASURE, job)
         psi: bytes = result["psi"].encode()
         with self.releases.database.transaction() as tx:

@@ -9,9 +9,10 @@ from pydantic import Field, PositiveInt, SecretStr, model_validator
 
 from gencard.controller import policy
 from gencard.controller.toml_file import Section
-from gencard.core.budget import Mechanism, Price
+from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.transform import Transform
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 """Last part of a resource name."""
@@ -110,6 +111,44 @@ class Amounts(Section):
         return Price(self.statistics, self.epsilon, self.rho)
 
 
+class NoiseTable(Section):
+    """The noise on offer: its budget where nobody asks for another, its relation for everybody."""
+
+    mechanism: Literal[Mechanism.LAPLACE, Mechanism.GAUSSIAN]
+    neighbouring: Neighbouring
+    epsilon: Decimal | None = None
+    rho: Decimal | None = None
+    delta: Decimal | None = None
+
+    @model_validator(mode="after")
+    def _is_a_privacy(self) -> "NoiseTable":
+        self.privacy()
+        return self
+
+    def privacy(self) -> Privacy:
+        return Privacy(self.mechanism, self.neighbouring, self.epsilon, self.rho, self.delta)
+
+
+class TransformTable(Section):
+    """What happens to exact counts before they are psi; see ``core.transform.Transform``."""
+
+    threshold: int = 0
+    freedom: int = 0
+    dominance_count: int = 0
+    dominance_percent: int = 0
+    remainder_percent: int = 0
+    zeros: bool = False
+    rounding: int = 1
+
+    @model_validator(mode="after")
+    def _is_a_transform(self) -> "TransformTable":
+        self.transform()
+        return self
+
+    def transform(self) -> Transform:
+        return Transform(**dict(self))
+
+
 class PolicyTable(Section):
     """What a proposal may ask for; see ``policy.Policy``."""
 
@@ -121,12 +160,18 @@ class PolicyTable(Section):
     forbidden: tuple[Clique, ...] = ()
     generators: tuple[Name, ...] = ("ipf",)
     mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
+    noise: NoiseTable | None = None
+    transform: TransformTable = TransformTable()
     automatic: bool = False
     valid_days: PositiveInt = 90
 
     def policy(self) -> policy.Policy:
-        prices = {"most_per_card": self.most_per_card.price()}
-        return policy.Policy(**{name: getattr(self, name) for name in type(self).model_fields} | prices)
+        values = {
+            "most_per_card": self.most_per_card.price(),
+            "noise": None if self.noise is None else self.noise.privacy(),
+            "transform": self.transform.transform(),
+        }
+        return policy.Policy(**dict(self) | values)
 
 
 class Caps(Section):

@@ -7,16 +7,36 @@ from gencard.controller.jobs.tasks import Job, Progress
 from gencard.controller.schema_file import schema_of_table
 from gencard.controller.vault import Vault
 from gencard.core.statistics import measure as door
+from gencard.core.statistics.noise import Noise
+from gencard.wire.money import privacy_of_document
 from gencard.wire.psi_document import psi_document
+from gencard.wire.transform_codec import transform_of_document
 
 
 def measure(job: Job, progress: Progress) -> Job:
     """Records -> psi; they are the version named before and after, or nothing leaves."""
     progress("measure", 0.0)
     vault = opened(job["records"])
-    psi = door.measure(vault, cliques_of(job["cliques"]), vault.coding.domain)
+    privacy = privacy_of_document(job["privacy"])
+    psi = door.measure(
+        vault,
+        cliques_of(job["cliques"]),
+        vault.coding.domain,
+        privacy,
+        noise=_noise() if privacy.noisy else None,
+        weights=job["weights"],
+        transform=transform_of_document(job["transform"]),
+        zeros=vault.coding.structural_zeros,
+    )
     confirm(vault, job["records"])
     return {"psi": psi_document(psi).decode()}
+
+
+def _noise() -> Noise:
+    """Loaded only where noise is drawn: OpenDP takes its time."""
+    from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
+
+    return OpenDpNoise()
 
 
 def opened(records: Job) -> Vault:

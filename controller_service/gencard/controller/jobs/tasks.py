@@ -9,7 +9,8 @@ runs. The descriptions:
                  "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows)}
     zeros       [{"clique": [attribute, ...], "cells": [[code, ...], ...]}, ...]
 
-    measure         {"records": records, "cliques": [[attribute, ...], ...]}
+    measure         {"records": records, "cliques": [[attribute, ...], ...], "privacy": as on a card,
+                     "weights": [int, ...], "transform": as on a card}
                     -> {"psi": psi's document}
     synthesise      {"psi": psi's document, "generator": name, "zeros": zeros, "max_cells": int,
                      "rows": int, "seed": int, "rows_file": path to be written}
@@ -22,7 +23,7 @@ runs. The descriptions:
                     -> {"digest": hex, of the rows}
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -31,7 +32,9 @@ from typing import Any
 from gencard.controller.holdings import Holding
 from gencard.controller.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.domain import Clique
+from gencard.core.card import Proposal
+from gencard.wire.money import privacy_document
+from gencard.wire.transform_codec import transform_document
 
 Job = dict[str, Any]
 Progress = Callable[[str, float], None]
@@ -83,11 +86,14 @@ class Descriptions:
     model_cells: int
     audit_records: int = 2_000_000
 
-    def measure(self, holding: Holding, version: str, cliques: Iterable[Clique]) -> Job:
+    def measure(self, holding: Holding, version: str, terms: Proposal) -> Job:
         """The version is the card's: records that have changed since are not measured."""
         return {
             "records": self._records(holding, version),
-            "cliques": [list(clique) for clique in cliques],
+            "cliques": [list(clique) for clique in terms.marginals],
+            "privacy": privacy_document(terms.privacy),
+            "weights": list(terms.weights),
+            "transform": transform_document(terms.transform),
         }
 
     def synthesise(

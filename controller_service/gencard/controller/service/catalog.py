@@ -13,8 +13,9 @@ from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import catalog_pb2_grpc
 from gencard.v1 import common_pb2 as common
-from gencard.wire.money import mechanism_message, price_message
+from gencard.wire.money import mechanism_message, price_message, privacy_message
 from gencard.wire.schema_codec import attribute_message, zeros_message
+from gencard.wire.transform_codec import transform_message
 
 TIER = {Tier.BY_CONSTRUCTION: pb.TIER_BY_CONSTRUCTION, Tier.AUDITED: pb.TIER_AUDITED}
 SECONDS_A_DAY = 86_400
@@ -102,4 +103,6 @@ def _policy(policy: Policy) -> pb.Policy:
         most_per_card=price_message(policy.most_per_card),
         automatic=policy.automatic,
         valid_seconds=policy.valid_days * SECONDS_A_DAY,
+        noise=None if policy.noise is None else privacy_message(policy.noise),
+        transform=transform_message(policy.transform),
     )

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidNumberError, InvalidPsiError, TooLargeError
+from gencard.core.errors import InvalidNumberError, TooLargeError
+from gencard.core.generators.admitted import admitted, zeros_inside
 from gencard.core.generators.block_table import BlockTable, PlainTable
 from gencard.core.generators.fitting import check_room, fit
 from gencard.core.generators.goals import Goal
+from gencard.core.generators.relaxation import NOISY, relax
 from gencard.core.generators.table_model import TableModel
 from gencard.core.generators.triangle import Triangle, three_parts
-from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.psi import Psi
 
 
@@ -22,6 +23,8 @@ class Ipf:
     The limit is the table :math:`\prod_C f_C(x_C)` with the marginals of psi: of all such tables the
     one of maximum entropy. Attributes that psi does not name are uniform and independent. Only sums,
     products, quotients and comparisons of floats in a fixed order: the same bits on every machine.
+    Noisy psi is reconciled first; marginals that then agree with each other may still be those of no
+    table, and the fit ends where it comes no nearer.
 
     Args:
         structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
@@ -55,14 +58,17 @@ class Ipf:
         """
         if domain.cells > self.max_cells:
             raise TooLargeError(what="The number of cells of the model", limit=self.max_cells)
-        _check_belongs(psi, domain)
-        check_consistent(psi)
-        zeros = [zero for zero in self.structural_zeros if set(zero.clique) <= set(domain.attributes)]
+        exact = psi.exact
+        psi = admitted(psi, domain)
+        zeros = zeros_inside(self.structural_zeros, domain)
         table = _uniform(psi, domain, zeros)
         goals = [
             [Goal.of(m.clique, m.values, block) for m in psi.measurements if set(m.clique) <= set(block)]
             for block in table.blocks
         ]
+        if not exact:
+            relax(table, goals, self.tolerance, self.most_sweeps, steepest=NOISY)
+            return TableModel(domain, table.expanded())
         if zeros:
             check_room(table, goals)
         fit(table, goals, self.tolerance, self.most_sweeps)
@@ -73,9 +79,3 @@ def _uniform(psi: Psi, domain: Domain, zeros: Sequence[StructuralZeros]) -> Bloc
     """Where the fit starts, in the smallest form that holds what it can reach."""
     parts = three_parts(domain, [*psi.cliques, *(zero.clique for zero in zeros)])
     return Triangle(domain, parts, zeros) if parts else PlainTable(domain, psi.cliques, zeros)
-
-
-def _check_belongs(psi: Psi, domain: Domain) -> None:
-    for name, size in zip(psi.domain.attributes, psi.domain.sizes, strict=True):
-        if name not in domain or domain.size(name) != size:
-            raise InvalidPsiError(problem=f"'{name}' is not so declared in the domain")

@@ -1,0 +1,100 @@
+"""How a proposal may be measured, and what that costs. Depends on no record."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gencard.core.budget import ZERO, Mechanism, Price, Privacy
+from gencard.core.card import Change, Proposal
+from gencard.core.domain import Clique, Domain
+from gencard.core.statistics.closure import dimension
+from gencard.core.transform import AS_COUNTED, Transform
+
+MECHANISM = "MECHANISM_NOT_OFFERED"
+NEIGHBOURING = "NEIGHBOURING_NOT_OFFERED"
+TRANSFORM = "TRANSFORM_REQUIRED"
+PRICE = "PRICE_TOO_HIGH"
+
+
+def price_of(terms: Proposal, domain: Domain) -> Price:
+    """What measuring costs; depends on no record.
+
+    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
+    makes them no cheaper. Noise costs its epsilon or rho, whatever number of marginals shares it.
+    """
+    match terms.privacy.mechanism:
+        case Mechanism.EXACT:
+            return Price(statistics=dimension(domain, terms.marginals))
+        case Mechanism.LAPLACE:
+            return Price(epsilon=terms.privacy.epsilon or ZERO)
+        case Mechanism.GAUSSIAN:
+            return Price(rho=terms.privacy.rho or ZERO)
+
+
+def nearest_privacy(
+    asked: Privacy, mechanisms: Sequence[Mechanism], noise: Privacy | None, most: Price
+) -> tuple[Privacy, tuple[Change, ...]] | None:
+    """The nearest privacy on offer, and each step to it; None where nothing is.
+
+    Args:
+        noise: What is offered in place of a mechanism that is not. All noisy cards of a dataset have
+            its neighbouring relation, or their budgets could not be added.
+        most: Cap on one card.
+    """
+    offered = _on_offer(asked, mechanisms, noise)
+    if offered is None:
+        return None
+    relation = noise.neighbouring if noise is not None else offered.neighbouring
+    related = replace(offered, neighbouring=relation) if offered.noisy else offered
+    affordable = _within(related, most)
+    steps = (
+        (asked, offered, MECHANISM),
+        (offered, related, NEIGHBOURING),
+        (related, affordable, PRICE),
+    )
+    return affordable, tuple(
+        Change("privacy", str(old), str(new), reason) for old, new, reason in steps if old != new
+    )
+
+
+def _on_offer(asked: Privacy, mechanisms: Sequence[Mechanism], noise: Privacy | None) -> Privacy | None:
+    """What was asked, else the noise on offer, else exact counts; None where neither is."""
+    if asked.mechanism in mechanisms:
+        return asked
+    if noise is not None and noise.mechanism in mechanisms:
+        return noise
+    return Privacy() if Mechanism.EXACT in mechanisms else None
+
+
+def _within(privacy: Privacy, most: Price) -> Privacy:
+    """The same noise with a budget that one card may have; as it is, where none may."""
+    if privacy.epsilon is not None and most.epsilon:
+        return replace(privacy, epsilon=min(privacy.epsilon, most.epsilon))
+    if privacy.rho is not None and most.rho:
+        return replace(privacy, rho=min(privacy.rho, most.rho))
+    return privacy
+
+
+def measured_as(
+    terms: Proposal, privacy: Privacy, transform: Transform
+) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms with this privacy: exact counts with the policy's transform, noise with none.
+
+    Noise keeps the weights; exact counts have none.
+    """
+    required = AS_COUNTED if privacy.noisy else transform
+    weights = terms.weights if privacy.noisy else ()
+    changed = required != terms.transform
+    change = Change("transform", str(terms.transform), str(required), TRANSFORM)
+    terms = replace(terms, privacy=privacy, transform=required, weights=weights)
+    return terms, (change,) if changed else ()
+
+
+def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:
+    """Weights of cliques offered in place of the terms' own: a part has that of its heaviest whole."""
+    asked = list(zip(terms.marginals, terms.weights, strict=False))
+    same = dict(asked)
+    return tuple(
+        same.get(clique) or max(weight for whole, weight in asked if set(clique) <= set(whole))
+        for clique in cliques
+        if asked
+    )
