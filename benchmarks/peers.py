@@ -1,0 +1,74 @@
+"""Other people's programs, in an environment of their own, given the same marginals."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+
+from benchmarks import fit_once
+from gencard.core.domain import Domain
+from gencard.core.statistics.psi import Psi
+
+_ROOT = Path(__file__).resolve().parents[1]
+_ENVIRONMENT = _ROOT / ".venv-peers"
+
+_PACKAGES = ("mbi>=2,<3", "ipfn>=1.4", "humanleague>=2.4")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How one program did.
+
+    Args:
+        cold: Seconds from the start of the first import to the fitted marginals.
+        warm: The same for a second fit in the same process, median; not a number where there was none.
+        worst: Largest L1 distance of a marginal from psi, in shares.
+        variation: Mean total variation of the marginals.
+    """
+
+    cold: float
+    warm: float
+    worst: float
+    variation: float
+
+
+def fitted(program: str, psi: Psi, domain: Domain, *, iterations: int = 0, repeats: int = 1) -> Fit:
+    """Run a program of ``fit_once`` in a fresh process, ours in our environment, others in theirs."""
+    ours = program.startswith("gencard")
+    python = Path(sys.executable) if ours else _peers_python()
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder) / "job.npz"
+        write_job(job, psi, domain)
+        arguments = [fit_once.__file__, program, str(job), str(iterations), str(repeats)]
+        done = subprocess.run(
+            [str(python), *arguments], capture_output=True, text=True, check=True, cwd=folder
+        )
+    answer = json.loads(done.stdout.splitlines()[-1])
+    warm = median(answer["warm"]) if answer["warm"] else float("nan")
+    return Fit(answer["cold"], warm, max(answer["errors"]), 0.5 * mean(answer["errors"]))
+
+
+def write_job(path: Path, psi: Psi, domain: Domain) -> None:
+    """The marginals for ``fit_once``, each clique in the domain's order."""
+    header = {"names": domain.attributes, "sizes": domain.sizes, "cliques": psi.cliques}
+    parts: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
+    parts |= {f"values_{i}": m.values.astype(np.float64) for i, m in enumerate(psi.measurements)}
+    np.savez(path, **parts)
+
+
+def _peers_python() -> Path:
+    """Their interpreter; the environment is made with pip on first use."""
+    python = _ENVIRONMENT / "bin" / "python"
+    ready = _ENVIRONMENT / ".ready"
+    if not ready.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(_ENVIRONMENT)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, *_PACKAGES], check=True)
+        ready.touch()
+    return python
