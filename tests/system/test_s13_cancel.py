@@ -8,6 +8,7 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.jobs import tasks
 from gencard.core.budget import SpendState
+from gencard.core.card import Proposal
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
@@ -166,7 +167,8 @@ def test_s13_a_card_that_ends_while_psi_is_measured_releases_nothing(house, monk
 def test_s13_a_client_that_goes_away_stops_its_black_box(slow_house, card, monkeypatch):
     monkeypatch.setattr(tasks, "RUN_BLACK_BOX", tasks.MEASURE)
     endless = slow_house.controller.desk.cards.holdings.named("datasets/survey")
-    description = tasks.Descriptions(b"salt", 1).measure(endless, "0", [("sex",)])
+    terms = Proposal("survey", "to see", (("sex",),), "ipf", 10)
+    description = tasks.Descriptions(b"salt", 1).measure(endless, "0", terms)
     monkeypatch.setattr(tasks.Descriptions, "run_black_box", lambda *_, **__: description)
     domain = Domain(("sex", "health", "work", "region"), (2, 4, 3, 2))
     chunks = table_chunks(Dataset(domain, [[0, 0, 0, 0]]))
