@@ -1,7 +1,7 @@
 """One fit in a process of its own, from the first import to the fitted marginals.
 
-``python fit_once.py PROGRAM JOB.npz ITERATIONS REPEATS`` prints one line of JSON. It runs in our environment and
-in that of the peers, so it imports nothing but what the program in question needs, and only when asked.
+``python fit_once.py PROGRAM JOB.npz ITERATIONS REPEATS`` prints one line of JSON. It runs in our
+environment and in that of the peers, so it imports nothing but what the program in question needs.
 """
 
 import json

@@ -47,7 +47,7 @@ class Raked:
 
 
 def job(name: str) -> tuple[Psi, Dataset]:
-    """The marginals of an application of the paper, or of the best spanning tree of 14 census attributes."""
+    """The marginals of an application, or of the best spanning tree of 14 census attributes."""
     if name != _TREE:
         attributes, cliques = APPLICATIONS[name]
         dataset = census(attributes)

@@ -48,7 +48,9 @@ def main() -> int:
 
 def prepare() -> None:
     """The controller's premises: records, reviewed schema, certificates."""
-    chapter("The controller sets up", "gencard-controller init demo/controller --data demo/records/fair.csv")
+    chapter(
+        "The controller sets up", "gencard-controller init demo/controller --data demo/records/fair.csv"
+    )
     shutil.rmtree(FOLDER, ignore_errors=True)
     RECORDS.parent.mkdir(parents=True)
     write_records(RECORDS)
