@@ -31,6 +31,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.InvalidDatasetError: _INVALID,
     errors.DomainMismatchError: _INVALID,
     errors.InvalidPsiError: _INVALID,
+    errors.InvalidFormulaError: _INVALID,
     errors.RequestIdReusedError: _INVALID,
     errors.TooLargeError: _EXHAUSTED,
     errors.NegotiationError: _PRECONDITION,

@@ -101,6 +101,12 @@ class InvalidPsiError(InvalidInputError):
     advice = "Use psi as it was released, with the card it was released under."
 
 
+class InvalidFormulaError(InvalidInputError):
+    reason = "INVALID_FORMULA"
+    text = "The formula is not valid at position {position}: {problem}."
+    advice = "Write it as in: response ~ a + b * c; other names than words go into `backticks`."
+
+
 class RequestIdReusedError(InvalidInputError):
     reason = "REQUEST_ID_REUSED"
     text = "This request_id was used before with another request."
