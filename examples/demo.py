@@ -21,7 +21,7 @@ from examples.fair_survey import ATTRIBUTES, BLACK_BOXES, SCHEMA, write_records
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst
 from gencard.client.audits import Audit
-from gencard.core.audit.report import Verdict
+from gencard.core.audit.verdict import Verdict
 from gencard.core.errors import GencardError
 
 FOLDER = Path("demo")

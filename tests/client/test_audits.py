@@ -8,7 +8,7 @@ import pytest
 from gencard.client.audits import Where
 from gencard.core import errors
 from gencard.core.audit.made_up import made_up
-from gencard.core.audit.report import Verdict
+from gencard.core.audit.verdict import Verdict
 from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.honest import Honest
 from gencard.core.generators.ipf import Ipf

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.audit.report import Verdict
+from gencard.core.audit.verdict import Verdict
 from gencard.core.negotiation import CardState
 from tests.system.house import running
 

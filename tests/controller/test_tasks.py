@@ -19,9 +19,9 @@ from gencard.controller.rows_file import RowsFile
 from gencard.controller.schema_file import PublicSchema
 from gencard.controller.vault import Vault
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import Verdict
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
+from gencard.core.audit.verdict import Verdict
 from gencard.core.blackbox.honest import Honest
 from gencard.core.budget import Price
 from gencard.core.card import AuditTerms, Proposal

@@ -13,9 +13,10 @@ from gencard.core.audit.comparison import holm, welch
 from gencard.core.audit.exploration import LARGEST_Z
 from gencard.core.audit.made_up import made_up
 from gencard.core.audit.plan import AuditPlan, level
-from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
+from gencard.core.audit.report import LEVEL_SHARES, Check
 from gencard.core.audit.run import audit
 from gencard.core.audit.runs import Side, Step, run_seed
+from gencard.core.audit.verdict import Verdict
 from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.copies_rows import CopiesRows
 from gencard.core.blackbox.honest import Honest

@@ -10,9 +10,10 @@ import pytest
 
 from gencard.core.audit.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport, Check, CheckResult, PowerCurve, Verdict
+from gencard.core.audit.report import AuditReport, Check, CheckResult, PowerCurve
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
+from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary, wording
 from gencard.core.blackbox.copies_rows import CopiesRows
 from gencard.core.blackbox.honest import Honest

@@ -16,9 +16,10 @@ from gencard.client.progress import Shown, shown
 from gencard.client.remote_box import RemoteBox
 from gencard.core.audit.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport, Verdict
+from gencard.core.audit.report import AuditReport
 from gencard.core.audit.report_json import report_of_json_object
 from gencard.core.audit.run import audit as run_audit
+from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, VerificationError

@@ -12,10 +12,11 @@ from gencard.controller.holdings import dataset_of
 from gencard.controller.jobs import tasks
 from gencard.controller.refunds import refund
 from gencard.controller.run import Run
-from gencard.controller.state.audits import AuditRow, Verdict
+from gencard.controller.state.audits import AuditRow
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.versions import versions
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.verdict import Verdict
 from gencard.core.errors import GencardError
 from gencard.core.negotiation import Negotiation
 from gencard.wire.canonical import time_text

@@ -14,10 +14,11 @@ from gencard.controller.cards import Cards, in_force, offer_of
 from gencard.controller.holdings import dataset_of
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request
-from gencard.controller.state.audits import AuditRow, AuditStore, Verdict
+from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
+from gencard.core.audit.verdict import Verdict
 from gencard.core.budget import Price
 from gencard.core.errors import NotFoundError
 from gencard.core.negotiation import Negotiation

@@ -2,12 +2,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gencard.controller.state.audits import AuditStore, Verdict
+from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import STANDING, CardStore
 from gencard.controller.state.operations import OperationState, OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.core.audit import report
+from gencard.core.audit.verdict import Verdict
 from gencard.core.errors import (
     InvalidInputError,
     NotFoundError,

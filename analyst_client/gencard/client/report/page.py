@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gencard.client.report import plots
-from gencard.client.report.report import Report
 from gencard.core.audit.exploration import BlockEvidence
-from gencard.core.audit.report import LARGEST_EFFECT, AuditReport, Check, CheckResult, Verdict
+from gencard.core.audit.report import LARGEST_EFFECT, AuditReport, Check, CheckResult
+from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import wording
 
 _TITLES = {
@@ -29,9 +29,8 @@ MOST_BLOCKS = 40
 """Rows of the table of blocks; the JSON report holds all."""
 
 
-def render(whole: Report) -> str:
-    """The page as HTML; everything that came from outside is escaped."""
-    report = whole.facts
+def render(report: AuditReport, *, card: str, black_box: str, where: str, note: str) -> str:
+    """The page as HTML, with the words of ``Report``; all that came from outside is escaped."""
     environment = Environment(
         loader=PackageLoader("gencard.client.report", "."),
         autoescape=True,
@@ -43,8 +42,8 @@ def render(whole: Report) -> str:
         title=_TITLES[report.verdict],
         leaked=report.verdict is Verdict.LEAKAGE,
         wording=wording(report),
-        about=list(_about(whole)),
-        note=whole.note,
+        about=list(_about(report, card, black_box, where)),
+        note=note,
         effect=_effect(report),
         limits=list(_limits(report)),
         checks=[_check(result, report) for result in report.checks],
@@ -61,14 +60,14 @@ def render(whole: Report) -> str:
     )
 
 
-def _about(whole: Report) -> Iterator[tuple[str, str]]:
-    if whole.black_box:
-        yield "Black box", whole.black_box
-    if whole.card:
-        yield "Card", whole.card
-    if whole.where in _AROUND:
-        yield "Around", _AROUND[whole.where]
-    cliques = len(whole.facts.plan.cliques)
+def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterator[tuple[str, str]]:
+    if black_box:
+        yield "Black box", black_box
+    if card:
+        yield "Card", card
+    if where in _AROUND:
+        yield "Around", _AROUND[where]
+    cliques = len(report.plan.cliques)
     yield "Claim tested", f"depends on the records through {cliques} marginals only"
 
 

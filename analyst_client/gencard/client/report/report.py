@@ -57,7 +57,9 @@ class Report:
         except ModuleNotFoundError:
             problem = "a page needs: pip install 'gencard[report]'"
             raise InvalidInputError(field="report", problem=problem) from None
-        rendered: str = page.render(self)
+        rendered: str = page.render(
+            self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
+        )
         return rendered
 
     def save_html(self, path: str | Path) -> None:

@@ -3,21 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from gencard.controller.state.paging import Page, page_of
 from gencard.controller.state.tables import audits
+from gencard.core.audit.verdict import Verdict
 from gencard.core.errors import InvalidInputError, NotFoundError
-
-
-class Verdict(StrEnum):
-    """What an audit says: the words of ``core.audit.report``, without the weight of importing it."""
-
-    NO_EVIDENCE = "no-evidence"
-    LEAKAGE = "leakage"
 
 
 @dataclass(frozen=True, slots=True)

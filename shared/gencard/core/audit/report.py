@@ -5,14 +5,8 @@ from enum import StrEnum
 
 from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.verdict import Verdict
 from gencard.core.domain import Clique, Domain
-
-
-class Verdict(StrEnum):
-    """What an audit says. There is no third word: an audit never says "safe"."""
-
-    NO_EVIDENCE = "no-evidence"
-    LEAKAGE = "leakage"
 
 
 class Check(StrEnum):

@@ -1,6 +1,7 @@
 """What a report says in words, and what it must never say."""
 
-from gencard.core.audit.report import AuditReport, Verdict
+from gencard.core.audit.report import AuditReport
+from gencard.core.audit.verdict import Verdict
 from gencard.core.domain import Clique
 
 
