@@ -1,5 +1,6 @@
 """Where everything begins: a connection to a controller, as an analyst or an auditor."""
 
+from functools import partial
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
@@ -12,10 +13,13 @@ from gencard.client.connection import Connection
 from gencard.client.credentials import Credentials, address_in
 from gencard.client.log_watch import Checkpoint, LogWatch
 from gencard.client.paging import pages
+from gencard.client.plan import Plan
 from gencard.client.workload import Marginals, cliques_of
 from gencard.core.budget import EXACT, Price, Privacy, Spend
 from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal
 from gencard.core.errors import InvalidInputError
+from gencard.core.statistics.formula import Formula
+from gencard.core.statistics.sufficiency import analysis_of, sufficient_cliques
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.card_codec import card_of, terms_message
 from gencard.wire.identity import Identity
@@ -143,6 +147,36 @@ class Analyst:
         """What the nearest acceptable card would cost; nothing is stored."""
         asked = self.propose(dataset, marginals, purpose="price", privacy=privacy, dry_run=True)
         return asked.price
+
+    def plan(
+        self,
+        dataset: str,
+        formula: str,
+        *,
+        kind: str = "logistic",
+        generator: str = "ipf",
+        rows: int = 1_000_000,
+        privacy: Privacy = EXACT,
+    ) -> Plan:
+        """The smallest Phi that determines an analysis, and what it would cost; nothing is stored.
+
+        Args:
+            dataset: Its name.
+            formula: Such as ``grade ~ group + birth * family``; names with spaces go into backticks.
+            kind: "logistic", "multinomial", "linear" or "crosstab".
+            generator: Its name in the catalogue.
+            rows: At most so many in one release.
+            privacy: How the marginals are measured.
+
+        Raises:
+            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+                with the formula, or with what it needs.
+            ProposalRefusedError: The policy has nothing near to offer.
+        """
+        analysis, parsed, entry = analysis_of(kind), Formula.of(formula), self.dataset(dataset)
+        cliques = sufficient_cliques(parsed, analysis, entry.coding.domain)
+        ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, privacy=privacy)
+        return Plan(parsed, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask)
 
     def card(self, name: str) -> Card:
         """One card; raises NotFoundError."""

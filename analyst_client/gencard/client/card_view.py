@@ -25,9 +25,9 @@ NEXT = {
     CardState.SUSPENDED: "ask the controller's steward",
     CardState.REVOKED: "stop using what was made under it, and ask the controller's steward",
 }
-_CHANGED = "The offer differs from what was asked:"
+CHANGED = "The offer differs from what was asked:"
+CHANGE_HEADS = ("Field", "Asked", "Offered", "Why")
 _MOST_CHANGES = 8
-_HEADS = ("Field", "Asked", "Offered", "Why")
 
 
 class CardView:
@@ -104,26 +104,27 @@ class CardView:
             ]
         return found
 
-    def _diff(self) -> list[tuple[str, str, str, str]]:
-        """The changes, the first few of them."""
-        shown, more = self.changes[:_MOST_CHANGES], len(self.changes) - _MOST_CHANGES
-        lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
-        return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
-
     def _repr_html_(self) -> str:
         parts = [html.facts(self.lines())]
         if self.changes:
-            parts += [html.paragraph(_CHANGED), html.grid(_HEADS, self._diff())]
+            parts += [html.paragraph(CHANGED), html.grid(CHANGE_HEADS, change_lines(self.changes))]
         return html.panel(self.name or "Card, priced only", *parts)
 
     def __rich__(self) -> Panel:
         parts: list[RenderableType] = [text.facts(self.lines())]
         if self.changes:
-            parts += [_CHANGED, text.grid(_HEADS, self._diff())]
+            parts += [CHANGED, text.grid(CHANGE_HEADS, change_lines(self.changes))]
         return text.panel(self.name or "Card, priced only", *parts)
 
     def __repr__(self) -> str:
         return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
+
+
+def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]:
+    """The changes, the first few of them, under ``CHANGE_HEADS``."""
+    shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
+    lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
+    return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
 
 
 def _marginals(cliques: tuple[Clique, ...]) -> str:

@@ -2,7 +2,15 @@
 
 import typer
 
-from gencard.client.shell import accounting, auditing, catalogue, checking, negotiation, synthesis
+from gencard.client.shell import (
+    accounting,
+    auditing,
+    catalogue,
+    checking,
+    negotiation,
+    planning,
+    synthesis,
+)
 from gencard.client.shell.terminal import Commands
 
 app = typer.Typer(
@@ -15,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(catalogue.datasets)
 app.command()(catalogue.generators)
+app.command()(planning.plan)
 app.command()(negotiation.propose)
 app.command()(negotiation.price)
 app.command()(negotiation.cards)

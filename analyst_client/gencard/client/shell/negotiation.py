@@ -17,6 +17,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.workload import Marginals, all_marginals
+from gencard.core.card import Change
 from gencard.core.errors import InvalidInputError
 from gencard.core.negotiation import CardState
 from gencard.wire.canonical import Document, time_text
@@ -144,6 +145,14 @@ def _say(card: Card, as_json: bool) -> None:
     console.print(card)
 
 
+def changes_document(changes: tuple[Change, ...]) -> list[Document]:
+    """A diff for programs, line by line."""
+    return [
+        {"field": change.field, "old": change.old, "new": change.new, "reason": change.reason}
+        for change in changes
+    ]
+
+
 def _price(card: Card) -> str:
     offer = card.negotiation.offer
     return "" if offer is None else price_text(offer.price)
@@ -158,10 +167,7 @@ def _document(card: Card) -> Document:
         "nextStep": card.next_step,
         "terms": terms_document(card.terms),
         "price": None if offer is None else price_document(offer.price),
-        "changes": [
-            {"field": change.field, "old": change.old, "new": change.new, "reason": change.reason}
-            for change in card.changes
-        ],
+        "changes": changes_document(card.changes),
         "expires": None if offer is None else time_text(offer.expire_time),
         "sha256": None if offer is None else offer.digest,
         "history": [

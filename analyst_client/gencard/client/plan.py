@@ -1,0 +1,127 @@
+"""A plan: the statistics that an analysis needs, and what the controller would answer to them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from rich.console import RenderableType
+from rich.panel import Panel
+
+from gencard.client import html, text
+from gencard.client.card import Card
+from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
+from gencard.core.budget import Price
+from gencard.core.card import Change
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique
+from gencard.core.statistics.formula import Formula
+from gencard.core.statistics.sufficiency import Analysis
+
+_HEADS = ("Marginal", "Cells", "For")
+_MOST_MARGINALS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The smallest Phi that determines an analysis, with its price; nothing was stored or spent.
+
+    Args:
+        formula: What is explained, and by what.
+        kind: What is to be done with it.
+        marginals: The smallest Phi.
+        coding: The dataset's schema.
+        answer: What the controller would offer: a card that is only priced.
+        ask: Proposes these marginals, on the dataset that was planned for.
+    """
+
+    formula: Formula
+    kind: Analysis
+    marginals: tuple[Clique, ...]
+    coding: Coding = field(repr=False)
+    answer: Card
+    ask: Callable[..., Card] = field(repr=False)
+
+    def propose(self, *, purpose: str, generator: str | None = None, rows: int | None = None) -> Card:
+        """Propose the card; generator and rows are those of the plan where not given.
+
+        Raises:
+            ProposalRefusedError: The policy has nothing near to offer.
+        """
+        given = {"generator": generator, "rows": rows}
+        others = {name: value for name, value in given.items() if value is not None}
+        return self.ask(purpose=purpose, **others)
+
+    @property
+    def price(self) -> Price:
+        """What the offer would cost."""
+        return self.answer.price
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """How the offer would differ from the plan; empty where it would not."""
+        return self.answer.changes
+
+    @property
+    def lacking(self) -> tuple[Clique, ...]:
+        """Marginals that the offer would not determine: with any, it does not determine the analysis."""
+        offered = [frozenset(clique) for clique in self.answer.terms.marginals]
+        return tuple(
+            clique for clique in self.marginals if not any(wide.issuperset(clique) for wide in offered)
+        )
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Attributes of the formula that have a level "missing"."""
+        attributes = map(self.coding.attribute, self.coding.domain.covered_by(self.marginals).attributes)
+        return tuple(attribute.name for attribute in attributes if attribute.coding.missing)
+
+    @property
+    def next_step(self) -> str:
+        """What to do now."""
+        if self.lacking:
+            return "plan a smaller formula: the offer would not determine this one"
+        return "propose(purpose=...)"
+
+    def purposes(self) -> Iterator[tuple[Clique, str]]:
+        """Each marginal, and the terms of the formula whose sufficient statistic it is."""
+        response = {self.formula.response} - {None}
+        for clique in self.marginals:
+            inside = [":".join(term) for term in self.formula.terms if response | {*term} <= {*clique}]
+            yield clique, ", ".join(inside) or self._beside_terms(clique)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The plan in names and values."""
+        found = [
+            ("Analysis", str(self.kind)),
+            ("Price", html.price_text(self.price)),
+            ("Next", self.next_step),
+        ]
+        if self.missing:
+            note = "a level like any other: leaving records out is another analysis"
+            found.append(("Missing", f"in {', '.join(self.missing)} {note}"))
+        if self.lacking:
+            found.append(("Lacking", "; ".join(" × ".join(clique) for clique in self.lacking)))
+        return found
+
+    def _beside_terms(self, clique: Clique) -> str:
+        return "the response" if clique == (self.formula.response,) else "features together"
+
+    def _grid(self) -> list[tuple[str, str, str]]:
+        """The marginals, the first few of them."""
+        domain, more = self.coding.domain, len(self.marginals) - _MOST_MARGINALS
+        lines = [
+            (" × ".join(clique), f"{domain.project(clique).cells:,}", purpose)
+            for clique, purpose in self.purposes()
+        ]
+        return lines if more <= 0 else [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
+
+    def _repr_html_(self) -> str:
+        parts = [html.facts(self.lines()), html.grid(_HEADS, self._grid())]
+        if self.changes:
+            parts += [html.paragraph(CHANGED), html.grid(CHANGE_HEADS, change_lines(self.changes))]
+        return html.panel(str(self.formula), *parts)
+
+    def __rich__(self) -> Panel:
+        parts: list[RenderableType] = [text.facts(self.lines()), text.grid(_HEADS, self._grid())]
+        if self.changes:
+            parts += [CHANGED, text.grid(CHANGE_HEADS, change_lines(self.changes))]
+        return text.panel(str(self.formula), *parts)

@@ -1,0 +1,40 @@
+"""plan: from an analysis to the statistics that it needs."""
+
+from typing import Annotated
+
+import typer
+
+from gencard.client.plan import Plan
+from gencard.client.shell.negotiation import DatasetName, Generator, Rows, changes_document
+from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say_json
+from gencard.core.statistics.sufficiency import Analysis
+from gencard.wire.canonical import Document
+from gencard.wire.money import price_document
+
+
+def plan(
+    dataset: DatasetName,
+    formula: Annotated[str, typer.Argument(help="Such as 'health ~ sex + age * work'.")],
+    kind: Annotated[Analysis, typer.Option(help="What is to be done with it.")] = Analysis.LOGISTIC,
+    generator: Generator = "ipf",
+    rows: Rows = 1_000_000,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """The smallest Phi that determines an analysis, and its price; nothing is stored or spent."""
+    with connected(connection) as analyst:
+        found = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows)
+    say_json(_document(found)) if as_json else console.print(found)
+
+
+def _document(plan: Plan) -> Document:
+    return {
+        "formula": str(plan.formula),
+        "kind": plan.kind,
+        "marginals": plan.marginals,
+        "price": price_document(plan.price),
+        "changes": changes_document(plan.changes),
+        "lacking": plan.lacking,
+        "missing": plan.missing,
+        "nextStep": plan.next_step,
+    }
