@@ -27,7 +27,7 @@ from gencard.controller.readiness import check_policies, check_reviewed
 from gencard.controller.release_run import ReleaseRun
 from gencard.controller.releases import KIND as RELEASE
 from gencard.controller.releases import Releases
-from gencard.controller.schema_file import read_schema
+from gencard.controller.schema_file import PublicSchema, read_schema
 from gencard.controller.service.audit import AuditServicer
 from gencard.controller.service.catalog import CatalogServicer
 from gencard.controller.service.guard import Guard
@@ -123,7 +123,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
         limits=Limits(
             limits.marginal_cells, limits.model_cells, limits.marginals, limits.rows, limits.runs
         ),
-        facts=Boxes(settings.black_boxes).facts,
+        facts=Boxes(settings.black_boxes, limits.model_cells).facts,
         controller=settings.identity.uri,
         key=card_key,
         clock=clock,
@@ -164,19 +164,24 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
     return Controller(desk, operations, service)
 
 
+def check_records(entry: DatasetEntry) -> PublicSchema:
+    """Read every record once; the schema that all of them keep to.
+
+    Raises:
+        InvalidInputError, DatasetError: Schema or records are not in order.
+    """
+    schema = read_schema(entry.schema_file)
+    _vault(entry, schema).check()
+    return schema
+
+
 def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> list[Registration]:
     """Every service with what it needs; the runners of operations are named on the way."""
     settings, cards, database = desk.settings, desk.cards, desk.database
-    boxes = Boxes(settings.black_boxes)
+    boxes = Boxes(settings.black_boxes, settings.limits.model_cells)
     jobs = Descriptions(_salt(settings), settings.limits.model_cells)
     releases = Releases(
-        database,
-        cards,
-        desk.ledger,
-        PsiStore(),
-        ReleaseStore(),
-        operations,
-        settings.state.releases,
+        database, cards, desk.ledger, PsiStore(), ReleaseStore(), operations, settings.state.releases
     )
     audits = Audits(database, cards, boxes, desk.ledger, AuditStore(), operations)
     work = settings.state.work
@@ -203,14 +208,17 @@ def report(place: str, incident: str, kind: str) -> None:
 
 def _holding(settings: Settings, entry: DatasetEntry) -> Holding:
     schema = read_schema(entry.schema_file)
-    vault = Vault(entry.data, schema.coding, schema.absent)
     return Holding(
         name=f"{PREFIX}{entry.name}",
         schema=schema,
         policy=entry.policy.policy(),
         data=entry.data,
-        version=vault.version(_salt(settings)),
+        version=_vault(entry, schema).version(_salt(settings)),
     )
+
+
+def _vault(entry: DatasetEntry, schema: PublicSchema) -> Vault:
+    return Vault(entry.data, schema.coding, schema.absent)
 
 
 def _caps(settings: Settings) -> dict[str, Caps]:
@@ -233,10 +241,8 @@ def _tls(settings: Settings) -> TlsFiles:
 
 
 def _guard(settings: Settings) -> Guard:
-    server, limits = (
-        settings.server,
-        (settings.server.per_identity, settings.server.maximum_concurrent_rpcs),
-    )
+    server = settings.server
+    limits = server.per_identity, server.maximum_concurrent_rpcs
     if server.insecure_dev:
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
         return Guard(lambda _developer: True, report, *limits, development=developer)

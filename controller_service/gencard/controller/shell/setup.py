@@ -9,11 +9,9 @@ from rich.markup import escape
 
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol as enrol_person
-from gencard.controller.schema_file import read_schema
 from gencard.controller.settings import Settings
-from gencard.controller.settings_tables import DatasetEntry
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, table
-from gencard.controller.vault import Vault
+from gencard.controller.wiring import check_records
 from gencard.wire.identity import Role
 
 
@@ -43,8 +41,9 @@ def check(config: ConfigFile = HERE) -> None:
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):
-            attributes, reviewed = _checked(entry)
-        found.add_row(entry.name, str(attributes), reviewed, "all declared")
+            schema = check_records(entry)
+        reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
+        found.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(found)
 
 
@@ -59,10 +58,3 @@ def enrol(
     folder = config.absolute().parent
     person = enrol_person(folder, name, role, project, address=address, now=datetime.now(UTC))
     console.print(f"Hand over, on a safe way: [bold]{escape(str(person))}[/]")
-
-
-def _checked(entry: DatasetEntry) -> tuple[int, str]:
-    schema = read_schema(entry.schema_file)
-    Vault(entry.data, schema.coding, schema.absent).check()
-    reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
-    return len(schema.coding.attributes), reviewed
