@@ -88,7 +88,8 @@ class TestS22Once:
                 setattr(other, field, value)
         if path == PROPOSE:
             other.terms.rows = 11
-        ending = call(house.channel(), path, other)
+        with nothing_changes(house):
+            ending = call(house.channel(), path, other)
         assert (ending.code, ending.reason) == (
             grpc.StatusCode.INVALID_ARGUMENT,
             "REQUEST_ID_REUSED",
