@@ -110,6 +110,7 @@ def entropy(table):
     return float(-np.sum(table[table > 0] * np.log(table[table > 0])))
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("name", ["S3", "S5"])
 def test_another_program_finds_the_same_table(name):
     """R's synthpop (mipfp): all pairs of 5,000 records, one record spread out as a prior."""

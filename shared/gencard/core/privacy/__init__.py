@@ -1,0 +1,1 @@
+"""What a synthetic dataset gives away about the records behind it."""

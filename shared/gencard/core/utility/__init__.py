@@ -1,0 +1,1 @@
+"""How much of the original a synthetic dataset keeps."""
