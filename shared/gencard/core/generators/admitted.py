@@ -14,7 +14,21 @@ def admitted(psi: Psi, domain: Domain) -> Psi:
     """What is fitted: exact psi as it stands, noisy psi reconciled; its marginals agree.
 
     Raises:
-        InvalidPsiError: psi does not belong to the domain, or it is exact and contradicts itself.
+        InvalidPsiError: psi does not belong to the domain, it is exact and contradicts itself, or it
+            holds linear statistics, which most methods cannot take.
+        TooLargeError: The cliques are too wide to compare.
+    """
+    if psi.linear:
+        raise InvalidPsiError(problem="this generator takes marginals alone, and no linear statistics")
+    check_belongs(psi, domain)
+    return psi if psi.exact else reconcile(psi)
+
+
+def check_belongs(psi: Psi, domain: Domain) -> None:
+    """Refuse a psi that is not one of the domain, or that is exact and contradicts itself.
+
+    Raises:
+        InvalidPsiError: See above; linear statistics are allowed.
         TooLargeError: The cliques are too wide to compare.
     """
     for name, size in zip(psi.domain.attributes, psi.domain.sizes, strict=True):
@@ -22,10 +36,8 @@ def admitted(psi: Psi, domain: Domain) -> Psi:
             raise InvalidPsiError(problem=f"'{name}' is not so declared in the domain")
     if not all(measurement.clique for measurement in psi.measurements):
         raise InvalidPsiError(problem="a measurement names no attribute")
-    if not psi.exact:
-        return reconcile(psi)
-    check_consistent(psi)
-    return psi
+    if psi.exact:
+        check_consistent(psi)
 
 
 def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[StructuralZeros, ...]:

@@ -6,6 +6,8 @@ Nothing below this door (fit, sample, release, replay) may import it: see ``test
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from gencard.core.budget import EXACT, Privacy
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
@@ -13,9 +15,10 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.disclosure import transformed
+from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.noise import Noise, noisy
-from gencard.core.statistics.psi import Counts, Measurement, Psi
+from gencard.core.statistics.psi import Counts, LinearMeasurement, Measurement, Psi
 from gencard.core.transform import AS_COUNTED, Transform
 
 
@@ -29,7 +32,7 @@ class MarginalSource(Protocol):
 
 def measure(
     source: MarginalSource,
-    cliques: Sequence[Clique],
+    statistics: Sequence[Statistic],
     domain: Domain,
     privacy: Privacy = EXACT,
     *,
@@ -38,23 +41,24 @@ def measure(
     transform: Transform = AS_COUNTED,
     zeros: Sequence[StructuralZeros] = (),
 ) -> Psi:
-    """Measure the marginals on ``cliques``.
+    """Measure the marginals on cliques, and linear statistics.
 
     Args:
         source: The records.
-        cliques: The card's marginals, in the card's order.
+        statistics: The card's marginals, then its linear statistics, in the card's order.
         domain: The declared domain of the records.
         privacy: Exact, or with which noise.
         noise: Draws it; never missing where privacy asks for noise.
-        weights: Parts of the privacy budget, one for each clique; empty for equal parts.
+        weights: Parts of the privacy budget, one for each statistic; empty for equal parts.
         transform: What happens to exact counts before they are psi.
         zeros: Cells that the schema declares impossible.
 
     Returns:
-        psi in the order of ``cliques``, over the part of the domain that they name.
+        psi in the order of ``statistics``, over the part of the domain that they name.
 
     Raises:
-        InvalidInputError: There is nobody to draw the noise that privacy asks for.
+        InvalidInputError: There is nobody to draw the noise that privacy asks for, a linear statistic
+            does not fit the domain, or it is asked for with a transform, which is one of counts.
         InvalidPsiError: The source gave tables that cannot come from one set of records, or there
             is no record.
         MeasurementRefusedError: Exact counts do not pass the transform's checks.
@@ -62,26 +66,43 @@ def measure(
     """
     if privacy.noisy and noise is None:
         raise InvalidInputError(field="noise", problem="is asked for, and nobody draws it")
-    exact = _counted(source, cliques, domain)
+    cliques, linear = divided(statistics)
+    if linear and transform != AS_COUNTED:
+        raise InvalidInputError(field="transform", problem="belongs to marginals alone")
+    exact = _counted(source, cliques, linear, domain)
     if noise is not None and privacy.noisy:
         return noisy(exact, privacy, noise, weights)
     return transformed(exact, transform, zeros)
 
 
-def _counted(source: MarginalSource, cliques: Sequence[Clique], domain: Domain) -> Psi:
-    public = domain.covered_by([domain.canonical(clique) for clique in cliques])
-    tables = source.count(cliques)
-    if len(tables) != len(cliques):
+def _counted(
+    source: MarginalSource,
+    cliques: Sequence[Clique],
+    linear: Sequence[LinearStatistic],
+    domain: Domain,
+) -> Psi:
+    for statistic in linear:
+        statistic.check_belongs(domain)
+    asked = [*cliques, *(statistic.clique for statistic in linear)]
+    public = domain.covered_by([domain.canonical(clique) for clique in asked])
+    tables = source.count(asked)
+    if len(tables) != len(asked):
         raise InvalidPsiError(problem="it does not hold one table for each clique")
-    pairs = zip(cliques, tables, strict=True)
-    psi = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
-    check_consistent(psi)
-    return psi
+    pairs = zip(asked, tables, strict=True)
+    counted = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
+    check_consistent(counted)
+    marginals, rest = counted.measurements[: len(cliques)], counted.measurements[len(cliques) :]
+    sums = (_summed(statistic, m.values) for statistic, m in zip(linear, rest, strict=True))
+    return Psi(public, marginals, tuple(sums))
 
 
-def measure_dataset(dataset: Dataset, cliques: Sequence[Clique]) -> Psi:
+def _summed(statistic: LinearStatistic, counts: Counts) -> LinearMeasurement:
+    return LinearMeasurement(statistic, statistic.sums(counts), np.zeros(len(statistic.functions)))
+
+
+def measure_dataset(dataset: Dataset, statistics: Sequence[Statistic]) -> Psi:
     """Measure a dataset held in memory; see ``measure``."""
-    return measure(_InMemory(dataset), cliques, dataset.domain)
+    return measure(_InMemory(dataset), statistics, dataset.domain)
 
 
 class _InMemory:

@@ -2,7 +2,8 @@ r"""How much noise a privacy budget asks for, and who draws it.
 
 A record is in one cell of every marginal. Adding or removing one moves one count of each marginal by 1
 (L1 = L2 = 1); replacing one moves two (L1 = 2, L2 = :math:`\sqrt 2`). The number of records is a count
-like any other: it is never released apart from the marginals, under either relation.
+like any other: it is never released apart from the marginals, under either relation. What a record does
+to a linear statistic follows from its functions' declared values: see ``sensitivity.py``.
 """
 
 from collections.abc import Sequence
@@ -15,12 +16,17 @@ from numpy.typing import NDArray
 
 from gencard.core.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.psi import Counts, LinearMeasurement, Measurement, Psi
+from gencard.core.statistics.sensitivity import sensitivity
 
 Integers = NDArray[np.int64]
 
 _LARGEST = 2**53
 """Noisy counts are clamped here: beyond, a float is not the integer that it stands for."""
+
+_LARGEST_SUM = 2**62
+"""The same for sums, which are 64 bits wide."""
 
 _LEAST_STDDEV = 1e-9
 """Noise too small to be seen is noise all the same: a stddev of 0 would say that counts are exact."""
@@ -41,20 +47,52 @@ class Noise(Protocol):
 
 
 def noisy(psi: Psi, privacy: Privacy, noise: Noise, weights: Sequence[int] = ()) -> Psi:
-    """Exact psi with noise on every count, zeros included; each stddev says how much.
+    """Exact psi with noise on every count and every sum, zeros included; each stddev says how much.
 
     Args:
-        weights: Parts of the budget, one for each marginal; empty for equal parts.
+        weights: Parts of the budget, one for each marginal and then each linear statistic; empty for
+            equal parts.
     """
+    marginals = len(psi.measurements)
+    budgets = parts(privacy, weights or [1] * (marginals + len(psi.linear)))
+    return Psi(
+        psi.domain,
+        tuple(
+            _noisy_marginal(exact, privacy, noise, budget)
+            for exact, budget in zip(psi.measurements, budgets[:marginals], strict=True)
+        ),
+        tuple(
+            _noisy_sums(exact, privacy, noise, budget)
+            for exact, budget in zip(psi.linear, budgets[marginals:], strict=True)
+        ),
+    )
+
+
+def _noisy_marginal(exact: Measurement, privacy: Privacy, noise: Noise, budget: Fraction) -> Measurement:
+    scale = _scale(privacy.mechanism, _moved(privacy), budget)
+    counts = _draw(privacy, noise, exact.values, scale)
+    return Measurement(
+        exact.clique, np.clip(counts, -_LARGEST, _LARGEST), stddev_of(privacy.mechanism, scale)
+    )
+
+
+def _noisy_sums(
+    exact: LinearMeasurement, privacy: Privacy, noise: Noise, budget: Fraction
+) -> LinearMeasurement:
+    found = sum_scales(exact.statistic, privacy, budget)
+    sums = [
+        _draw(privacy, noise, exact.values[place : place + 1], scale)
+        for place, scale in enumerate(found)
+    ]
+    stddevs = np.array([stddev_of(privacy.mechanism, scale) for scale in found])
+    return LinearMeasurement(
+        exact.statistic, np.clip(np.concatenate(sums), -_LARGEST_SUM, _LARGEST_SUM), stddevs
+    )
+
+
+def _draw(privacy: Privacy, noise: Noise, values: Counts, scale: float) -> Integers:
     draw = noise.laplace if privacy.mechanism is Mechanism.LAPLACE else noise.gaussian
-    measurements = []
-    for exact, scale in zip(
-        psi.measurements, scales(privacy, weights or [1] * len(psi.cliques)), strict=True
-    ):
-        counts = draw(np.asarray(exact.values, dtype=np.int64), scale)
-        clamped = np.clip(counts, -_LARGEST, _LARGEST)
-        measurements.append(Measurement(exact.clique, clamped, stddev_of(privacy.mechanism, scale)))
-    return Psi(psi.domain, tuple(measurements))
+    return draw(np.asarray(values, dtype=np.int64), scale)
 
 
 def scales(privacy: Privacy, weights: Sequence[int]) -> tuple[float, ...]:
@@ -76,14 +114,48 @@ def scales(privacy: Privacy, weights: Sequence[int]) -> tuple[float, ...]:
         .. [2] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy",
            NeurIPS 2020, Theorem 14.
     """
-    moved = 2 if privacy.neighbouring is Neighbouring.REPLACE_ONE else 1
+    return tuple(
+        _scale(privacy.mechanism, _moved(privacy), budget) for budget in parts(privacy, weights)
+    )
+
+
+def sum_scales(statistic: LinearStatistic, privacy: Privacy, budget: Fraction) -> tuple[float, ...]:
+    r"""The parameter of the noise on each sum of a linear statistic, in numerators, rounded up.
+
+    Each sum gets noise in proportion to its function's largest value :math:`M_j`: to one share of the
+    budget, the functions :math:`f_j / M_j` are one statistic with sensitivity :math:`L_1` or
+    :math:`L_2`, on which noise of one scale falls.
+    """
+    norm = 1 if privacy.mechanism is Mechanism.LAPLACE else 2
+    moved = sensitivity(statistic, privacy.neighbouring, norm)
+    return tuple(
+        _scale(privacy.mechanism, function.largest**norm * moved, budget)
+        for function in statistic.functions
+    )
+
+
+def parts(privacy: Privacy, weights: Sequence[int]) -> list[Fraction]:
+    """The budget, epsilon or rho, divided by weights.
+
+    Raises:
+        InvalidInputError: The privacy is that of exact counts.
+    """
     budget = privacy.epsilon or privacy.rho
     if budget is None:
         raise InvalidInputError(field="privacy", problem="asks for no noise")
-    spent = [Fraction(weight, sum(weights)) * Fraction(budget) for weight in weights]
-    if privacy.mechanism is Mechanism.LAPLACE:
-        return tuple(_above(moved / share) for share in spent)
-    return tuple(_root_above(moved / (2 * share)) for share in spent)
+    return [Fraction(weight, sum(weights)) * Fraction(budget) for weight in weights]
+
+
+def _moved(privacy: Privacy) -> Fraction:
+    """What a record does to a marginal: its L1 sensitivity, and the square of L2."""
+    return Fraction(2 if privacy.neighbouring is Neighbouring.REPLACE_ONE else 1)
+
+
+def _scale(mechanism: Mechanism, moved: Fraction, budget: Fraction) -> float:
+    """From an L1 sensitivity, or from the square of an L2 one."""
+    return (
+        _above(moved / budget) if mechanism is Mechanism.LAPLACE else _root_above(moved / (2 * budget))
+    )
 
 
 def stddev_of(mechanism: Mechanism, scale: float) -> float:

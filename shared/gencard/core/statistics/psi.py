@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError
+from gencard.core.statistics.linear import LinearStatistic
 
 Counts = NDArray[Any]
 
@@ -33,8 +34,39 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LinearMeasurement:
+    """One released linear statistic; its values are read-only.
+
+    Args:
+        statistic: The functions.
+        values: Sums of their numerators over all records, shape ``(functions,)``.
+        stddevs: Standard deviation of the noise on each, shape ``(functions,)``; 0 for exact sums.
+    """
+
+    statistic: LinearStatistic
+    values: Counts
+    stddevs: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        for name in ("values", "stddevs"):
+            frozen = np.asarray(getattr(self, name)).view()
+            frozen.flags.writeable = False
+            object.__setattr__(self, name, frozen)
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """The mean of each function over the records, in the functions' own unit."""
+        means: NDArray[np.float64] = self.values / self.statistic.denominators / self.values[0]
+        return means
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Psi:
     """All measurements of a card, in the card's order, over the domain of the attributes they name.
+
+    Args:
+        measurements: The marginals.
+        linear: The linear statistics, which a card names after its marginals.
 
     Raises:
         InvalidPsiError: No measurement, a wrong shape, values that are not finite numbers, or a
@@ -43,10 +75,13 @@ class Psi:
 
     domain: Domain
     measurements: tuple[Measurement, ...]
+    linear: tuple[LinearMeasurement, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.measurements:
+        if not self.measurements and not self.linear:
             raise InvalidPsiError(problem="it holds no measurement")
+        for linear in self.linear:
+            _check_linear(linear, self.domain)
         for measurement in self.measurements:
             where = ", ".join(measurement.clique)
             if measurement.values.shape != self.domain.project(measurement.clique).sizes:
@@ -62,4 +97,18 @@ class Psi:
 
     @property
     def exact(self) -> bool:
-        return all(measurement.stddev == 0 for measurement in self.measurements)
+        return not any(m.stddev for m in self.measurements) and not any(
+            linear.stddevs.any() for linear in self.linear
+        )
+
+
+def _check_linear(linear: LinearMeasurement, domain: Domain) -> None:
+    where = ", ".join(linear.statistic.clique)
+    linear.statistic.check_belongs(domain)
+    for numbers in (linear.values, linear.stddevs):
+        if numbers.shape != (len(linear.statistic.functions),):
+            raise InvalidPsiError(problem=f"({where}) has not one value for each function")
+        if numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers)):
+            raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
+    if np.any(linear.stddevs < 0):
+        raise InvalidPsiError(problem=f"({where}) has a stddev that is not zero or more")
