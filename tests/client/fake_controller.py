@@ -256,8 +256,12 @@ class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
 
     @unary
     def ListGenerators(self, request):
-        entry = catalog.Generator(name="ipf", tier=1, description="fits", digest="00" * 32)
-        return catalog.ListGeneratorsResponse(generators=[entry])
+        entry = catalog.Generator(
+            name="ipf", tier=1, description="fits", digest="00" * 32, needs="any marginals",
+            bound="all cells", most_cells=2**20, cell_bytes=64,
+        )  # fmt: skip
+        box = catalog.Generator(name="leaky", tier=2, description="leaks", digest="11" * 32)
+        return catalog.ListGeneratorsResponse(generators=[entry, box])
 
 
 @dataclass

@@ -12,7 +12,10 @@ from gencard.v1 import audit_pb2, catalog_pb2, ledger_pb2, negotiation_pb2, synt
 from gencard.wire.error_table import STATUS, status_message
 from tests.client.fake_controller import make_people, served
 
-NAMES = "field problem attribute clique what limit expected turn state reasons scope incident position"
+NAMES = (
+    "field problem attribute clique what limit largest expected turn state reasons scope incident "
+    "position"
+)
 FIELDS = dict.fromkeys(NAMES.split(), "x")
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 

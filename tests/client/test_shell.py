@@ -58,8 +58,12 @@ class TestCatalogue:
         assert len(document["schema"]["attributes"]) == 4
 
     def test_generators(self, run):
-        assert "by-construction" in run("generators").stdout
-        assert json.loads(run("generators", "--json").stdout)[0]["name"] == "ipf"
+        shown = run("generators").stdout
+        for words in ("by-construction", "any marginals", "all cells: 1,048,576 of 64 bytes", "leaky"):
+            assert words in shown
+        ipf, box = json.loads(run("generators", "--json").stdout)
+        assert (ipf["name"], ipf["tier"], ipf["cell_bytes"]) == ("ipf", "by-construction", 64)
+        assert (box["needs"], box["most_cells"]) == ("", 0)
 
 
 class TestNegotiation:

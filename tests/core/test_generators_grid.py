@@ -3,7 +3,7 @@
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +19,7 @@ from gencard.core.errors import (
     InvalidInputError,
     InvalidNumberError,
     InvalidPsiError,
+    ModelTooLargeError,
     NotConvergedError,
     TooLargeError,
 )
@@ -27,6 +28,7 @@ from gencard.core.generators.graphical import Graphical
 from gencard.core.generators.independent import Independent
 from gencard.core.generators.ipf import Ipf
 from gencard.core.generators.model_file import bytes_of, model_of
+from gencard.core.generators.registry import GENERATORS
 from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.generators.saturated import Saturated
 from gencard.core.generators.spanning_tree import SpanningTree
@@ -61,12 +63,15 @@ class Row:
 GRID = {
     "independent": Row(lambda zeros: Independent(zeros, tolerance=1e-3), width=1),
     "saturated": Row(Saturated, whole=True, error=1e-12),
-    "spanning tree": Row(lambda zeros: SpanningTree(zeros, tolerance=1e-3), width=1),
+    "spanning-tree": Row(lambda zeros: SpanningTree(zeros, tolerance=1e-3), width=1),
     "graphical": Row(lambda zeros: Graphical(zeros, tolerance=1e-3)),
     "ipf": Row(lambda zeros: Ipf(zeros, tolerance=1e-3)),
     "raking, all cells": Row(lambda zeros: SupportRaking(zeros, support=2**16), error=1e-2),
     "raking, drawn": Row(lambda zeros: SupportRaking(zeros, support=64, tolerance=1.0), width=0),
 }
+
+SEVERAL = {"raking, all cells": "support-raking", "raking, drawn": "support-raking"}
+"""Rows of one method with other settings."""
 
 every = pytest.mark.parametrize("row", GRID.values(), ids=GRID)
 law = settings(deadline=None, max_examples=20)
@@ -82,11 +87,10 @@ def problems(draw, zeros=False):
         return dataset, cliques, ()
     clique = draw(st.sampled_from(cliques))
     shape = domain.project(clique).sizes
-    cells = draw(st.sets(st.tuples(*(st.integers(0, size - 1) for size in shape)), min_size=1))
-    zero = StructuralZeros(clique, tuple(sorted(cells)))
-    kept = ~falls_into(dataset, zero)
-    assume(kept.any())
-    return dataset.take(np.flatnonzero(kept)), cliques, (zero,)
+    cells = draw(st.sets(st.tuples(*(st.integers(0, size - 1) for size in shape))))
+    first = tuple(dataset.project(clique).codes[0].tolist())
+    zero = StructuralZeros(clique, tuple(sorted(cells - {first})))
+    return dataset.take(np.flatnonzero(~falls_into(dataset, zero))), cliques, (zero,)
 
 
 def falls_into(dataset, zero):
@@ -199,6 +203,32 @@ class TestLaws:
         assert not falls_into(model.sample(300, rng=rng_of(1)), zeros[0]).any()
 
 
+@every
+class TestCheck:
+    @law
+    @given(problem=problems(zeros=True), max_cells=st.integers(1, 300))
+    def test_what_is_too_large_is_known_before_anything_is_measured(self, row, problem, max_cells):
+        dataset, drawn, zeros = problem
+        cliques = row.cliques(dataset.domain, drawn)
+        generator = replace(row.make(zeros), max_cells=max_cells)
+        psi = measure_dataset(dataset, cliques)
+        try:
+            generator.check(cliques, dataset.domain)
+        except TooLargeError:
+            with pytest.raises(TooLargeError):
+                generator.fit(psi, dataset.domain)
+        else:
+            generator.fit(psi, dataset.domain)
+
+    def test_a_refusal_names_the_sets_that_cause_it(self, row):
+        domain = Domain.of({"wide": 300, "wider": 400, "a": 2})
+        generator = replace(row.make(()), max_cells=500)
+        with pytest.raises(ModelTooLargeError) as caught:
+            generator.check([domain.attributes], domain)
+        assert "wide" in caught.value.fields["largest"]
+        assert caught.value.fields["limit"] == "500"
+
+
 def noisy(psi, stddev, seed):
     noise = np.random.default_rng(seed)
     return Psi(
@@ -264,7 +294,7 @@ class TestBadPsi:
         except TooLargeError:
             assert time.perf_counter() - begin < 0.5
             assert tracemalloc.get_traced_memory()[1] < 1_000_000
-        except InvalidPsiError:
+        except InvalidInputError:
             assert row.whole
         else:
             assert drawn.domain == domain
@@ -304,3 +334,7 @@ def test_settings_are_checked(method):
     wrong = {"alpha": -1.0} if method is Saturated else {"tolerance": 0.0}
     with pytest.raises(InvalidNumberError):
         method(**wrong)
+
+
+def test_every_generator_of_the_catalogue_is_in_the_grid():
+    assert {SEVERAL.get(name, name) for name in GRID} == set(GENERATORS)

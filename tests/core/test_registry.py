@@ -4,13 +4,36 @@ from gencard.core.card import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.ipf import Ipf
-from gencard.core.generators.registry import GENERATORS, generator_digest, generator_named
+from gencard.core.generators.registry import (
+    BY_CONSTRUCTION,
+    GENERATORS,
+    generator_digest,
+    generator_named,
+)
+
+ZEROS = (StructuralZeros(("a",), ((0,),)),)
 
 
-def test_a_generator_is_made_by_its_name():
-    zeros = (StructuralZeros(("a",), ((0,),)),)
-    assert generator_named("ipf", structural_zeros=zeros, max_cells=9) == Ipf(zeros, max_cells=9)
-    assert GENERATORS["ipf"].tier is Tier.BY_CONSTRUCTION
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_generator_is_made_by_its_name(name):
+    generator = generator_named(name, structural_zeros=ZEROS, max_cells=9)
+    assert (generator.structural_zeros, generator.max_cells) == (ZEROS, 9)
+    assert type(generator).__name__ == name.title().replace("-", "")
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_an_entry_says_what_the_generator_does_needs_and_takes(name):
+    entry = GENERATORS[name]
+    assert entry.description.endswith(".")
+    assert "exact" in entry.needs
+    assert entry.bound
+    assert entry.cell_bytes >= 8
+
+
+def test_the_one_offered_first_takes_any_marginals():
+    assert BY_CONSTRUCTION[0] == "ipf"
+    assert generator_named("ipf", structural_zeros=ZEROS, max_cells=9) == Ipf(ZEROS, max_cells=9)
+    assert all(GENERATORS[name].tier is Tier.BY_CONSTRUCTION for name in BY_CONSTRUCTION)
 
 
 def test_an_unknown_name_is_refused_and_not_repeated():

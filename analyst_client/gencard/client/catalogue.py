@@ -92,12 +92,24 @@ class CatalogueEntry:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorEntry:
-    """A generator or a black box. ``digest``: SHA-256 in hex of the code and parameters that run."""
+    """A generator or a black box; only generators say what they need.
+
+    Args:
+        digest: SHA-256, in hex, of the code and parameters that run.
+        needs: What psi must hold.
+        bound: What is counted against ``most_cells``; a larger model is refused before any record is
+            read.
+        cell_bytes: Most memory of a fit for each cell so counted, in bytes.
+    """
 
     name: str
     tier: Tier
     description: str
     digest: str
+    needs: str
+    bound: str
+    most_cells: int
+    cell_bytes: int
 
 
 def list_datasets(connection: Connection) -> list[CatalogueEntry]:
@@ -117,10 +129,23 @@ def get_dataset(connection: Connection, name: str) -> CatalogueEntry:
 def list_generators(connection: Connection) -> list[GeneratorEntry]:
     stub = connection.catalog
     return [
-        GeneratorEntry(entry.name, _TIER.get(entry.tier, Tier.AUDITED), entry.description, entry.digest)
+        _generator(entry)
         for page in pages(connection, stub.ListGenerators, pb.ListGeneratorsRequest())
         for entry in page.generators
     ]
+
+
+def _generator(message: pb.Generator) -> GeneratorEntry:
+    return GeneratorEntry(
+        name=message.name,
+        tier=_TIER.get(message.tier, Tier.AUDITED),
+        description=message.description,
+        digest=message.digest,
+        needs=message.needs,
+        bound=message.bound,
+        most_cells=message.most_cells,
+        cell_bytes=message.cell_bytes,
+    )
 
 
 def _entry(message: pb.Dataset) -> CatalogueEntry:

@@ -16,31 +16,51 @@ HONEST = "honest"
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A generator or black box as everybody may know it."""
+    """A generator or black box as everybody may know it; only generators say what they need."""
 
     name: str
     tier: Tier
     description: str
     digest: str
+    needs: str = ""
+    bound: str = ""
+    most_cells: int = 0
+    cell_bytes: int = 0
 
 
 class Boxes:
-    """All of them, by name; a black box cannot take a generator's name."""
+    """All of them, by name; a black box cannot take a generator's name.
 
-    def __init__(self, boxes: Iterable[BoxEntry]) -> None:
+    Args:
+        boxes: The black boxes of the settings.
+        model_cells: Most cells of a generator's model.
+    """
+
+    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int) -> None:
+        self._model_cells = model_cells
         self._boxes = {box.name: box for box in boxes if box.name not in GENERATORS}
 
     def catalogue(self) -> list[CatalogueEntry]:
         """Every entry, by name."""
-        generators = [
-            CatalogueEntry(name, entry.tier, entry.description, generator_digest(name))
-            for name, entry in GENERATORS.items()
-        ]
+        generators = [self._generator(name) for name in GENERATORS]
         boxes = [
             CatalogueEntry(name, Tier.AUDITED, box.description, self.digest(name))
             for name, box in self._boxes.items()
         ]
         return sorted(generators + boxes, key=lambda entry: entry.name)
+
+    def _generator(self, name: str) -> CatalogueEntry:
+        entry = GENERATORS[name]
+        return CatalogueEntry(
+            name,
+            entry.tier,
+            entry.description,
+            generator_digest(name),
+            needs=entry.needs,
+            bound=entry.bound,
+            most_cells=self._model_cells,
+            cell_bytes=entry.cell_bytes,
+        )
 
     def facts(self, name: str) -> tuple[Tier, str]:
         """Tier and digest of a generator that a card may name.

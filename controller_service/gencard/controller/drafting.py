@@ -18,6 +18,7 @@ from gencard.controller.schema_file import PublicSchema, schema_text
 from gencard.controller.toml_file import toml_text
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, StorageError
+from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.statistics.closure import dimension
 from gencard.wire.identity import Identity, Role
 
@@ -71,7 +72,7 @@ most_marginals = {pairs}
 most_rows = 100_000
 most_per_card = {{ statistics = {dimension} }}
 forbidden = []                           # such as [["age", "occupation"]]: never together
-generators = ["ipf"]
+generators = {generators}
 automatic = true                         # false: a steward looks at each proposal first
 valid_days = 90
 
@@ -166,6 +167,7 @@ def _settings_text(data: Path, domain: Domain) -> str:
         uri=toml_text(controller_uri()),
         name=toml_text(_resource_name(data.stem)),
         data=toml_text(str(data)),
+        generators=toml_text(BY_CONSTRUCTION),
         pairs=len(pairs),
         dimension=price,
         dataset_cap=20 * price,

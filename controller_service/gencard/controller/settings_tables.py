@@ -12,6 +12,7 @@ from gencard.controller.toml_file import Section
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.transform import Transform
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
@@ -158,7 +159,7 @@ class PolicyTable(Section):
     most_rows: PositiveInt
     most_per_card: Amounts
     forbidden: tuple[Clique, ...] = ()
-    generators: tuple[Name, ...] = ("ipf",)
+    generators: tuple[Name, ...] = BY_CONSTRUCTION
     mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
     noise: NoiseTable | None = None
     transform: TransformTable = TransformTable()

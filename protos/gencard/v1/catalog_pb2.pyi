@@ -454,6 +454,10 @@ class Generator(google.protobuf.message.Message):
     TIER_FIELD_NUMBER: builtins.int
     DESCRIPTION_FIELD_NUMBER: builtins.int
     DIGEST_FIELD_NUMBER: builtins.int
+    NEEDS_FIELD_NUMBER: builtins.int
+    BOUND_FIELD_NUMBER: builtins.int
+    MOST_CELLS_FIELD_NUMBER: builtins.int
+    CELL_BYTES_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     tier: Global___Tier.ValueType
@@ -462,6 +466,14 @@ class Generator(google.protobuf.message.Message):
     """What it does and needs."""
     digest: builtins.str
     """SHA-256, in hex, of the code and parameters that run."""
+    needs: builtins.str
+    """What psi must hold, in words; empty for black boxes, which read records."""
+    bound: builtins.str
+    """What is counted against most_cells, in words; empty for black boxes."""
+    most_cells: builtins.int
+    """A larger model is refused before anything is measured, in cells; 0 for black boxes."""
+    cell_bytes: builtins.int
+    """Most memory of a fit for each cell counted, in bytes; 0 for black boxes."""
     def __init__(
         self,
         *,
@@ -469,7 +481,11 @@ class Generator(google.protobuf.message.Message):
         tier: Global___Tier.ValueType = ...,
         description: builtins.str = ...,
         digest: builtins.str = ...,
+        needs: builtins.str = ...,
+        bound: builtins.str = ...,
+        most_cells: builtins.int = ...,
+        cell_bytes: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "digest", b"digest", "name", b"name", "tier", b"tier"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "cell_bytes", b"cell_bytes", "description", b"description", "digest", b"digest", "most_cells", b"most_cells", "name", b"name", "needs", b"needs", "tier", b"tier"]) -> None: ...
 
 Global___Generator: typing_extensions.TypeAlias = Generator

@@ -34,6 +34,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.InvalidFormulaError: _INVALID,
     errors.RequestIdReusedError: _INVALID,
     errors.TooLargeError: _EXHAUSTED,
+    errors.ModelTooLargeError: _EXHAUSTED,
     errors.NegotiationError: _PRECONDITION,
     errors.WrongTurnError: _PRECONDITION,
     errors.StaleEtagError: grpc.StatusCode.ABORTED,

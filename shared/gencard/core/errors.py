@@ -18,8 +18,6 @@ public by declaration: never a record, never a count, never the message of anoth
 
 from typing import ClassVar
 
-_LONGEST_FIELD = 200
-
 
 class GencardError(Exception):
     """Root of the tree.
@@ -32,16 +30,19 @@ class GencardError(Exception):
     reason: ClassVar[str] = "GENCARD"
     text: ClassVar[str] = "Gencard could not do this."
     advice: ClassVar[str] = "Read the documentation of the call."
+    longest_field: ClassVar[int] = 200
 
     def __init__(self, /, **fields: object) -> None:
-        self.fields = {name: _printable(str(value)) for name, value in fields.items()}
+        self.fields = {
+            name: _printable(str(value), self.longest_field) for name, value in fields.items()
+        }
         super().__init__(self.text.format(**self.fields))
 
 
-def _printable(value: str) -> str:
+def _printable(value: str, longest: int) -> str:
     """One line, no control characters, bounded: what may be put in a log or on a terminal."""
     clean = "".join(character if character.isprintable() else "?" for character in value)
-    return clean if len(clean) <= _LONGEST_FIELD else clean[: _LONGEST_FIELD - 1] + "…"
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
 # What was sent is wrong ------------------------------------------------------------------------
@@ -120,6 +121,15 @@ class TooLargeError(GencardError):
     reason = "TOO_LARGE"
     text = "{what} is over the bound of {limit}."
     advice = "Ask for fewer or smaller marginals, fewer rows or fewer runs."
+
+
+class ModelTooLargeError(TooLargeError):
+    """``largest`` names the attribute sets whose tables are largest, with their cells."""
+
+    reason = "MODEL_TOO_LARGE"
+    text = "The generator's model is over the bound of {limit} cells: {largest}."
+    advice = "Ask for fewer marginals on these attributes, or for the generator support-raking."
+    longest_field = 400  # whole names of attributes
 
 
 # Right request, wrong moment -------------------------------------------------------------------

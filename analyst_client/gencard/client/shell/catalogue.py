@@ -1,10 +1,11 @@
 """datasets, generators: what there is to ask for."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from gencard.client.catalogue import CatalogueEntry
+from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -42,15 +43,20 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
     with connected(connection) as analyst:
         entries = analyst.generators()
     if as_json:
-        say_json(
-            [
-                {"name": e.name, "tier": e.tier, "description": e.description, "digest": e.digest}
-                for e in entries
-            ]
-        )
+        say_json([asdict(entry) for entry in entries])
         return
-    lines = [(entry.name, str(entry.tier), entry.description) for entry in entries]
-    say_table(("Name", "Tier", "Description"), lines)
+    lines = [
+        (entry.name, entry.tier, entry.description, entry.needs, _bound(entry)) for entry in entries
+    ]
+    say_table(("Name", "Tier", "Description", "Needs", "Bound"), lines)
+
+
+def _bound(entry: GeneratorEntry) -> str:
+    """What is bounded, and the memory that a fit takes at the bound."""
+    if not entry.bound:
+        return "—"
+    gib = entry.most_cells * entry.cell_bytes / 2**30
+    return f"{entry.bound}: {entry.most_cells:,} of {entry.cell_bytes} bytes, {gib:.1f} GiB"
 
 
 def _document(entry: CatalogueEntry) -> dict[str, object]:

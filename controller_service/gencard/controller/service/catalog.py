@@ -53,6 +53,10 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                 tier=TIER[entry.tier],
                 description=entry.description,
                 digest=entry.digest,
+                needs=entry.needs,
+                bound=entry.bound,
+                most_cells=entry.most_cells,
+                cell_bytes=entry.cell_bytes,
             )
             for entry in entries[start:end]
         ]

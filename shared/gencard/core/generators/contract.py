@@ -1,11 +1,12 @@
 """The promise of the by-construction tier, made by a signature."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.psi import Psi
 
 
@@ -29,11 +30,23 @@ class Generator(Protocol):
     G(D) = S(psi(D)): it holds because this signature cannot say anything else.
     """
 
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """Refuse marginals to which no model may be fitted, whatever their counts are.
+
+        It allocates no table and depends on what is public alone, so that a card can be refused before
+        any record is read. ``fit`` does it too.
+
+        Raises:
+            ModelTooLargeError: Names the attribute sets whose tables are largest.
+            InvalidInputError: The generator needs a marginal that is not there.
+        """
+        ...
+
     def fit(self, psi: Psi, domain: Domain) -> Model:
         """Fit a model to ``psi``; deterministic, so that all randomness is in ``sample``.
 
         Raises:
-            TooLargeError: Before anything is allocated.
+            ModelTooLargeError, InvalidInputError: See ``check``; before anything is allocated.
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: No model was found within the tolerance.
         """

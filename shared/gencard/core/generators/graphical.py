@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.core.coding import StructuralZeros
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
 from gencard.core.generators.block_table import Blocks, BlockTable, PlainTable
 from gencard.core.generators.fitting import check_room, fit
@@ -53,23 +53,32 @@ class Graphical:
     def __post_init__(self) -> None:
         check_settings(self.tolerance, max_cells=self.max_cells, most_sweeps=self.most_sweeps)
 
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """Raises ModelTooLargeError where the tree is over the bound; it names its largest cliques."""
+        self._tree(cliques, domain)
+
     def fit(self, psi: Psi, domain: Domain) -> TreeModel:
         """Fit psi; see ``Generator.fit``.
 
         Raises:
-            TooLargeError: The tree has more than ``max_cells`` cells; names its largest cliques.
+            ModelTooLargeError: The tree has more than ``max_cells`` cells; names its largest cliques.
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: Structural zeros leave no room for psi, or it takes too many sweeps.
         """
-        zeros = zeros_inside(self.structural_zeros, domain)
-        named = [clique for clique in psi.cliques if set(clique) <= set(domain.attributes)]
-        tree = JunctionTree.of(domain, [*named, *(zero.clique for zero in zeros)])
-        check_cells(domain, tree.cliques, self.max_cells)
+        tree = self._tree(psi.cliques, domain)
         psi = admitted(psi, domain)
         tables: dict[int, Table] = {}
         for piece in tree.pieces(psi.cliques):
             tables.update(zip(piece, self._fitted(psi, domain, tree, piece), strict=True))
         return TreeModel(domain, tree, tuple(tables[clique] for clique in range(len(tables))))
+
+    def _tree(self, cliques: Sequence[Clique], domain: Domain) -> JunctionTree:
+        """One that holds the cliques and the structural zeros, within the bound."""
+        zeros = zeros_inside(self.structural_zeros, domain)
+        named = [clique for clique in cliques if set(clique) <= set(domain.attributes)]
+        tree = JunctionTree.of(domain, [*named, *(zero.clique for zero in zeros)])
+        check_cells(domain, tree.cliques, self.max_cells)
+        return tree
 
     def _fitted(self, psi: Psi, domain: Domain, tree: JunctionTree, piece: Sequence[int]) -> list[Table]:
         """The marginals on the cliques of one piece."""

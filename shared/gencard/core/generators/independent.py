@@ -1,9 +1,10 @@
 """Independent attributes: each with its own marginal, and nothing else."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.core.coding import StructuralZeros
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.generators.admitted import admitted
 from gencard.core.generators.graphical import Graphical
 from gencard.core.generators.parts import restricted
@@ -35,6 +36,10 @@ class Independent:
 
     def __post_init__(self) -> None:
         self._graphical()
+
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """Raises ModelTooLargeError where the tables are over the bound: those of zeros may be large."""
+        self._graphical().check([(name,) for clique in cliques for name in clique], domain)
 
     def fit(self, psi: Psi, domain: Domain) -> TreeModel:
         """Fit the one-way marginals of psi; raises as ``Graphical.fit`` does."""

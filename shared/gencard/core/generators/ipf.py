@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.core.coding import StructuralZeros
-from gencard.core.domain import Domain
-from gencard.core.errors import InvalidNumberError, TooLargeError
-from gencard.core.generators.admitted import admitted, zeros_inside
+from gencard.core.domain import Clique, Domain
+from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
 from gencard.core.generators.block_table import BlockTable, PlainTable
 from gencard.core.generators.fitting import check_room, fit
 from gencard.core.generators.goals import Goal
+from gencard.core.generators.junction_tree import check_cells
 from gencard.core.generators.relaxation import NOISY, relax
 from gencard.core.generators.table_model import TableModel
 from gencard.core.generators.triangle import Triangle, three_parts
@@ -43,21 +43,21 @@ class Ipf:
     most_sweeps: int = 10_000
 
     def __post_init__(self) -> None:
-        if not self.tolerance > 0:
-            raise InvalidNumberError(field="tolerance", expected="above zero")
-        if self.max_cells < 1 or self.most_sweeps < 1:
-            raise InvalidNumberError(field="max_cells and most_sweeps", expected="at least 1")
+        check_settings(self.tolerance, max_cells=self.max_cells, most_sweeps=self.most_sweeps)
+
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:  # noqa: ARG002
+        """Raises ModelTooLargeError where the domain has more than ``max_cells`` cells."""
+        check_cells(domain, [domain.attributes], self.max_cells)
 
     def fit(self, psi: Psi, domain: Domain) -> TableModel:
         """Fit psi; see ``Generator.fit``.
 
         Raises:
-            TooLargeError: The domain has more than ``max_cells`` cells.
+            ModelTooLargeError: The domain has more than ``max_cells`` cells.
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: Structural zeros leave no room for psi, or it takes too many sweeps.
         """
-        if domain.cells > self.max_cells:
-            raise TooLargeError(what="The number of cells of the model", limit=self.max_cells)
+        self.check(psi.cliques, domain)
         exact = psi.exact
         psi = admitted(psi, domain)
         zeros = zeros_inside(self.structural_zeros, domain)

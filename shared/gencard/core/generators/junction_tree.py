@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import DomainMismatchError, TooLargeError
+from gencard.core.errors import DomainMismatchError, ModelTooLargeError
 from gencard.core.statistics.closure import maximal
 
 Matrix = NDArray[np.float64]
@@ -99,14 +99,14 @@ def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> N
     """Refuse attribute sets whose tables together would be too large; allocates nothing.
 
     Raises:
-        TooLargeError: The cells of all sets are over the bound; it names the largest sets.
+        ModelTooLargeError: The cells of all sets are over the bound; it names the largest sets.
     """
     largest = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
     if sum(domain.project(clique).cells for clique in largest) > most_cells:
         named = "; ".join(
             f"{domain.project(clique).cells:,} on ({', '.join(clique)})" for clique in largest[:_NAMED]
         )
-        raise TooLargeError(what=f"The number of cells of the model, {named},", limit=most_cells)
+        raise ModelTooLargeError(largest=named, limit=f"{most_cells:,}")
 
 
 def _shared(one: Clique, other: Clique) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import combinations
 
-from gencard.core.domain import Clique
+from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.closure import maximal
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.table import project
@@ -19,9 +19,14 @@ def implied(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:
 
 
 def pairs(psi: Psi) -> tuple[Clique, ...]:
+    """Every pair of attributes inside some clique of psi, in the domain's order."""
+    return pairs_inside(psi.cliques, psi.domain)
+
+
+def pairs_inside(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
     """Every pair of attributes inside some clique, in the domain's order."""
-    found = {pair for clique in psi.cliques for pair in combinations(psi.domain.canonical(clique), 2)}
-    return tuple(sorted(found, key=psi.domain.axes))
+    found = {pair for clique in cliques for pair in combinations(domain.canonical(clique), 2)}
+    return tuple(sorted(found, key=domain.axes))
 
 
 def inside(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:

@@ -11,7 +11,12 @@ from gencard.core.card import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator
+from gencard.core.generators.graphical import Graphical
+from gencard.core.generators.independent import Independent
 from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.saturated import Saturated
+from gencard.core.generators.spanning_tree import SpanningTree
+from gencard.core.generators.support_raking import SupportRaking
 
 Zeros = tuple[StructuralZeros, ...]
 
@@ -21,22 +26,75 @@ class Entry:
     """A generator as everybody may know it.
 
     Args:
-        make: From structural zeros and the bound on the model's cells.
+        needs: What psi must hold.
+        bound: What is counted against the bound on cells.
+        cell_bytes: Most memory of a fit for each cell so counted, in bytes.
+        make: From structural zeros and the bound on cells.
     """
 
     tier: Tier
     description: str
+    needs: str
+    bound: str
+    cell_bytes: int
     make: Callable[[Zeros, int], Generator]
 
 
 GENERATORS: Mapping[str, Entry] = {
     "ipf": Entry(
         Tier.BY_CONSTRUCTION,
-        "Iterative proportional fitting: the table of largest entropy that has the marginals of psi, "
-        "over all cells of the attributes that Phi names.",
-        lambda zeros, max_cells: Ipf(structural_zeros=zeros, max_cells=max_cells),
+        "Iterative proportional fitting: the table of largest entropy that has the marginals of psi.",
+        "any marginals, exact or noisy",
+        "all cells of the attributes named",
+        64,
+        lambda zeros, max_cells: Ipf(zeros, max_cells=max_cells),
+    ),
+    "graphical": Entry(
+        Tier.BY_CONSTRUCTION,
+        "The same model on a junction tree: few large tables in place of one that is too large.",
+        "any marginals, exact or noisy",
+        "the cells of the tree's cliques",
+        80,
+        lambda zeros, max_cells: Graphical(zeros, max_cells=max_cells),
+    ),
+    "support-raking": Entry(
+        Tier.BY_CONSTRUCTION,
+        "Records drawn from a smaller tree, weighted to have the marginals of psi: for marginals whose "
+        "junction tree is too large.",
+        "any marginals, exact or noisy",
+        "the cells of the marginals; records drawn times marginals",
+        8,
+        lambda zeros, max_cells: SupportRaking(zeros, max_cells=max_cells),
+    ),
+    "spanning-tree": Entry(
+        Tier.BY_CONSTRUCTION,
+        "The tree of pairs with most mutual information (Chow, Liu); other pairs as the tree implies.",
+        "any marginals, exact or noisy; it uses their pairs",
+        "the cells of the largest tree of pairs",
+        80,
+        lambda zeros, max_cells: SpanningTree(zeros, max_cells=max_cells),
+    ),
+    "independent": Entry(
+        Tier.BY_CONSTRUCTION,
+        "Each attribute with its own marginal, independent of the others.",
+        "any marginals, exact or noisy; it uses their attributes one by one",
+        "the levels of the attributes named",
+        80,
+        lambda zeros, max_cells: Independent(zeros, max_cells=max_cells),
+    ),
+    "saturated": Entry(
+        Tier.BY_CONSTRUCTION,
+        "Every combination of values with its own count.",
+        "the marginal on all attributes named, exact or noisy",
+        "all cells of the attributes named",
+        64,
+        lambda zeros, max_cells: Saturated(zeros, max_cells=max_cells),
     ),
 }
+"""In the order in which they are offered."""
+
+BY_CONSTRUCTION = tuple(name for name, entry in GENERATORS.items() if entry.tier is Tier.BY_CONSTRUCTION)
+"""Names of those whose fit sees psi only."""
 
 
 def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Generator:

@@ -1,14 +1,16 @@
 """The saturated model: every cell with its own count."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gencard.core.coding import StructuralZeros
-from gencard.core.domain import Domain
-from gencard.core.errors import InvalidNumberError, InvalidPsiError, NotConvergedError, TooLargeError
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidInputError, InvalidNumberError, NotConvergedError
 from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
 from gencard.core.generators.block_table import clear
+from gencard.core.generators.junction_tree import check_cells
 from gencard.core.generators.table_model import TableModel
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.table import project
@@ -39,22 +41,30 @@ class Saturated:
         if not (np.isfinite(self.alpha) and self.alpha >= 0):
             raise InvalidNumberError(field="alpha", expected="a finite number from zero up")
 
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """See ``Generator.check``.
+
+        Raises:
+            ModelTooLargeError: The domain has more than ``max_cells`` cells.
+            InvalidInputError: No clique holds all attributes of the domain.
+        """
+        check_cells(domain, [domain.attributes], self.max_cells)
+        if not any(set(clique) >= set(domain.attributes) for clique in cliques):
+            problem = "the saturated model needs one marginal on all attributes"
+            raise InvalidInputError(field="marginals", problem=problem)
+
     def fit(self, psi: Psi, domain: Domain) -> TableModel:
         """Take the marginal on all attributes; see ``Generator.fit``.
 
         Raises:
-            TooLargeError: The domain has more than ``max_cells`` cells.
-            InvalidPsiError: No marginal of psi covers the domain, or psi contradicts itself.
+            ModelTooLargeError, InvalidInputError: See ``check``.
+            InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: Exact psi counts records in a structural zero, or none are left.
         """
-        if domain.cells > self.max_cells:
-            names = ", ".join(domain.attributes)
-            raise TooLargeError(what=f"The number of cells on ({names})", limit=self.max_cells)
+        self.check(psi.cliques, domain)
         psi = admitted(psi, domain)
-        whole = [m for m in psi.measurements if set(m.clique) == set(domain.attributes)]
-        if not whole:
-            raise InvalidPsiError(problem="no marginal of it covers all attributes of the domain")
-        counts = project(whole[0].values, whole[0].clique, domain.attributes).astype(np.float64)
+        whole = next(m for m in psi.measurements if set(m.clique) == set(domain.attributes))
+        counts = project(whole.values, whole.clique, domain.attributes).astype(np.float64)
         table = counts + self.alpha
         clear(table, domain.attributes, zeros_inside(self.structural_zeros, domain))
         if not table.any() or (psi.exact and np.any((table == 0) & (counts > 0))):

@@ -1,6 +1,6 @@
 """The best tree of pairs: Chow and Liu's approximation, from psi alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.admitted import admitted
 from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.parts import implied, pairs, restricted
+from gencard.core.generators.parts import implied, pairs, pairs_inside, restricted
 from gencard.core.generators.tree_model import TreeModel
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.table import total
@@ -47,8 +47,14 @@ class SpanningTree:
     def __post_init__(self) -> None:
         self._graphical()
 
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """Raises ModelTooLargeError where the largest tree that psi may choose is over the bound."""
+        cells = {pair: domain.project(pair).cells for pair in pairs_inside(cliques, domain)}
+        self._graphical().check([*_kruskal(cells), *((name,) for c in cliques for name in c)], domain)
+
     def fit(self, psi: Psi, domain: Domain) -> TreeModel:
         """Choose the edges and fit their marginals; raises as ``Graphical.fit`` does."""
+        self.check(psi.cliques, domain)
         psi = admitted(psi, domain)
         return self._graphical().fit(restricted(psi, edges(psi)), domain)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
 from gencard.core.generators.block_table import clear
@@ -76,16 +76,27 @@ class SupportRaking:
             most_sweeps=self.most_sweeps,
         )
 
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """See ``Generator.check``.
+
+        Raises:
+            ModelTooLargeError: The marginals have more than ``max_cells`` cells; names the largest.
+            TooLargeError: So has the table of records by marginals.
+        """
+        check_cells(domain, cliques, self.max_cells)
+        if min(self.support, domain.cells) * len(cliques) > self.max_cells:
+            raise TooLargeError(what="Records of the support times marginals", limit=self.max_cells)
+
     def fit(self, psi: Psi, domain: Domain) -> SupportModel:
         """Fit psi; see ``Generator.fit``.
 
         Raises:
-            TooLargeError: Over ``max_cells``; names the largest marginals.
+            TooLargeError: See ``check``.
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: Exact psi is missed by more than the tolerance, or structural zeros leave
                 no room for it.
         """
-        self._check_size(psi, domain)
+        self.check(psi.cliques, domain)
         psi = admitted(psi, domain)
         support, weights = self._drawn(psi, domain)
         marginals = [m for m in psi.measurements if m.clique in maximal(psi.cliques)]
@@ -99,11 +110,6 @@ class SupportRaking:
             )
         kept = np.flatnonzero(weights)
         return SupportModel(support.take(kept), weights[kept])
-
-    def _check_size(self, psi: Psi, domain: Domain) -> None:
-        check_cells(psi.domain, psi.cliques, self.max_cells)
-        if min(self.support, domain.cells) * len(psi.cliques) > self.max_cells:
-            raise TooLargeError(what="Records of the support times marginals", limit=self.max_cells)
 
     def _drawn(self, psi: Psi, domain: Domain) -> tuple[Dataset, NDArray[np.float64]]:
         """The support, and the weights it starts with."""
