@@ -190,7 +190,7 @@ class TestTls:
         assert {"GetDataset", "ProposeCard", "AcceptCard", "StreamRows"} <= set(world.faults.deadlines)
         assert all(left is not None and left < 700 for left in world.faults.deadlines.values())
 
-    def test_s1_another_authority_is_not_believed(self, service, people, tmp_path):
+    def test_s01_another_authority_is_not_believed(self, service, people, tmp_path):
         make_people(tmp_path)
         stranger = Analyst.connect(
             f"localhost:{service[1]}",

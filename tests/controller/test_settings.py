@@ -130,18 +130,18 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:7443", "[::]:7443", "example.org:7443", "10.0.0.1:7443"])
-def test_s1_plaintext_away_from_loopback_aborts_the_start(tmp_path, address):
+def test_s01_plaintext_away_from_loopback_aborts_the_start(tmp_path, address):
     error = refused(tmp_path, f'{SMALLEST}[server]\naddress = "{address}"\ninsecure_dev = true\n')
     assert error.fields["field"] == "server.insecure_dev"
 
 
 @pytest.mark.parametrize("address", ["localhost:7443", "127.0.0.1:0", "127.9.9.9:1", "[::1]:7443"])
-def test_s1_plaintext_on_loopback_is_for_developers(tmp_path, address):
+def test_s01_plaintext_on_loopback_is_for_developers(tmp_path, address):
     text = f'{SMALLEST}[server]\naddress = "{address}"\ninsecure_dev = true\n'
     assert load(tmp_path, text).server.insecure_dev
 
 
-def test_s1_the_environment_cannot_slip_plaintext_past_the_check(tmp_path, monkeypatch):
+def test_s01_the_environment_cannot_slip_plaintext_past_the_check(tmp_path, monkeypatch):
     monkeypatch.setenv("GENCARD_SERVER__ADDRESS", "0.0.0.0:7443")
     assert refused(tmp_path, SMALLEST + "[server]\ninsecure_dev = true\n").reason == "INVALID_INPUT"
 
