@@ -81,7 +81,7 @@ class TestLaws:
     @given(questions())
     def test_a_counter_offer_satisfies_the_policy(self, question):
         asked, policy, domain = question
-        outcome = judge(asked, policy, domain, LIMITS)
+        outcome = judge(asked, policy, domain, LIMITS, {})
         if isinstance(outcome, CounterOffer):
             assert objections(outcome.terms, policy, domain) == []
             assert outcome.price == price_of(outcome.terms, domain)
@@ -89,7 +89,7 @@ class TestLaws:
     @given(questions())
     def test_what_satisfies_the_policy_comes_back_unchanged_and_nothing_else_does(self, question):
         asked, policy, domain = question
-        outcome = judge(asked, policy, domain, LIMITS)
+        outcome = judge(asked, policy, domain, LIMITS, {})
         unchanged = isinstance(outcome, CounterOffer) and not outcome.changes
         assert unchanged == (objections(asked, policy, domain) == [])
         if unchanged:
@@ -98,14 +98,14 @@ class TestLaws:
     @given(questions())
     def test_judging_twice_changes_nothing_more(self, question):
         asked, policy, domain = question
-        first = judge(asked, policy, domain, LIMITS)
+        first = judge(asked, policy, domain, LIMITS, {})
         if isinstance(first, CounterOffer):
-            assert judge(first.terms, policy, domain, LIMITS) == replace(first, changes=())
+            assert judge(first.terms, policy, domain, LIMITS, {}) == replace(first, changes=())
 
     @given(questions())
     def test_nothing_is_offered_that_the_question_did_not_determine(self, question):
         asked, policy, domain = question
-        outcome = judge(asked, policy, domain, LIMITS)
+        outcome = judge(asked, policy, domain, LIMITS, {})
         if isinstance(outcome, CounterOffer):
             wanted = [set(clique) for clique in asked.marginals]
             assert all(any(set(c) <= clique for clique in wanted) for c in outcome.terms.marginals)
@@ -120,19 +120,25 @@ class TestLaws:
     def test_an_acceptable_clique_is_lost_only_to_number_or_price(self, question):
         asked, policy, domain = question
         roomy = replace(policy, most_marginals=1_000, most_per_card=Price(10**6, Decimal(9), Decimal(9)))
-        outcome = judge(asked, roomy, domain, LIMITS)
+        outcome = judge(asked, roomy, domain, LIMITS, {})
         alone = [c for c in asked.marginals if not objections(proposal(c), roomy, domain)]
         if isinstance(outcome, CounterOffer):
             assert set(alone) <= set(outcome.terms.marginals)
 
     def test_no_record_is_in_sight(self):
         assert "vault" not in inspect.getsource(policy_module)
-        assert list(inspect.signature(judge).parameters) == ["proposal", "policy", "domain", "limits"]
+        assert list(inspect.signature(judge).parameters) == [
+            "proposal",
+            "policy",
+            "domain",
+            "limits",
+            "closed",
+        ]
 
 
 class TestCounterOffers:
     def test_too_high_an_order_is_split_into_the_pairs_inside(self):
-        offer = judge(proposal(("a", "b", "c")), POLICY, FIVE, LIMITS)
+        offer = judge(proposal(("a", "b", "c")), POLICY, FIVE, LIMITS, {})
         assert offer.terms.marginals == (("a", "b"), ("a", "c"), ("b", "c"))
         assert [(change.old, change.reason) for change in offer.changes] == [
             ("a, b, c", "ORDER_TOO_HIGH")
@@ -140,18 +146,18 @@ class TestCounterOffers:
         assert offer.changes[0].new == "a, b; a, c; b, c"
 
     def test_too_many_cells_are_split_into_single_attributes(self):
-        offer = judge(proposal(("c", "e")), POLICY, FIVE, LIMITS)
+        offer = judge(proposal(("c", "e")), POLICY, FIVE, LIMITS, {})
         assert offer.terms.marginals == (("c",), ("e",))
         assert [change.reason for change in offer.changes] == ["TOO_MANY_CELLS"]
 
     def test_what_is_forbidden_together_is_taken_apart(self):
         strict = replace(POLICY, largest_order=3, largest_marginal_cells=100, forbidden=(("a", "b"),))
-        offer = judge(proposal(("a", "b", "c")), strict, FIVE, LIMITS)
+        offer = judge(proposal(("a", "b", "c")), strict, FIVE, LIMITS, {})
         assert offer.terms.marginals == (("a", "c"), ("b", "c"))
 
     def test_the_dearest_go_first(self):
         poor = replace(POLICY, most_per_card=Price(statistics=7))
-        offer = judge(proposal(("a", "b"), ("b", "c")), poor, FIVE, LIMITS)
+        offer = judge(proposal(("a", "b"), ("b", "c")), poor, FIVE, LIMITS, {})
         assert offer.terms.marginals == (("a", "b"),)
         assert offer.price == Price(statistics=6)
         assert [(change.old, change.new, change.reason) for change in offer.changes] == [
@@ -159,13 +165,13 @@ class TestCounterOffers:
         ]
 
     def test_rows_and_generator_come_within_bounds(self):
-        offer = judge(proposal(("a",), rows=5_000, generator="deep"), POLICY, FIVE, LIMITS)
+        offer = judge(proposal(("a",), rows=5_000, generator="deep"), POLICY, FIVE, LIMITS, {})
         assert (offer.terms.rows, offer.terms.generator) == (1_000, "ipf")
         assert [change.reason for change in offer.changes] == ["TOO_MANY_ROWS", "GENERATOR_NOT_ALLOWED"]
 
     def test_noise_that_is_not_offered_becomes_exact_counts(self):
         noisy = Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.1"))
-        offer = judge(proposal(("a",), privacy=noisy), POLICY, FIVE, LIMITS)
+        offer = judge(proposal(("a",), privacy=noisy), POLICY, FIVE, LIMITS, {})
         assert offer.terms.privacy == Privacy()
         assert offer.price == Price(statistics=2)
 
@@ -197,7 +203,7 @@ class TestCounterOffers:
         ],
     )
     def test_nothing_near(self, policy, asked, reasons):
-        assert judge(asked, policy, FIVE, LIMITS) == Refusal(reasons)
+        assert judge(asked, policy, FIVE, LIMITS, {}) == Refusal(reasons)
 
 
 WIDE = Domain.of({f"x{number}": 10 for number in range(12)} | {f"y{number}": 2 for number in range(19)})
@@ -221,7 +227,7 @@ class TestS10Bounds:
         for _ in range(5):
             began = time.perf_counter()
             with pytest.raises(TooLargeError):
-                judge(asked.in_order_of(WIDE), rich, WIDE, LIMITS)
+                judge(asked.in_order_of(WIDE), rich, WIDE, LIMITS, {})
             seconds.append(time.perf_counter() - began)
         assert sorted(seconds)[2] < 0.05
 

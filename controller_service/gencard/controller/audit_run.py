@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.audits import Audits, audit_message
-from gencard.controller.cards import offer_of, signed_card
+from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.holdings import dataset_of
 from gencard.controller.jobs import tasks
 from gencard.controller.refunds import refund

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from gencard.controller.boxes import Boxes
-from gencard.controller.cards import Cards, in_force, offer_of
+from gencard.controller.card_body import in_force, offer_of
+from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request

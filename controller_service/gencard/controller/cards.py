@@ -8,29 +8,25 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
+from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of
+from gencard.controller.grants import Grants
 from gencard.controller.holdings import Holding, Holdings
 from gencard.controller.policy import Limits, judge
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.errors import (
-    CardExpiredError,
-    CardStateError,
     NotFoundError,
     ProposalRefusedError,
 )
-from gencard.core.negotiation import USABLE, CardState, Negotiation, Offer, Step, Turn
-from gencard.v1 import negotiation_pb2 as pb
+from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
 from gencard.wire.canonical import sha256, time_text
-from gencard.wire.card_codec import card_message, card_of
-from gencard.wire.card_document import card_of_document, card_statement
+from gencard.wire.card_document import card_statement
 from gencard.wire.identity import Identity, Role
-from gencard.wire.statements import CARD, predicate_of, subject_digest
+from gencard.wire.statements import subject_digest
 
 GeneratorFacts = Callable[[str], tuple[Tier, str]]
 """Tier and digest of a generator by name; raises NotFoundError."""
-
-ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +73,14 @@ class Cards:
 
     def as_of_now(self, card: Negotiation) -> Negotiation:
         """The card with its time run out, where it has."""
-        expired = card.offer is not None and self.clock() >= card.offer.expire_time
-        if expired and card.state not in ENDED:
-            return replace(card, state=CardState.EXPIRED, turn=Turn.NOBODY)
-        return card
+        return as_of(card, self.clock())
 
-    def judged(self, holding: Holding, proposal: Proposal) -> CounterOffer:
+    @property
+    def grants(self) -> Grants:
+        """What was granted so far."""
+        return Grants(self.store, self.clock)
+
+    def judged(self, tx: Connection, holding: Holding, proposal: Proposal) -> CounterOffer:
         """The nearest acceptable terms.
 
         Raises:
@@ -91,7 +89,8 @@ class Cards:
         """
         self.facts(proposal.generator)
         asked = proposal.in_order_of(holding.domain)
-        outcome = judge(asked, holding.policy, holding.domain, self.limits)
+        closed = self.grants.closed(tx, holding)
+        outcome = judge(asked, holding.policy, holding.domain, self.limits, closed)
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
         return outcome
@@ -211,37 +210,3 @@ class Cards:
             details=details,
             now=self.clock(),
         )
-
-
-def in_force(card: Negotiation) -> Negotiation:
-    """The card, where both have signed it and it has not ended.
-
-    Raises:
-        CardStateError, CardExpiredError: It is not in force.
-    """
-    if card.state is CardState.EXPIRED:
-        raise CardExpiredError
-    if card.state not in USABLE:
-        raise CardStateError(state=card.state)
-    return card
-
-
-def body_of(card: Negotiation) -> bytes:
-    """A card as the state keeps it."""
-    return card_message(card).SerializeToString(deterministic=True)
-
-
-def negotiation_of(body: bytes) -> Negotiation:
-    return card_of(pb.Card.FromString(body))
-
-
-def signed_card(card: Negotiation) -> Card:
-    """What the present offer would have both sides sign; raises CardStateError where there is none."""
-    return card_of_document(predicate_of(offer_of(card).statement, CARD))
-
-
-def offer_of(card: Negotiation) -> Offer:
-    """The card's present offer; raises CardStateError where there is none."""
-    if card.offer is None:
-        raise CardStateError(state=card.state)
-    return card.offer

@@ -1,10 +1,10 @@
 """How a proposal may be measured, and what that costs. Depends on no record."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gencard.core.budget import ZERO, Mechanism, Price, Privacy
-from gencard.core.card import Change, Proposal
+from gencard.core.card import Change, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.closure import dimension
 from gencard.core.transform import AS_COUNTED, Transform
@@ -31,23 +31,29 @@ def price_of(terms: Proposal, domain: Domain) -> Price:
 
 
 def nearest_privacy(
-    asked: Privacy, mechanisms: Sequence[Mechanism], noise: Privacy | None, most: Price
-) -> tuple[Privacy, tuple[Change, ...]] | None:
-    """The nearest privacy on offer, and each step to it; None where nothing is.
+    asked: Privacy,
+    mechanisms: Collection[Mechanism],
+    noise: Privacy | None,
+    most: Price,
+    closed: Mapping[Mechanism, str],
+) -> tuple[Privacy, tuple[Change, ...]] | Refusal:
+    """The nearest privacy on offer, and each step to it; a refusal where nothing is.
 
     Args:
         noise: What is offered in place of a mechanism that is not. All noisy cards of a dataset have
             its neighbouring relation, or their budgets could not be added.
         most: Cap on one card.
+        closed: Mechanisms that grants made before have closed, and why.
     """
-    offered = _on_offer(asked, mechanisms, noise)
+    why = closed.get(asked.mechanism, MECHANISM) if asked.mechanism in mechanisms else MECHANISM
+    offered = _on_offer(asked, set(mechanisms) - closed.keys(), noise)
     if offered is None:
-        return None
+        return Refusal((why,))
     relation = noise.neighbouring if noise is not None else offered.neighbouring
     related = replace(offered, neighbouring=relation) if offered.noisy else offered
     affordable = _within(related, most)
     steps = (
-        (asked, offered, MECHANISM),
+        (asked, offered, why),
         (offered, related, NEIGHBOURING),
         (related, affordable, PRICE),
     )
@@ -56,7 +62,9 @@ def nearest_privacy(
     )
 
 
-def _on_offer(asked: Privacy, mechanisms: Sequence[Mechanism], noise: Privacy | None) -> Privacy | None:
+def _on_offer(
+    asked: Privacy, mechanisms: Collection[Mechanism], noise: Privacy | None
+) -> Privacy | None:
     """What was asked, else the noise on offer, else exact counts; None where neither is."""
     if asked.mechanism in mechanisms:
         return asked

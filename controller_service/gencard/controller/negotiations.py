@@ -1,13 +1,15 @@
 """The analyst's side of a negotiation: propose, counter, accept, terminate."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection
 
-from gencard.controller.cards import ENDED, Cards, body_of, negotiation_of, offer_of
+from gencard.controller.card_body import ENDED, body_of, negotiation_of, offer_of, signed_card
+from gencard.controller.cards import Cards
 from gencard.controller.holdings import Holding, dataset_of
 from gencard.controller.request import Request
 from gencard.controller.state.database import Database
@@ -41,7 +43,8 @@ class Negotiations:
     def price(self, who: Identity, proposal: Proposal) -> Negotiation:
         """What would be offered; nothing is stored and no record is touched."""
         holding = self.cards.holdings.named(proposal.dataset)
-        outcome = self.cards.judged(holding, proposal)
+        with self.database.reading() as tx:
+            outcome = self.cards.judged(tx, holding, proposal)
         return self._answered(_fresh("", who, proposal), holding, outcome)
 
     def propose(self, who: Identity, proposal: Proposal, request: Request) -> Negotiation:
@@ -93,6 +96,7 @@ class Negotiations:
 
         Raises:
             VerificationError: The signature is not the analyst's over the offered statement.
+            ProposalRefusedError: It does not go together with what was granted since it was offered.
         """
         key = self.signing_key(who)
 
@@ -101,6 +105,7 @@ class Negotiations:
             statement = offer_of(card).statement
             if not is_signed_by(statement, signature, key):
                 raise VerificationError(problem="the signature is not yours over the offered card")
+            self.cards.grants.check_joins(tx, signed_card(card))
             accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
             accepted = self.cards.move(tx, card, self.cards.stepped(accepted, who.uri, "accept"))
             envelope = self._countersigned(statement, key, signature)
@@ -108,7 +113,8 @@ class Negotiations:
             agreed = self.cards.stepped(agreed, self.cards.controller, "sign")
             return self.cards.move(tx, accepted, agreed)
 
-        return self._once(who, request, make)
+        with self._refusals_logged(who, name):
+            return self._once(who, request, make)
 
     def terminate(self, who: Identity, name: str, etag: str, request: Request) -> Negotiation:
         """The analyst ends a negotiation, or gives a card back."""
@@ -138,9 +144,16 @@ class Negotiations:
         return cards, page.next_token
 
     def _judged(self, who: Identity, holding: Holding, proposal: Proposal) -> CounterOffer:
-        """The nearest acceptable terms; a refusal is in the log before the caller hears of it."""
+        """The nearest acceptable terms."""
+        with self._refusals_logged(who, holding.name), self.database.reading() as tx:
+            return self.cards.judged(tx, holding, proposal)
+
+    @contextmanager
+    def _refusals_logged(self, who: Identity, resource: str) -> Iterator[None]:
+        """A refusal of the policy is in the log before the caller hears of it."""
         try:
-            return self.cards.judged(holding, proposal)
+            yield
+            return
         except ProposalRefusedError as error:
             refusal = error
         with self.database.transaction() as tx:
@@ -148,7 +161,7 @@ class Negotiations:
                 tx,
                 action="refuse",
                 actor=who.uri,
-                resource=holding.name,
+                resource=resource,
                 details={"reason": refusal.fields["reasons"]},
                 now=self.cards.clock(),
             )

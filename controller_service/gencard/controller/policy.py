@@ -5,13 +5,12 @@ smaller ones, the dearest are dropped, rows and generator are brought within bou
 difference is one line of a typed diff with a reason code.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, prod
 
 from gencard.controller.measuring import (
-    MECHANISM,
     PRICE,
     measured_as,
     nearest_privacy,
@@ -93,20 +92,27 @@ class Limits:
     runs: int
 
 
-def judge(proposal: Proposal, policy: Policy, domain: Domain, limits: Limits) -> CounterOffer | Refusal:
+def judge(
+    proposal: Proposal,
+    policy: Policy,
+    domain: Domain,
+    limits: Limits,
+    closed: Mapping[Mechanism, str],
+) -> CounterOffer | Refusal:
     """The nearest acceptable terms with their price, or why there are none.
 
     Args:
         proposal: In the domain's order (``Proposal.in_order_of``).
+        closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
 
     Raises:
         TooLargeError: Over a hard bound of the service; found before anything is expanded.
     """
     check_size(proposal, domain, limits)
     most = policy.most_per_card
-    measured = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most)
-    if measured is None:
-        return Refusal((MECHANISM,))
+    measured = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
+    if isinstance(measured, Refusal):
+        return measured
     privacy, noise_changes = measured
     terms, rest = _acceptable_rest(proposal, policy)
     terms, transform_changes = measured_as(terms, privacy, policy.transform)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards import Cards, offer_of, signed_card
+from gencard.controller.card_body import offer_of, signed_card
+from gencard.controller.cards import Cards
 from gencard.controller.holdings import Holding, dataset_of
 from gencard.controller.jobs import tasks
 from gencard.controller.refunds import refund

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards import Cards, offer_of
+from gencard.controller.card_body import offer_of
+from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request

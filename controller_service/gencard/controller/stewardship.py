@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards import ENDED, Cards, offer_of
+from gencard.controller.card_body import ENDED, offer_of
+from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
@@ -85,7 +86,7 @@ class Stewardship:
         with self.database.transaction() as tx:
             card = self._waiting(tx, name)
             holding = self.cards.holdings.named(dataset_of(name))
-            outcome = self.cards.judged(holding, terms or card.proposed)
+            outcome = self.cards.judged(tx, holding, terms or card.proposed)
             return self.cards.move(tx, card, self.cards.offered(card, holding, outcome, self.steward))
 
     def _waiting(self, tx: Connection, name: str) -> Negotiation:

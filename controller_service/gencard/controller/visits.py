@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gencard.controller.audits import Audits
-from gencard.controller.cards import offer_of
+from gencard.controller.card_body import offer_of
 from gencard.controller.holdings import Holding, dataset_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor

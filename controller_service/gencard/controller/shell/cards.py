@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.cards import negotiation_of
+from gencard.controller.card_body import negotiation_of
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,

@@ -124,6 +124,10 @@ class CardStore:
         query = select(cards).where(cards.c.dataset == dataset, counts).order_by(cards.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
+    def measured(self, tx: Connection, name: str) -> bool:
+        """Whether the card's psi was measured."""
+        return bool(tx.execute(select(exists().where(psis.c.card == name))).scalar_one())
+
 
 def _row_of(row: Mapping[Any, Any]) -> CardRow:
     return CardRow(**{**row, "state": CardState(row["state"]), "body": bytes(row["body"])})
