@@ -1,4 +1,4 @@
-"""S1, S4, S6, S9, S11: who gets a connection, and how much may come over it."""
+"""S1, S4, S6, S9, S11, S12: who gets a connection, and how much may come over it."""
 
 import socket
 import ssl
@@ -11,6 +11,7 @@ from google.longrunning import operations_pb2
 from grpc_health.v1 import health_pb2
 
 from gencard.controller.certificates import issue, new_authority, read_authority
+from gencard.controller.service import server
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2
 from gencard.wire.identity import Role
@@ -184,6 +185,19 @@ class TestS11Crowds:
         assert call(channel, CHECK, b"").code is OK
         unknown = operations_pb2.CancelOperationRequest(name="operations/none")
         assert call(channel, CANCEL, unknown).code is grpc.StatusCode.NOT_FOUND
+
+
+class TestS12Age:
+    def test_s12_streams_and_connections_end_at_their_age(self, own_house, monkeypatch):
+        """A stream that nobody needs ends with its connection, and its place is free again."""
+        young = {"grpc.max_connection_age_ms": 500, "grpc.max_connection_age_grace_ms": 500}
+        assert young.keys() <= dict(server.OPTIONS).keys()
+        monkeypatch.setattr(server, "OPTIONS", [*(dict(server.OPTIONS) | young).items()])
+        own_house.stop()
+        own_house.start()
+        ending = call(own_house.channel(), WATCH, b"", seconds=20)
+        assert ending.code is grpc.StatusCode.UNAVAILABLE
+        assert is_healthy(own_house)
 
 
 class watching:  # noqa: N801
