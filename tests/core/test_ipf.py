@@ -123,7 +123,7 @@ def test_another_program_finds_the_same_table(name):
     for clique in pairs(domain):
         others = tuple(axis for axis in range(len(domain)) if domain.attributes[axis] not in clique)
         counts = observed.sum(axis=others)
-        measurements.append(Measurement(clique, counts + 1 / counts.size, stddev=1.0))
+        measurements.append(Measurement(clique, counts + 1 / counts.size, stddev=1e-6))
     model = TIGHT.fit(Psi(domain, tuple(measurements)), domain)
     np.testing.assert_allclose(model.probabilities, expected, rtol=1e-7, atol=1e-12)
 

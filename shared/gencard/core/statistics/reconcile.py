@@ -1,6 +1,7 @@
-"""Noisy marginals made to agree: the best linear estimate in closed form, then without negatives."""
+"""Noisy marginals made to agree: an estimate in closed form with less noise, then without negatives."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -9,12 +10,11 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.closure import check_subsets, subsets
+from gencard.core.statistics.interactions import block_dimension
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.table import others, project, sum_out, total
 
 FloatArray = NDArray[np.float64]
-Blocks = dict[Clique, FloatArray]
-"""The part of each attribute set's marginal that sums to zero along every axis; by ordered set."""
 
 _ROUNDS = 20
 """Times that negative counts are taken away and the marginals made to agree again."""
@@ -23,12 +23,30 @@ _FEWEST = 1.0
 """Records that psi counts at least, where noise left fewer."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """What is known of the interaction of some attributes.
+
+    Args:
+        values: The part of their marginal that sums to zero along every axis, in records.
+        variance: Of the noise along each direction of the block; 0 for an exact one.
+    """
+
+    values: FloatArray
+    variance: float
+
+
+Blocks = dict[Clique, Block]
+"""By the set of attributes, in the order of the domain."""
+
+
 def reconcile(psi: Psi) -> Psi:
     """Marginals that agree wherever they overlap, with one total and no negative count.
 
-    First the least-squares estimate (``agreeing``); then, a few rounds, negative counts are taken away
-    from each marginal and the rest made to agree; what is still negative is lifted by mixing in as much
-    of the uniform table as it needs, which every marginal shares. A function of psi alone.
+    First the least-squares estimate, without the interactions that drown in the noise (``shrunk``);
+    then, a few rounds, negative counts are taken away from each marginal and the rest made to agree;
+    what is still negative is lifted by mixing in as much of the uniform table as it needs, which every
+    marginal shares. A function of psi alone.
 
     Returns:
         psi with the same cliques and stddevs; values are floats, in records.
@@ -36,7 +54,7 @@ def reconcile(psi: Psi) -> Psi:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    agreed = agreeing(psi)
+    agreed = shrunk(psi)
     records = max(total(agreed.measurements[0].values), _FEWEST)
     for _ in range(_ROUNDS):
         if min(m.values.min() for m in agreed.measurements) >= 0:
@@ -56,9 +74,27 @@ def agreeing(psi: Psi) -> Psi:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    check_subsets(psi.cliques)
-    blocks = _mean_blocks(psi)
-    return _with(psi, [_table(psi.domain, m.clique, blocks) for m in psi.measurements])
+    return _of_blocks(psi, _mean_blocks(psi))
+
+
+def shrunk(psi: Psi) -> Psi:
+    r"""The least-squares estimate with each block :math:`b_S` drawn towards zero: James and Stein's.
+
+    .. math:: b_S \max\left(0,\; 1 - (d_S - 2)\, v_S / \lVert b_S \rVert^2\right), \quad
+       d_S = \prod_{i \in S} (n_i - 1)
+
+    with the variance :math:`v_S` of the noise along each of its directions. From three directions up,
+    the expected squared error is below that of ``agreeing`` whatever the truth, and most so where there
+    is nothing but noise; smaller blocks and the total stay as they are.
+
+    References:
+        W. James, C. Stein, "Estimation with Quadratic Loss", 4th Berkeley Symposium, 1961; the positive
+        part: A. Baranchik, Stanford, 1964. Normal noise is assumed; a test looks at Laplace noise too.
+
+    Raises:
+        TooLargeError: The cliques have too many subsets.
+    """
+    return _of_blocks(psi, {inside: _drawn_in(block) for inside, block in _mean_blocks(psi).items()})
 
 
 def on_simplex(values: FloatArray, records: float) -> FloatArray:
@@ -74,7 +110,8 @@ def on_simplex(values: FloatArray, records: float) -> FloatArray:
 
 
 def _mean_blocks(psi: Psi) -> Blocks:
-    sums: Blocks = {}
+    check_subsets(psi.cliques)
+    sums: dict[Clique, FloatArray] = {}
     weights: dict[Clique, float] = {}
     exact = {clique for m in psi.measurements if m.stddev == 0 for clique in _subsets(psi.domain, m)}
     for measurement in psi.measurements:
@@ -86,7 +123,18 @@ def _mean_blocks(psi: Psi) -> Blocks:
             found = weight * _pure(project(measurement.values, measurement.clique, inside))
             sums[inside] = sums[inside] + found if inside in sums else found
             weights[inside] = weights.get(inside, 0.0) + weight
-    return {inside: sums[inside] / weights[inside] for inside in sums}
+    return {
+        inside: Block(sums[inside] / weights[inside], 0.0 if inside in exact else 1 / weights[inside])
+        for inside in sums
+    }
+
+
+def _drawn_in(block: Block) -> Block:
+    freedom = block_dimension(block.values.shape) - 2
+    power = total(block.values**2)
+    if freedom <= 0 or power == 0:
+        return block
+    return Block(block.values * max(0.0, 1 - freedom * block.variance / power), block.variance)
 
 
 def _pure(marginal: NDArray[Any]) -> FloatArray:
@@ -97,13 +145,17 @@ def _pure(marginal: NDArray[Any]) -> FloatArray:
     return block
 
 
+def _of_blocks(psi: Psi, blocks: Blocks) -> Psi:
+    return _with(psi, [_table(psi.domain, m.clique, blocks) for m in psi.measurements])
+
+
 def _table(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
     """The marginal whose blocks are the given ones inside the clique."""
     table = np.zeros(domain.project(clique).sizes)
     for inside in subsets(clique):
         names = tuple(name for name in clique if name in inside)
         ordered = tuple(name for name in domain.attributes if name in inside)
-        part = project(blocks[ordered], ordered, names)
+        part = project(blocks[ordered].values, ordered, names)
         outside = others(clique, names)
         table += np.expand_dims(part, outside) / prod(table.shape[axis] for axis in outside)
     return table
