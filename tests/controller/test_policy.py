@@ -48,7 +48,7 @@ def questions(draw):
         largest_marginal_cells=draw(st.integers(1, 30)),
         most_marginals=draw(st.integers(1, 6)),
         most_rows=draw(st.integers(1, 200)),
-        generators=tuple(draw(st.permutations(["ipf", "other"]))[: draw(st.integers(1, 2))]),
+        generators=tuple(draw(st.permutations(["ipf", "independent"]))[: draw(st.integers(1, 2))]),
         most_per_card=Price(
             statistics=draw(st.integers(0, 60)), epsilon=Decimal(draw(st.integers(0, 2)))
         ),
@@ -133,6 +133,7 @@ class TestLaws:
             "domain",
             "limits",
             "closed",
+            "zeros",
         ]
 
 

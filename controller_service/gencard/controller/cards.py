@@ -86,11 +86,13 @@ class Cards:
         Raises:
             NotFoundError: No such generator.
             ProposalRefusedError: There are no acceptable terms near.
+            TooLargeError, InvalidInputError: What ``judge`` refuses.
         """
         self.facts(proposal.generator)
         asked = proposal.in_order_of(holding.domain)
         closed = self.grants.closed(tx, holding)
-        outcome = judge(asked, holding.policy, holding.domain, self.limits, closed)
+        zeros = holding.schema.coding.structural_zeros
+        outcome = judge(asked, holding.policy, holding.domain, self.limits, closed, zeros=zeros)
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
         return outcome

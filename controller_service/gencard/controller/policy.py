@@ -21,6 +21,7 @@ from gencard.core.budget import Mechanism, Price, Privacy
 from gencard.core.card import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
+from gencard.core.generators.registry import Zeros, generator_named
 from gencard.core.statistics.closure import Attributes, check_subsets, subsets
 from gencard.core.transform import AS_COUNTED, Transform
 
@@ -98,15 +99,19 @@ def judge(
     domain: Domain,
     limits: Limits,
     closed: Mapping[Mechanism, str],
+    *,
+    zeros: Zeros = (),
 ) -> CounterOffer | Refusal:
     """The nearest acceptable terms with their price, or why there are none.
 
     Args:
         proposal: In the domain's order (``Proposal.in_order_of``).
         closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
+        zeros: The structural zeros of the schema, which the generator must keep.
 
     Raises:
         TooLargeError: Over a hard bound of the service; found before anything is expanded.
+        InvalidInputError: The generator needs a marginal that is not asked for.
     """
     check_size(proposal, domain, limits)
     most = policy.most_per_card
@@ -120,7 +125,7 @@ def judge(
     if not cliques:
         return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
     terms = replace(terms, marginals=cliques, weights=weights_for(cliques, terms))
-    _check_model(terms, domain, limits)
+    _check_model(terms, domain, limits, zeros)
     price = price_of(terms, domain)
     if not price.fits(most):
         return Refusal((PRICE,))
@@ -146,12 +151,9 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
             raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
 
 
-def _check_model(terms: Proposal, domain: Domain, limits: Limits) -> None:
-    if domain.covered_by(terms.marginals).cells > limits.model_cells:
-        raise TooLargeError(
-            what=f"the table of '{terms.generator}' over the attributes named",
-            limit=f"{limits.model_cells} cells",
-        )
+def _check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -> None:
+    generator = generator_named(terms.generator, structural_zeros=zeros, max_cells=limits.model_cells)
+    generator.check(terms.marginals, domain.covered_by(terms.marginals))
 
 
 def _acceptable_cliques(

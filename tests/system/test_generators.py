@@ -1,0 +1,92 @@
+"""Every generator, from proposal to replay, beside a cell that cannot occur."""
+
+from decimal import Decimal
+
+import pytest
+
+from gencard.core import errors
+from gencard.core.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card import Tier
+from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
+from tests.system.edge import configure, nothing_changes
+from tests.system.house import SCHEMA, House, build, survey
+
+ZEROS = """
+[[structural_zeros]]
+clique = ["sex", "work"]
+cells = [["male", "full"]]
+"""
+CLIQUES = [("sex", "health"), ("health", "work"), ("sex", "work"), ("region",)]
+EXACT = Privacy()
+NOISY = Privacy(Mechanism.GAUSSIAN, Neighbouring.ADD_REMOVE, rho=Decimal("0.5"))
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """Both exact counts and noise are on offer; nobody of the survey is male and works full time."""
+    records = survey()
+    records = records[(records["sex"] != "male") | (records["work"] != "full")]
+    house = build(tmp_path_factory.mktemp("generators"), records, SCHEMA + ZEROS)
+    house.edit({"largest_order": "4", "most_per_card": "{ statistics = 500, rho = 1 }"})
+    house.edit(dict.fromkeys(("dataset", "project", "analyst"), "{ statistics = 500, rho = 50 }"))
+    noise = '{ mechanism = "gaussian", neighbouring = "add-remove", rho = "0.5" }'
+    configure(house, "datasets.policy", mechanisms='["exact", "gaussian"]', noise=noise)
+    yield house.start()
+    house.stop()
+
+
+@pytest.mark.parametrize("privacy", [EXACT, NOISY], ids=["exact", "noisy"])
+@pytest.mark.parametrize("name", GENERATORS)
+def test_from_proposal_to_replay(house: House, name: str, privacy: Privacy) -> None:
+    cliques = [("sex", "health", "work", "region")] if name == "saturated" else CLIQUES
+    with house.analyst() as analyst:
+        card = analyst.propose(
+            "survey", cliques, purpose="To see", generator=name, rows=2_000, privacy=privacy
+        )
+        assert card.changes == ()
+        card.accept()
+        data = card.generate(rows=2_000, seed=11, progress=False)
+        assert not ((data["sex"] == "male") & (data["work"] == "full")).any()
+        assert set(data["health"]) == {"good", "fair", "bad", "very bad"}
+        assert card.replay(data).rows == 2_000
+        other = card.generate(rows=2_000, seed=12, progress=False)
+        assert not data.equals(other)
+
+
+def test_the_catalogue_lists_them_with_needs_and_bounds(house: House) -> None:
+    with house.analyst() as analyst:
+        listed = {entry.name: entry for entry in analyst.generators()}
+        offered = analyst.dataset("survey").policy.generators
+    assert offered == BY_CONSTRUCTION
+    for name in GENERATORS:
+        assert listed[name].tier is Tier.BY_CONSTRUCTION
+        assert listed[name].most_cells == house.settings().limits.model_cells
+        assert (listed[name].needs, listed[name].bound) == (
+            GENERATORS[name].needs,
+            GENERATORS[name].bound,
+        )
+    assert listed["leaky"].bound == ""
+
+
+def test_what_the_saturated_model_lacks_is_said_before_anything_is_spent(house: House) -> None:
+    with house.analyst() as analyst, nothing_changes(house):
+        with pytest.raises(errors.InvalidInputError, match="needs one marginal on all attributes"):
+            analyst.propose("survey", CLIQUES, purpose="To see", generator="saturated")
+
+
+def test_a_tree_that_is_too_large_is_refused_with_the_sets_that_cause_it(
+    house: House, tmp_path_factory
+) -> None:
+    small = build(tmp_path_factory.mktemp("small"))
+    small.edit({"model_cells": "23"})
+    small.start()
+    try:
+        with small.analyst() as analyst, nothing_changes(small):
+            with pytest.raises(errors.ModelTooLargeError) as caught:
+                analyst.propose("survey", CLIQUES, purpose="To see", generator="graphical")
+    finally:
+        small.stop()
+    assert caught.value.fields == {
+        "largest": "24 on (sex, health, work); 2 on (region)",
+        "limit": "23",
+    }
