@@ -1,6 +1,7 @@
 """Small domains, datasets and workloads for property tests."""
 
-from itertools import combinations
+from collections.abc import Iterable
+from itertools import combinations, product
 
 import numpy as np
 from hypothesis import strategies as st
@@ -53,3 +54,16 @@ def brute_count(dataset: Dataset, clique: Clique) -> np.ndarray:
     for record in dataset.codes.tolist():
         table[tuple(record[dataset.domain.attributes.index(name)] for name in clique)] += 1
     return table
+
+
+def queries(domain: Domain, cliques: Iterable[Clique]) -> np.ndarray:
+    """One row for each count that the marginals on ``cliques`` release, one column for each cell."""
+    cells = list(product(*map(range, domain.sizes)))
+    return np.array(
+        [
+            [tuple(cell[axis] for axis in axes) == wanted for cell in cells]
+            for axes in map(domain.axes, cliques)
+            for wanted in product(*(range(domain.sizes[axis]) for axis in axes))
+        ],
+        dtype=float,
+    )

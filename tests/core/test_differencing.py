@@ -13,7 +13,7 @@ from gencard.core.domain import Domain
 from gencard.core.statistics.closure import closure, subsets
 from gencard.core.statistics.differencing import Grant, shows_a_difference
 from gencard.core.statistics.disclosure import rounded
-from tests.core.strategies import NAMES, brute_count, measured, workloads
+from tests.core.strategies import NAMES, brute_count, measured, queries, workloads
 
 
 @st.composite
@@ -21,19 +21,6 @@ def two_workloads(draw):
     sizes = draw(st.lists(st.integers(2, 3), min_size=1, max_size=3))
     domain = Domain(NAMES[: len(sizes)], tuple(sizes))
     return domain, draw(workloads(domain)), draw(workloads(domain))
-
-
-def queries(domain, cliques):
-    """One row for each count that the marginals on ``cliques`` release, one column for each cell."""
-    cells = list(product(*map(range, domain.sizes)))
-    return np.array(
-        [
-            [tuple(cell[axis] for axis in axes) == wanted for cell in cells]
-            for axes in map(domain.axes, cliques)
-            for wanted in product(*(range(domain.sizes[axis]) for axis in axes))
-        ],
-        dtype=float,
-    )
 
 
 def in_span(rows, others):
