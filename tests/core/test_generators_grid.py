@@ -27,7 +27,9 @@ from gencard.core.generators.contract import Generator
 from gencard.core.generators.graphical import Graphical
 from gencard.core.generators.independent import Independent
 from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy import MaximumEntropy
 from gencard.core.generators.model_file import bytes_of, model_of
+from gencard.core.generators.reduced_space import ReducedSpace
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.generators.saturated import Saturated
@@ -68,9 +70,17 @@ GRID = {
     "ipf": Row(lambda zeros: Ipf(zeros, tolerance=1e-3)),
     "raking, all cells": Row(lambda zeros: SupportRaking(zeros, support=2**16), error=1e-2),
     "raking, drawn": Row(lambda zeros: SupportRaking(zeros, support=64, tolerance=1.0), width=0),
+    "maximum-entropy": Row(MaximumEntropy, error=1e-6),
+    "reduced space, all cells": Row(ReducedSpace, error=1e-5),
+    "reduced space, drawn": Row(lambda zeros: ReducedSpace(zeros, tolerance=2.0, points=16), width=0),
 }
 
-SEVERAL = {"raking, all cells": "support-raking", "raking, drawn": "support-raking"}
+SEVERAL = {
+    "raking, all cells": "support-raking",
+    "raking, drawn": "support-raking",
+    "reduced space, all cells": "reduced-space",
+    "reduced space, drawn": "reduced-space",
+}
 """Rows of one method with other settings."""
 
 every = pytest.mark.parametrize("row", GRID.values(), ids=GRID)
@@ -327,7 +337,18 @@ def test_rows_and_words_are_checked(row):
         model.sample(1, rng=np.random.Generator(np.random.MT19937(0)))
 
 
-@pytest.mark.parametrize("method", [Independent, SpanningTree, Graphical, SupportRaking, Saturated])
+@pytest.mark.parametrize(
+    "method",
+    [
+        Independent,
+        SpanningTree,
+        Graphical,
+        SupportRaking,
+        Saturated,
+        MaximumEntropy,
+        ReducedSpace,
+    ],
+)
 def test_settings_are_checked(method):
     with pytest.raises(InvalidNumberError):
         method(max_cells=0)

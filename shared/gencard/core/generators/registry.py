@@ -14,6 +14,8 @@ from gencard.core.generators.contract import Generator
 from gencard.core.generators.graphical import Graphical
 from gencard.core.generators.independent import Independent
 from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy import MaximumEntropy
+from gencard.core.generators.reduced_space import ReducedSpace
 from gencard.core.generators.saturated import Saturated
 from gencard.core.generators.spanning_tree import SpanningTree
 from gencard.core.generators.support_raking import SupportRaking
@@ -89,6 +91,24 @@ GENERATORS: Mapping[str, Entry] = {
         "all cells of the attributes named",
         64,
         lambda zeros, max_cells: Saturated(zeros, max_cells=max_cells),
+    ),
+    "maximum-entropy": Entry(
+        Tier.BY_CONSTRUCTION,
+        "The table of largest entropy that has the means of psi, by Newton: moments and sums by "
+        "group besides marginals.",
+        "any marginals and linear statistics, exact or noisy",
+        "all cells of the attributes named, times cells of the marginals and functions",
+        24,
+        lambda zeros, max_cells: MaximumEntropy(zeros, max_cells=max_cells),
+    ),
+    "reduced-space": Entry(
+        Tier.BY_CONSTRUCTION,
+        "The density on few drawn records that comes nearest to psi in its worst statistic, by a linear "
+        "program (Boedihardjo, Strohmer, Vershynin).",
+        "any marginals and linear statistics, exact or noisy",
+        "records drawn, times cells of the marginals and functions",
+        64,
+        lambda zeros, max_cells: ReducedSpace(zeros, max_cells=max_cells),
     ),
 }
 """In the order in which they are offered."""
