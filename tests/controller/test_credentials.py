@@ -24,6 +24,7 @@ from gencard.controller.certificates import (
 from gencard.controller.enrolment import enrol
 from gencard.controller.identities import read_identities
 from gencard.controller.keys import public_key, secret_bytes, signing_key
+from gencard.controller.renewal import renew
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.identity import Identity, Role
 
@@ -212,3 +213,73 @@ class TestEnrolment:
             read_identities(tmp_path)
         assert isinstance(caught.value, GencardError)
         assert "CANARY" not in str(caught.value)
+
+
+class TestRenewal:
+    LATER = NOW + timedelta(days=100)
+
+    @pytest.fixture
+    def server(self, folder):
+        authority = read_authority(folder / "authority")
+        issue(authority, ANA, NOW, hosts=("localhost", "127.0.0.1")).write(folder / "server")
+        return folder / "server" / "certificate.pem"
+
+    def test_a_person_goes_on_with_the_same_key(self, folder, tmp_path):
+        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
+        sent = tmp_path / "sent.pem"
+        sent.write_bytes((person / "certificate.pem").read_bytes())
+        assert renew(folder, sent, now=self.LATER) == self.LATER + timedelta(days=90)
+        old, new = (
+            x509.load_pem_x509_certificate(path.read_bytes())
+            for path in (person / "certificate.pem", sent)
+        )
+        assert new.public_key() == old.public_key()
+        assert new.extensions.get_extension_for_class(
+            x509.ExtendedKeyUsage
+        ) == old.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+        assert uri_of(new) == uri_of(old)
+        assert new.not_valid_before_utc > old.not_valid_after_utc
+        new.verify_directly_issued_by(read_authority(folder / "authority").certificate)
+
+    @pytest.mark.parametrize(
+        ("hosts", "names", "addresses"),
+        [
+            ((), ["localhost"], ["127.0.0.1"]),
+            (("data.example", "192.0.2.7"), ["data.example"], ["192.0.2.7"]),
+        ],
+    )
+    def test_a_server_keeps_its_hosts_or_gets_others(self, folder, server, hosts, names, addresses):
+        renew(folder, server, now=self.LATER, hosts=hosts)
+        new = x509.load_pem_x509_certificate(server.read_bytes())
+        served = new.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert served.get_values_for_type(x509.DNSName) == names
+        assert [str(one) for one in served.get_values_for_type(x509.IPAddress)] == addresses
+        assert uri_of(new) == ANA
+        assert sorted(path.name for path in server.parent.iterdir()) == ["certificate.pem", "key.pem"]
+
+    def test_a_person_is_no_server(self, folder):
+        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
+        with pytest.raises(InvalidInputError, match="person's"):
+            renew(folder, person / "certificate.pem", now=NOW, hosts=["localhost"])
+
+    def test_what_this_authority_did_not_issue_stays_as_it_is(self, folder, tmp_path):
+        issue(new_authority("example", NOW), ANA, NOW).write(tmp_path / "strange")
+        (tmp_path / "garbage.pem").write_bytes(b"garbage")
+        for name in ("strange/certificate.pem", "garbage.pem", "authority/certificate.pem"):
+            before = (folder / name).read_bytes()
+            with pytest.raises(InvalidInputError, match="not issued"):
+                renew(folder, folder / name, now=NOW)
+            assert (folder / name).read_bytes() == before
+        with pytest.raises(InvalidInputError, match="not issued"):
+            renew(folder, tmp_path / "absent.pem", now=NOW)
+
+    def test_a_full_disk_leaves_the_old_one(self, folder, server, monkeypatch):
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        before = server.read_bytes()
+        monkeypatch.setattr("gencard.controller.renewal.os.replace", full)
+        with pytest.raises(StorageError):
+            renew(folder, server, now=NOW)
+        assert server.read_bytes() == before
+        assert len(list(server.parent.iterdir())) == 2

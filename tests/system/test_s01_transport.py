@@ -11,6 +11,7 @@ from google.longrunning import operations_pb2
 from grpc_health.v1 import health_pb2
 
 from gencard.controller.certificates import issue, new_authority, read_authority
+from gencard.controller.renewal import renew
 from gencard.controller.service import server
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2
@@ -98,6 +99,12 @@ class TestS04Rotation:
         assert served_serial(own_house) == fresh.certificate.serial_number != before
         assert call(channel, LIST, b"").code is OK
         assert call(channel_of(own_house, certificate(own_house, ANA)), LIST, b"").code is OK
+
+    def test_s04_a_renewed_certificate_is_served_at_once(self, own_house):
+        before = served_serial(own_house)
+        renew(own_house.folder, own_house.folder / "server/certificate.pem", now=datetime.now(UTC))
+        assert served_serial(own_house) != before
+        assert is_healthy(own_house)
 
 
 def served_serial(house: House) -> int:

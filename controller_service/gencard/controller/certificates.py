@@ -2,7 +2,7 @@
 
 Everybody's identity is one URI in a certificate, ``spiffe://{trust domain}/{project}/{role}/{name}``,
 signed by the controller's own authority. Private files are 0600 in folders of 0700, and no file
-is ever overwritten.
+is ever overwritten; a certificate that is renewed keeps its key.
 """
 
 import os
@@ -30,6 +30,7 @@ from gencard.core.errors import InvalidInputError
 
 AUTHORITY_LIFE = timedelta(days=730)
 LEAF_LIFE = timedelta(days=90)
+_PublicKey = ec.EllipticCurvePublicKey
 _SKEW = timedelta(minutes=5)
 """Certificates begin a little early, for clocks that are behind."""
 
@@ -71,7 +72,8 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
     """A self-signed authority for one trust domain; it can sign no further authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("gencard authority")
-    builder = _builder(name, f"spiffe://{trust_domain}", key, now, AUTHORITY_LIFE).issuer_name(name)
+    public, uri = key.public_key(), f"spiffe://{trust_domain}"
+    builder = _builder(name, uri, public, now, AUTHORITY_LIFE).issuer_name(name)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
     return KeyPair(builder.sign(key, hashes.SHA256()), key)
@@ -103,8 +105,14 @@ def trust_domain_of(authority: KeyPair) -> str:
 def issue(authority: KeyPair, uri: str, now: datetime, *, hosts: Sequence[str] = ()) -> KeyPair:
     """A certificate for ``uri``, for clients; with ``hosts`` (names or addresses) for a server."""
     key = ec.generate_private_key(ec.SECP256R1())
-    common = uri.rpartition("/")[2]
-    builder = _builder(_name(common), uri, key, now, LEAF_LIFE, hosts)
+    return KeyPair(certify(authority, uri, key.public_key(), now, hosts=hosts), key)
+
+
+def certify(
+    authority: KeyPair, uri: str, key: _PublicKey, now: datetime, *, hosts: Sequence[str] = ()
+) -> x509.Certificate:
+    """The same for a key that is there already."""
+    builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now, LEAF_LIFE, hosts)
     use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (
         builder.issuer_name(authority.certificate.subject)
@@ -116,7 +124,7 @@ def issue(authority: KeyPair, uri: str, now: datetime, *, hosts: Sequence[str] =
             critical=False,
         )
     )
-    return KeyPair(builder.sign(authority.key, hashes.SHA256()), key)
+    return builder.sign(authority.key, hashes.SHA256())
 
 
 def new_signing_key(path: Path) -> Ed25519PublicKey:
@@ -148,7 +156,7 @@ def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
 def _builder(
     subject: x509.Name,
     uri: str,
-    key: ec.EllipticCurvePrivateKey,
+    key: _PublicKey,
     now: datetime,
     life: timedelta,
     hosts: Sequence[str] = (),
@@ -157,12 +165,12 @@ def _builder(
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SKEW)
         .not_valid_after(now + life)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 

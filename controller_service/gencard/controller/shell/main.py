@@ -17,6 +17,7 @@ app = typer.Typer(
 app.command()(setup.init)
 app.command()(setup.check)
 app.command()(setup.enrol)
+app.command()(setup.renew)
 app.command()(serving.serve)
 app.command(name="cards")(cards.show)
 app.command()(cards.approve)

@@ -1,4 +1,4 @@
-"""init, check, enrol: from a file of records to a controller that can be served."""
+"""init, check, enrol, renew: from a file of records to a controller that can be served."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol as enrol_person
+from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, table
 from gencard.controller.wiring import check_records
@@ -58,3 +59,19 @@ def enrol(
     folder = config.absolute().parent
     person = enrol_person(folder, name, role, project, address=address, now=datetime.now(UTC))
     console.print(f"Hand over, on a safe way: [bold]{escape(str(person))}[/]")
+
+
+def renew(
+    certificate: Annotated[
+        Path, typer.Argument(help="server/certificate.pem, or the certificate.pem that a person sent.")
+    ],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name or address of the service, in place of the old; may be repeated."),
+    ] = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Put a new certificate in the place of an old one; its key stays. No restart is needed."""
+    folder = config.absolute().parent
+    ends = renew_certificate(folder, certificate, now=datetime.now(UTC), hosts=host or ())
+    console.print(f"{escape(str(certificate))} is good until {ends:%Y-%m-%d}.")
