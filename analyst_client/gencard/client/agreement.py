@@ -35,6 +35,8 @@ from gencard.wire.statements import subject_digest
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gencard.client.report.fidelity import FidelityReport
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -125,18 +127,32 @@ class Agreement:
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
         """Make a release again and compare every byte; raises VerificationError where one differs."""
-        dataset = data.dataset if isinstance(data, Release) else self._codes(data)
-        digest = dataset.digest()
+        digest = self._dataset_of(data).digest()
         receipt = next((known for known in self.receipts() if known.rows_digest == digest), None)
         if receipt is None:
             raise VerificationError(problem="these data are no release of this card")
         rebuilt(self.card, self.psi, receipt, self.coding)
         return Replayed(receipt.name, receipt.rows, receipt.seed, digest)
 
-    def _codes(self, frame: "pd.DataFrame") -> Dataset:
+    def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":
+        """How far rows lie from psi."""
+        from gencard.client.report.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
+            FidelityReport,
+        )
+        from gencard.core.utility.fidelity import fidelity  # noqa: PLC0415 - as above
+
+        about = data.name if isinstance(data, Release) else self.card.name
+        return FidelityReport(fidelity(self.psi, self._dataset_of(data)), self.coding, about)
+
+    def _dataset_of(self, data: "pd.DataFrame | Release | Dataset") -> Dataset:
+        """The codes behind any form of rows."""
+        if isinstance(data, Dataset):
+            return data
+        if isinstance(data, Release):
+            return data.dataset
         from gencard.client.frames import dataset_of_frame  # noqa: PLC0415 - pandas only where frames are
 
-        return dataset_of_frame(frame, self.coding, self.domain)
+        return dataset_of_frame(data, self.coding, self.domain)
 
     def _release(self, name: str) -> pb.Release:
         stub = self.connection.synthesis

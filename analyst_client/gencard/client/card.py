@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.audits import Audit
+    from gencard.client.report.fidelity import FidelityReport
 
 
 class Card(CardView):
@@ -150,6 +151,14 @@ class Card(CardView):
             VerificationError: A byte differs, or these data are no release of this card.
         """
         return self.agreement.replay(data)
+
+    def fidelity(self, data: "pd.DataFrame | Release") -> "FidelityReport":
+        """How far rows lie from psi, and how far chance alone takes them; needs no records.
+
+        Raises:
+            DomainMismatchError, UndeclaredLevelError: The rows are not over the card's attributes.
+        """
+        return self.agreement.fidelity(data)
 
     def audit(
         self,

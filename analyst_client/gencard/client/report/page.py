@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from gencard.client.report import plots
+from gencard.client.report.template import rendered
+from gencard.client.report.words import named, percent
 from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.report import LARGEST_EFFECT, AuditReport, Check, CheckResult
 from gencard.core.audit.verdict import Verdict
@@ -31,14 +31,8 @@ MOST_BLOCKS = 40
 
 def render(report: AuditReport, *, card: str, black_box: str, where: str, note: str) -> str:
     """The page as HTML, with the words of ``Report``; all that came from outside is escaped."""
-    environment = Environment(
-        loader=PackageLoader("gencard.client.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2").render(
+    return rendered(
+        "page.html.j2",
         title=_TITLES[report.verdict],
         leaked=report.verdict is Verdict.LEAKAGE,
         wording=wording(report),
@@ -74,9 +68,9 @@ def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterat
 def _effect(report: AuditReport) -> str:
     effect = report.effect
     return (
-        f"Strongest block: {' × '.join(effect.block)}. Of the inputs' difference in it, "
-        f"{_percent(effect.value)} came out again "
-        f"(95 % interval {_percent(effect.low)} to {_percent(effect.high)})."
+        f"Strongest block: {named(effect.block)}. Of the inputs' difference in it, "
+        f"{percent(effect.value)} came out again "
+        f"(95 % interval {percent(effect.low)} to {percent(effect.high)})."
     )
 
 
@@ -91,7 +85,7 @@ def _limits(report: AuditReport) -> Iterator[str]:
         return
     if report.effect.smallest < LARGEST_EFFECT:
         yield (
-            f"A generator that reproduces {_percent(report.effect.smallest)} of the difference between "
+            f"A generator that reproduces {percent(report.effect.smallest)} of the difference between "
             "the two sides would be found in about 8 of 10 such audits. A smaller leak may be missed."
         )
     order = report.plan.terms.order
@@ -113,10 +107,10 @@ def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
 
 def _block(block: BlockEvidence) -> dict[str, str]:
     return {
-        "names": " × ".join(block.clique),
+        "names": named(block.clique),
         "dimension": f"{block.dimension:,}",
         "z": _signed(block.z),
-        "reproduced": _percent(block.reproduced),
+        "reproduced": percent(block.reproduced),
         "energy": _signed(block.energy),
         "p_value": _number(block.p_value),
     }
@@ -124,7 +118,7 @@ def _block(block: BlockEvidence) -> dict[str, str]:
 
 def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
     plan, terms = report.plan, report.plan.terms
-    yield "Phi", "; ".join(" × ".join(clique) for clique in plan.cliques)
+    yield "Phi", "; ".join(named(clique) for clique in plan.cliques)
     sizes = zip(report.domain.attributes, report.domain.sizes, strict=True)
     yield "Attributes (levels)", ", ".join(f"{name} ({size})" for name, size in sizes)
     yield "Records audited around", f"{report.records:,}"
@@ -144,7 +138,7 @@ def _power(report: AuditReport) -> str:
     smallest = report.power.smallest
     if smallest is None:
         return "None of the leaks that were planted was found in 80 % of the repeats."
-    copied = f"{_percent(smallest)} of the rows"
+    copied = f"{percent(smallest)} of the rows"
     return f"The smallest planted leak that was found in 80 % of the repeats copies {copied}."
 
 
@@ -154,7 +148,3 @@ def _number(value: float) -> str:
 
 def _signed(value: float) -> str:
     return f"{value:.1f}".replace("-", "−")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %".replace("-", "−")

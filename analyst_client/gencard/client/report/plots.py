@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gencard.client.report.words import named
 from gencard.core.audit.report import AuditReport, PowerCurve
+from gencard.core.utility.fidelity import MarginalFidelity
 
 _INK, _LOW, _HIGH, _ORIGINAL = "#010203", "#020304", "#030405", "#040506"
 _COLOURS = {_INK: "currentColor", _LOW: "var(--low)", _HIGH: "var(--high)", _ORIGINAL: "var(--original)"}
@@ -58,7 +60,7 @@ def sides(report: AuditReport) -> str:
 def blocks(report: AuditReport) -> str:
     """How clearly each of the strongest blocks follows the input; filled where that is beyond chance."""
     shown = report.blocks[:MOST_BARS][::-1]
-    names = [" × ".join(block.clique) for block in shown]
+    names = [named(block.clique) for block in shown]
     heights = np.array([block.strength for block in shown])
     strong = [block.p_value <= report.plan.level for block in shown]
     with mpl.rc_context({**_STYLE, "svg.hashsalt": "blocks"}):
@@ -94,6 +96,31 @@ def power(curve: PowerCurve) -> str:
         axes.set_xlabel("rows copied from the input")
         axes.set_ylabel("found")
         return _svg(figure, "Power", f"found {', '.join(f'{share:.0%}' for share in found)}")
+
+
+def fidelity(ordered: Sequence[MarginalFidelity]) -> str:
+    """Total variation of each marginal, beside what is expected by chance and its bound."""
+    shown = ordered[:MOST_BARS][::-1]
+    names, places = [named(one.clique) for one in shown], np.arange(len(shown))
+    found, expected, bounds = (
+        np.array([100 * getattr(one, name) for one in shown])
+        for name in ("total_variation", "expected", "bound")
+    )
+    beyond = np.array([one.beyond_chance for one in shown])
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": "fidelity"}):
+        figure = Figure(figsize=(7.2, 1.0 + 0.3 * len(shown)), layout="constrained")
+        axes = figure.subplots()
+        axes.hlines(places, 0, bounds, color=_ORIGINAL, linewidth=1, alpha=0.4)
+        axes.scatter(bounds, places, marker="|", s=90, color=_ORIGINAL)
+        axes.scatter(expected, places, s=42, facecolors="none", edgecolors=_ORIGINAL)
+        for which, marker, colour in ((~beyond, "o", _HIGH), (beyond, "D", _LOW)):
+            axes.scatter(found[which], places[which], s=26, marker=marker, color=colour, zorder=3)
+        axes.set_yticks(places, [_shortened(name) for name in names])
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("total variation, % of the rows")
+        told = f"furthest: {names[-1]}, {found[-1]:.3g} %, by chance {expected[-1]:.3g} %"
+        return _svg(figure, "Total variation of each marginal", told)
 
 
 def _lane(

@@ -7,6 +7,7 @@ from gencard.client.shell import (
     auditing,
     catalogue,
     checking,
+    fidelity,
     negotiation,
     planning,
     synthesis,
@@ -32,6 +33,7 @@ app.command()(negotiation.counter)
 app.command()(negotiation.terminate)
 app.command()(synthesis.generate)
 app.command()(synthesis.psi)
+app.command()(fidelity.fidelity)
 app.command()(checking.replay)
 app.command()(checking.verify)
 app.command()(auditing.audit)

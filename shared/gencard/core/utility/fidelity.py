@@ -1,28 +1,16 @@
-r"""How well released rows follow psi, and how much of the difference is the luck of the draw.
+"""How well released rows follow psi, and how much of the difference is the luck of the draw.
 
-The distance between a marginal's shares p in psi and q among n rows is their total variation,
-:math:`\frac{1}{2} \sum_i |p_i - q_i|`: the share of the rows that would have to move. Rows that are
-drawn independently from p itself do not meet it either: the count of a cell is binomial, and so [1]_
-
-.. math:: E\,TV = \frac{1}{2n} \sum_i 2 \nu_i (1 - p_i) P(X_i = \nu_i), \quad
-   X_i \sim B(n, p_i), \quad \nu_i = \lfloor n p_i \rfloor + 1
-
-One row changes the total variation by at most 1/n, so it exceeds its expectation by t with a
-probability of at most :math:`e^{-2 n t^2}` [2]_.
-
-References:
-    .. [1] A. de Moivre, 1730; P. Diaconis, S. Zabell, "Closed Form Summation for Classical
-       Distributions: Variations on a Theme of De Moivre", Statistical Science 6, 1991, section 1.
-    .. [2] C. McDiarmid, "On the method of bounded differences", Surveys in Combinatorics, 1989.
+The distance between a marginal's shares in psi and among the rows is their total variation: the share of
+the rows that would have to move. Beside it stands what rows drawn from psi itself would have; see
+``sampling_error``.
 """
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, xlog1py, xlogy
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
@@ -31,13 +19,12 @@ from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.reconcile import reconcile
+from gencard.core.utility.sampling_error import Shares, expected_variation, variation_bound
 
 FALSE_ALARMS = 0.01
-"""Probability, at most, that rows drawn from psi itself exceed the bound of any of its marginals."""
+"""About how often rows drawn from psi itself exceed the bound of any marginal, or less."""
 
 WORST_CELLS = 5
-
-Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +52,7 @@ class MarginalFidelity:
         stddev: Noise on each count of psi, in records; not part of the distances.
         total_variation: Between psi and the rows.
         expected: Total variation expected from sampling alone.
-        bound: What sampling alone exceeds in no marginal, but for ``FALSE_ALARMS`` of all releases.
+        bound: What sampling alone exceeds in no marginal but for about ``FALSE_ALARMS`` of releases.
         worst: Cells that differ most, the worst first.
     """
 
@@ -116,37 +103,23 @@ def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
         raise InvalidInputError(field="rows", problem="there is none to compare with psi")
     reconciled = psi if psi.exact else reconcile(psi)
     check_consistent(reconciled)
-    slack = sqrt(log(len(psi.cliques) / FALSE_ALARMS) / (2 * len(rows)))
     pairs = zip(reconciled.measurements, count_all(rows, psi.cliques), strict=True)
-    return Fidelity(len(rows), tuple(_compared(asked, counts, slack, worst) for asked, counts in pairs))
-
-
-def expected_variation(shares: Shares, rows: int) -> float:
-    """Total variation expected between ``shares`` and those of so many rows drawn from them."""
-    inside = shares[(shares > 0) & (shares < 1)]
-    nearest = np.minimum(np.floor(rows * inside) + 1, rows)
-    log_chance = (
-        xlogy(nearest, inside)
-        + xlog1py(rows - nearest, -inside)
-        - betaln(rows - nearest + 1, nearest + 1)
-        - log(rows + 1)
-    )
-    return float(np.sum(nearest * (1 - inside) * np.exp(log_chance)) / rows)
+    share = FALSE_ALARMS / len(psi.cliques)
+    return Fidelity(len(rows), tuple(_compared(one, counts, share, worst) for one, counts in pairs))
 
 
 def _compared(
-    measurement: Measurement, counts: NDArray[Any], slack: float, worst: int
+    measurement: Measurement, counts: NDArray[Any], false_alarms: float, worst: int
 ) -> MarginalFidelity:
     rows = int(counts.sum())
     asked, released = measurement.values / measurement.values.sum(), counts / rows
-    expected = expected_variation(asked, rows)
     return MarginalFidelity(
         clique=measurement.clique,
         cells=counts.size,
         stddev=measurement.stddev,
         total_variation=float(np.abs(asked - released).sum() / 2),
-        expected=expected,
-        bound=expected + slack,
+        expected=expected_variation(asked, rows),
+        bound=variation_bound(asked, rows, false_alarms),
         worst=_worst(asked, released, rows, worst),
     )
 

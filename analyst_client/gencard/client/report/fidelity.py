@@ -1,0 +1,144 @@
+"""Fidelity in our hands: how well rows follow psi, as a table, as a page, as JSON. Needs no records."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rich.panel import Panel
+
+from gencard.client import html, text
+from gencard.client.folder import write_bytes
+from gencard.client.report.words import named, percent
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
+from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
+
+FORMAT = "gencard.fidelity.v1"
+HEADS = ("Marginal", "Cells", "Total variation", "By chance", "Bound", "Worst cell: in psi, in the rows")
+_MOST_MARGINALS = 20
+
+
+@dataclass(frozen=True)
+class FidelityReport:
+    """How far rows lie from psi, marginal by marginal, and how far chance alone takes them.
+
+    Args:
+        facts: The numbers, in shares of 1.
+        coding: What the codes mean.
+        about: Where the rows are from.
+    """
+
+    facts: Fidelity
+    coding: Coding
+    about: str = ""
+
+    @property
+    def wording(self) -> str:
+        """The finding in a sentence."""
+        found, every = len(self.facts.beyond_chance), len(self.facts.marginals)
+        if not found:
+            return "Every marginal is as near to psi as rows drawn from psi are."
+        return f"{found:,} of {every:,} marginals are further from psi than chance explains."
+
+    def ordered(self) -> list[MarginalFidelity]:
+        """The marginals, those that are furthest beyond their bounds first."""
+        return sorted(self.facts.marginals, key=lambda found: found.bound - found.total_variation)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The finding in names and values."""
+        largest = self.facts.largest
+        return [
+            ("Found", self.wording),
+            ("Rows", f"{self.facts.rows:,}"),
+            ("Largest", f"{percent(largest.total_variation)} of the rows, in {named(largest.clique)}"),
+            *self._noise(),
+        ]
+
+    def grid(self) -> Iterator[tuple[str, ...]]:
+        """One line for each marginal, under ``HEADS``; the worst ones."""
+        for found in self.ordered()[:_MOST_MARGINALS]:
+            yield (
+                named(found.clique),
+                f"{found.cells:,}",
+                percent(found.total_variation) + (" !" if found.beyond_chance else ""),
+                percent(found.expected),
+                percent(found.bound),
+                self.worst(found),
+            )
+        if (more := len(self.facts.marginals) - _MOST_MARGINALS) > 0:
+            yield (f"and {more:,} more", *[""] * (len(HEADS) - 1))
+
+    def worst(self, found: MarginalFidelity) -> str:
+        """The cell that differs most."""
+        if not found.worst:
+            return "none differs"
+        cell = found.worst[0]
+        level = named(self.levels(found.clique, cell))
+        return f"{level}: {percent(cell.asked)}, {percent(cell.released)}"
+
+    def levels(self, clique: Clique, cell: CellFidelity) -> tuple[str, ...]:
+        """What the levels of a cell are called."""
+        pairs = zip(clique, cell.codes, strict=True)
+        return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
+
+    @cached_property
+    def html(self) -> str:
+        """One self-contained page: no scripts, nothing from elsewhere.
+
+        Raises:
+            InvalidInputError: The extra ``report`` is not installed.
+        """
+        try:
+            page = import_module("gencard.client.report.fidelity_page")
+        except ModuleNotFoundError:
+            problem = "a page needs: pip install 'gencard[report]'"
+            raise InvalidInputError(field="report", problem=problem) from None
+        rendered: str = page.render(
+            self.ordered(), about=self.about, lines=self.lines(), levels=self.levels
+        )
+        return rendered
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the page."""
+        write_bytes(Path(path), self.html.encode())
+
+    def document(self) -> dict[str, Any]:
+        """All numbers as an object of JSON types, in psi's order."""
+        return {
+            "format": FORMAT,
+            "about": self.about,
+            "wording": self.wording,
+            "unit": "shares of 1; stddev in records",
+            "rows": self.facts.rows,
+            "false_alarms": FALSE_ALARMS,
+            "marginals": [self._object(found) for found in self.facts.marginals],
+        }
+
+    def save_json(self, path: str | Path) -> None:
+        """Write the numbers, without loss."""
+        lines = json.dumps(self.document(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_bytes(Path(path), lines.encode())
+
+    def _object(self, found: MarginalFidelity) -> dict[str, Any]:
+        cells = [asdict(cell) | {"levels": self.levels(found.clique, cell)} for cell in found.worst]
+        return asdict(found) | {"beyond_chance": found.beyond_chance, "worst": cells}
+
+    def _noise(self) -> list[tuple[str, str]]:
+        most = max(found.stddev for found in self.facts.marginals)
+        told = f"±{most:.3g} records or less on each count; it is not part of these distances"
+        return [("Noise in psi", told)] if most else []
+
+    def _repr_html_(self) -> str:
+        return html.panel(self._title, html.facts(self.lines()), html.grid(HEADS, self.grid()))
+
+    def __rich__(self) -> Panel:
+        return text.panel(self._title, text.facts(self.lines()), text.grid(HEADS, self.grid()))
+
+    @property
+    def _title(self) -> str:
+        return f"Fidelity to psi: {self.about}" if self.about else "Fidelity to psi"
