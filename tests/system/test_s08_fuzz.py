@@ -95,7 +95,7 @@ def method_and_message() -> st.SearchStrategy:
 
 def assert_survives(house, path: str, *requests: bytes | Message) -> None:
     channel = house.channel("aud" if path in BY_AUDITOR else "ana")
-    ending = call(channel, path, *requests, seconds=15)
+    ending = call(channel, path, *requests, seconds=60)
     assert ending.code not in NEVER, (path, ending)
     if ending.code is not grpc.StatusCode.OK and "Health" not in path:
         assert ending.reason, (path, ending)
