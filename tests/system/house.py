@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
@@ -168,6 +168,15 @@ def running(folder: Path, **kwargs: object) -> Iterator[House]:
         yield house.start()
     finally:
         house.stop()
+
+
+class Clock:
+    """The time, and how much more of it has passed than did."""
+
+    ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
 
 
 def request_id() -> str:

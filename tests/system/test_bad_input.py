@@ -4,7 +4,7 @@ What never becomes a request is in test_s01 (certificates, plaintext), test_s08 
 (size); too much in test_s10; request_id and etag in test_s22; records and disks in test_bad_records.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
 
 import grpc
@@ -15,7 +15,7 @@ from gencard.core.errors import CardExpiredError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2, synthesis_pb2
 from tests.system.edge import call, nothing_changes
-from tests.system.house import build, request_id
+from tests.system.house import Clock, build, request_id
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 COUNTER = "/gencard.v1.NegotiationService/CounterCard"
@@ -23,15 +23,6 @@ ACCEPT = "/gencard.v1.NegotiationService/AcceptCard"
 GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 MISSING = grpc.StatusCode.NOT_FOUND
-
-
-class Clock:
-    """The time, and how much more of it has passed than did."""
-
-    ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
 
 
 @pytest.fixture(scope="module")

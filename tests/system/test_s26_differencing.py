@@ -1,7 +1,7 @@
 """S26: what is asked for is judged against everything that was granted on the dataset, to anybody."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -11,18 +11,9 @@ from gencard.controller.wiring import serve
 from gencard.core.errors import ProposalRefusedError
 from gencard.core.negotiation import CardState
 from tests.system.edge import agreed, configure, enrolled, nothing_changes
-from tests.system.house import House, build, survey
+from tests.system.house import Clock, House, build, survey
 
 PERSON = 17
-
-
-class Clock:
-    """The time, and how much of it has passed beyond."""
-
-    ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
 
 
 @pytest.fixture
