@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -9,7 +10,7 @@ from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.audit.verdict import Verdict
 from gencard.core.negotiation import CardState
-from tests.system.house import running
+from tests.system.house import running, survey
 
 NAMES = ("sex", "health", "work")
 
@@ -80,3 +81,47 @@ def test_typed_errors_of_the_real_service(ana, card):
     card.release(10, seed=99, progress=False)
     with pytest.raises(errors.StaleEtagError):
         stale.terminate()
+
+
+def test_a_plan_spends_nothing_and_its_psi_gives_the_fit_of_the_records(ana):
+    before = (ana.spends(), ana.budget("survey"), len(ana.cards()))
+    plan = ana.plan("survey", "work ~ sex + health", kind="linear", rows=1_000)
+    assert (ana.spends(), ana.budget("survey"), len(ana.cards())) == before
+    assert plan.changes == ()
+    card = plan.propose(purpose="Work by sex and health").accept()
+    assert card.price == plan.price
+    release = card.release(1_000, progress=False)
+    assert card.fidelity(release).facts.beyond_chance == ()
+    records = survey()
+    columns = [np.ones(len(records)), *(records[name] == level for name, level in EFFECTS)]
+    fit = np.linalg.lstsq(np.column_stack(columns).astype(float), records["work"] == "part")[0]
+    assert coefficients(card) == pytest.approx(fit, abs=1e-9)
+
+
+EFFECTS = [("sex", "male"), ("health", "fair"), ("health", "bad"), ("health", "very bad")]
+
+
+def coefficients(card):
+    """Least squares of part-time work on sex and health, from the counts of psi alone."""
+
+    def counted(*levels):
+        wanted = dict(levels)
+        if len(wanted) < len(set(levels)):
+            return 0  # two levels of one attribute
+        measured = next(m for m in card.psi.measurements if wanted.keys() <= set(m.clique))
+        names = [card.entry.coding.attribute(name).coding.level_names for name in measured.clique]
+        at = [
+            names[axis].index(wanted[name]) if name in wanted else slice(None)
+            for axis, name in enumerate(measured.clique)
+        ]
+        return measured.values[tuple(at)].sum()
+
+    terms = [(), *((effect,) for effect in EFFECTS)]
+    gram = [[counted(*one, *other) for other in terms] for one in terms]
+    return np.linalg.solve(gram, [counted(("work", "part"), *term) for term in terms])
+
+
+def test_a_plan_that_the_policy_would_not_follow(ana):
+    plan = ana.plan("survey", "work ~ sex * health", rows=1_000)
+    assert plan.lacking == (NAMES,)
+    assert {change.reason for change in plan.changes} == {"ORDER_TOO_HIGH"}
