@@ -28,11 +28,26 @@ class TestMainJob:
         data = agreed.generate(rows=500, seed=7)
         assert list(data.columns) == ["sex", "age", "health"]
         assert data["health"].cat.ordered
-        assert data["age"].cat.categories[0] == pd.Interval(0, 18, closed="left")
+        assert data["age"].between(0, 120).all()
         assert data.attrs["gencard"].startswith(agreed.name)
         replayed = agreed.replay(data)
         assert (replayed.rows, replayed.seed) == (500, 7)
         assert "Every byte agrees" in str(replayed)
+        assert agreed.generate(rows=500, seed=7).equals(data)
+
+    def test_a_number_moved_inside_its_interval_does_not_replay(self, agreed):
+        data = agreed.generate(rows=50, seed=7)
+        data.loc[3, "age"] = np.nextafter(data["age"][3], 40)
+        with pytest.raises(errors.VerificationError, match="numbers of 'age'"):
+            agreed.replay(data)
+
+    def test_the_intervals_that_were_released(self, agreed):
+        release = agreed.release(50, seed=7)
+        intervals = release.intervals["age"]
+        assert intervals.cat.categories[0] == pd.Interval(0, 18, closed="left")
+        inside = zip(release.frame["age"], intervals, strict=True)
+        assert all(number in interval for number, interval in inside)
+        assert agreed.replay(release.intervals).seed == 7
 
     def test_psi_is_fetched_once(self, agreed, world):
         assert agreed.psi.cliques == agreed.terms.marginals

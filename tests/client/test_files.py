@@ -9,16 +9,18 @@ import pytest
 from hypothesis import assume, given, settings
 
 from gencard.client.files import read_rows, write_rows
+from gencard.client.frames import frame_of
+from gencard.client.numbers import Numbers
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
 from tests.client.test_frames import CODING, datasets
 
 
-def there_and_back(dataset, coding, name):
+def there_and_back(dataset, coding, name, numbers=None):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        write_rows(dataset, coding, path)
+        write_rows(dataset, coding, path, numbers)
         assert [file.name for file in Path(folder).iterdir()] == [name]
         return read_rows(path, coding, dataset.domain)
 
@@ -33,10 +35,35 @@ class TestRoundTrip:
         assume(not (unclear and name.endswith("csv")))
         assert there_and_back(dataset, coding, name).digest() == dataset.digest()
 
-    def test_many_batches(self, name):
+    @settings(deadline=None)
+    @given(drawn=datasets())
+    def test_so_they_are_where_numbers_were_drawn(self, drawn, name):
+        coding, dataset = drawn
+        unclear = any(a.coding.missing and "" in a.coding.level_names for a in coding.attributes)
+        assume(not (unclear and name.endswith("csv")))
+        assert there_and_back(dataset, coding, name, Numbers(3)).digest() == dataset.digest()
+
+    @pytest.mark.parametrize("numbers", [None, Numbers(3)], ids=["intervals", "numbers"])
+    def test_many_batches(self, name, numbers):
         codes = np.random.default_rng(1).integers(0, CODING.domain.sizes, (250_001, 3))
         dataset = Dataset(CODING.domain, codes)
-        assert there_and_back(dataset, CODING, name).digest() == dataset.digest()
+        assert there_and_back(dataset, CODING, name, numbers).digest() == dataset.digest()
+
+    def test_a_file_holds_the_numbers_of_the_frame(self, name, tmp_path):
+        codes = np.random.default_rng(1).integers(0, CODING.domain.sizes, (150_000, 3))
+        dataset = Dataset(CODING.domain, codes)
+        write_rows(dataset, CODING, tmp_path / name, Numbers(3))
+        read = pd.read_csv if name.endswith("csv") else pd.read_parquet
+        expected = frame_of(dataset, CODING, Numbers(3))["age"]
+        pd.testing.assert_series_equal(read(tmp_path / name)["age"], expected)
+
+    @pytest.mark.parametrize("value", [-1.0, 66.0, float("inf")])
+    def test_a_number_outside_the_edges_is_refused(self, name, value, tmp_path):
+        frame = pd.DataFrame({"age": [17.5, value]})
+        path = tmp_path / name
+        frame.to_csv(path, index=False) if name.endswith("csv") else frame.to_parquet(path)
+        with pytest.raises(UndeclaredLevelError):
+            read_rows(path, CODING, CODING.domain.project(("age",)))
 
     def test_an_undeclared_value_is_refused(self, name, tmp_path):
         frame = pd.DataFrame({"sex": ["male", "of token-7f3a"]})

@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
 from gencard.client.frames import dataset_of_frame, frame_of
+from gencard.client.numbers import Numbers
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
@@ -61,6 +63,30 @@ def test_plain_values_and_another_order_of_columns_give_the_same_codes(drawn):
     assert back.digest() == dataset.digest()
 
 
+@settings(deadline=None)
+@given(datasets(), st.integers(0, 2**64 - 1))
+def test_numbers_drawn_inside_the_intervals_give_the_same_codes(drawn, seed):
+    coding, dataset = drawn
+    frame = frame_of(dataset, coding, Numbers(seed))
+    for attribute in coding.attributes:
+        assert isinstance(attribute.coding, Edges) == (frame[attribute.name].dtype == float)
+    assert dataset_of_frame(frame, coding, dataset.domain).digest() == dataset.digest()
+    pd.testing.assert_frame_equal(frame, frame_of(dataset, coding, Numbers(seed)))
+
+
+def test_numbers_are_uniform_and_those_of_the_seed_and_the_attribute():
+    coding = Coding(tuple(Attribute(name, Edges((0, 1, 5))) for name in "ab"))
+    dataset = Dataset(coding.domain, np.tile([[1, 1]], (20_000, 1)))
+    one, other = (frame_of(dataset, coding, Numbers(seed)) for seed in (1, 2))
+    assert kstest(one["a"], "uniform", args=(1, 4)).pvalue > 0.001
+    assert abs(np.corrcoef(one["a"], one["b"])[0, 1]) < 0.03
+    assert abs(np.corrcoef(one["a"], other["a"])[0, 1]) < 0.03
+    assert one["a"][:2].tolist() == GOLDEN
+
+
+GOLDEN = [3.1262025852838073, 4.875547250760265]
+"""Numbers of seed 1 for attribute "a": drawn anew by the formula of ``Numbers``, not by its code."""
+
 CODING = Coding(
     (
         Attribute("sex", Labels(("female", "male"))),
@@ -82,7 +108,7 @@ def test_declared_types():
 
 @pytest.mark.parametrize(
     ("column", "values"),
-    [("sex", ["female", "other"]), ("sex", [None, "male"]), ("children", [3, 1]), ("age", [7.0, 20.0])],
+    [("sex", ["female", "other"]), ("sex", [None, "male"]), ("children", [3, 1]), ("age", [7.0, 66.0])],
 )
 def test_a_value_that_is_not_declared_is_refused_and_not_named(column, values):
     frame = frame_of(Dataset(CODING.domain, np.zeros((2, 3), dtype=int)), CODING)

@@ -1,5 +1,6 @@
 """The shell, command by command, against the small controller."""
 
+import csv
 import json
 import re
 
@@ -112,6 +113,14 @@ class TestSynthesis:
         shown = run("generate", name, "--rows", 40, "--seed", 3, "-o", output).stdout
         assert "SHA-256" in shown
         assert [path.name for path in output.parent.iterdir()] == [file]
+
+    @pytest.mark.parametrize(("words", "ages"), [((), "0123456789"), (("--intervals",), "[")])
+    def test_ages_are_numbers_or_intervals(self, run, name, tmp_path, words, ages):
+        output = tmp_path / "rows.csv"
+        run("generate", name, "--rows", 40, "-o", output, *words)
+        lines = list(csv.DictReader(output.open(newline="")))
+        assert len(lines) == 40
+        assert all(line["age"][0] in ages for line in lines)
 
     def test_a_folder_that_verifies_and_replays(self, run, name, tmp_path):
         kept = tmp_path / "kept"

@@ -10,6 +10,7 @@ from gencard.core.coding import (
     Labels,
     StructuralZeros,
     codes_of_numbers,
+    numbers_of_codes,
 )
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -108,3 +109,24 @@ def test_every_number_lands_in_the_interval_that_holds_it(edges, data):
     (code,) = codes_of_numbers("a", Edges(tuple(edges)), np.array([value]))
     assert edges[code] <= value
     assert value < edges[code + 1] or (code == len(edges) - 2 and value == edges[-1])
+
+
+@given(
+    edges=st.lists(st.floats(-1e300, 1e300), min_size=2, max_size=6, unique=True),
+    words=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20),
+    missing=st.booleans(),
+    data=st.data(),
+)
+def test_a_number_drawn_inside_an_interval_has_its_code(edges, words, missing, data):
+    coding = Edges(tuple(sorted(edges)), missing)
+    codes = np.array([data.draw(st.integers(0, coding.size - 1)) for _ in words])
+    numbers = numbers_of_codes(coding, codes, np.array(words, dtype=np.uint64))
+    assert codes_of_numbers("a", coding, numbers).tolist() == codes.tolist()
+
+
+def test_words_say_where_in_the_interval():
+    words = np.array([0, 2**62, 2**63, 2**64 - 1, 0], dtype=np.uint64)
+    numbers = numbers_of_codes(AGE.coding, np.array([1, 1, 1, 1, 3]), words)
+    assert numbers[:3].tolist() == [18, 18 + 47 / 4, 18 + 47 / 2]
+    assert 65 - 1e-12 < numbers[3] < 65
+    assert np.isnan(numbers[4])

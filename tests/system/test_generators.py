@@ -69,23 +69,29 @@ def test_the_catalogue_lists_them_with_needs_and_bounds(house: House) -> None:
 
 
 def test_what_the_saturated_model_lacks_is_said_before_anything_is_spent(house: House) -> None:
-    with house.analyst() as analyst, nothing_changes(house):
-        with pytest.raises(errors.InvalidInputError, match="needs one marginal on all attributes"):
-            analyst.propose("survey", CLIQUES, purpose="To see", generator="saturated")
+    with (
+        house.analyst() as analyst,
+        nothing_changes(house),
+        pytest.raises(errors.InvalidInputError, match="needs one marginal on all attributes"),
+    ):
+        analyst.propose("survey", CLIQUES, purpose="To see", generator="saturated")
 
 
-def test_a_tree_that_is_too_large_is_refused_with_the_sets_that_cause_it(
-    house: House, tmp_path_factory
-) -> None:
-    small = build(tmp_path_factory.mktemp("small"))
-    small.edit({"model_cells": "23"})
-    small.start()
-    try:
-        with small.analyst() as analyst, nothing_changes(small):
-            with pytest.raises(errors.ModelTooLargeError) as caught:
-                analyst.propose("survey", CLIQUES, purpose="To see", generator="graphical")
-    finally:
-        small.stop()
+@pytest.fixture
+def small_house(tmp_path):
+    house = build(tmp_path)
+    house.edit({"model_cells": "23"})
+    yield house.start()
+    house.stop()
+
+
+def test_a_tree_that_is_too_large_is_refused_with_the_sets_that_cause_it(small_house: House) -> None:
+    with (
+        small_house.analyst() as analyst,
+        nothing_changes(small_house),
+        pytest.raises(errors.ModelTooLargeError) as caught,
+    ):
+        analyst.propose("survey", CLIQUES, purpose="To see", generator="graphical")
     assert caught.value.fields == {
         "largest": "24 on (sex, health, work); 2 on (region)",
         "limit": "23",

@@ -10,6 +10,7 @@ from uuid import uuid4
 from gencard.client import folder, operations
 from gencard.client.connection import Connection
 from gencard.client.log_watch import LogWatch
+from gencard.client.numbers import Numbers
 from gencard.client.paging import pages
 from gencard.client.progress import Shown, shown
 from gencard.client.releases import Release
@@ -126,12 +127,18 @@ class Agreement:
         return psi
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
-        """Make a release again and compare every byte; raises VerificationError where one differs."""
+        """Make a release again and compare every byte, and the numbers drawn inside intervals.
+
+        Raises:
+            VerificationError: Something differs.
+        """
         digest = self._dataset_of(data).digest()
         receipt = next((known for known in self.receipts() if known.rows_digest == digest), None)
         if receipt is None:
             raise VerificationError(problem="these data are no release of this card")
         rebuilt(self.card, self.psi, receipt, self.coding)
+        if not isinstance(data, Release):
+            self._check_numbers(data, dataset, receipt)
         return Replayed(receipt.name, receipt.rows, receipt.seed, digest)
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":
@@ -153,6 +160,11 @@ class Agreement:
         from gencard.client.frames import dataset_of_frame  # noqa: PLC0415 - pandas only where frames are
 
         return dataset_of_frame(data, self.coding, self.domain)
+
+    def _check_numbers(self, frame: "pd.DataFrame", dataset: Dataset, receipt: Receipt) -> None:
+        from gencard.client.frames import check_numbers  # noqa: PLC0415
+
+        check_numbers(frame, dataset, self.coding, Numbers(receipt.seed))
 
     def _release(self, name: str) -> pb.Release:
         stub = self.connection.synthesis

@@ -2,8 +2,10 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.levels import UNDECLARED, code_of, names_of
-from gencard.core.coding import Attribute, Coding
+from gencard.client.numbers import Numbers
+from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
@@ -19,17 +22,22 @@ from gencard.core.errors import DomainMismatchError, InvalidInputError, Undeclar
 BATCH_ROWS = 100_000
 
 
-def write_csv(dataset: Dataset, coding: Coding, path: Path) -> None:
+Texts = Callable[[NDArray[Any]], NDArray[np.object_] | list[str]]
+"""What is written for each of some codes of one attribute, with what follows it."""
+
+
+def write_csv(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None) -> None:
     """As RFC 4180 says. Every level is quoted once, and rows are joined from that."""
     names = dataset.domain.attributes
     ends = [","] * (len(names) - 1) + ["\r\n"]
-    cells = [_cells(coding.attribute(name), end) for name, end in zip(names, ends, strict=True)]
+    attributes = map(coding.attribute, names)
+    columns = [_texts(one, end, numbers) for one, end in zip(attributes, ends, strict=True)]
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerow(names)
         for batch in batches(dataset):
             table = np.empty(batch.shape, dtype=object)
-            for axis, texts in enumerate(cells):
-                table[:, axis] = texts[batch[:, axis]]
+            for axis, texts in enumerate(columns):
+                table[:, axis] = texts(batch[:, axis])
             file.write("".join(table.ravel().tolist()))
 
 
@@ -52,15 +60,35 @@ class _Column:
         if attribute.name not in heads:
             raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
         self.position = heads.index(attribute.name)
-        self.name, self.code_of = attribute.name, code_of(attribute)
+        self.attribute, self.code_of = attribute, code_of(attribute)
         self.codes: list[NDArray[Any]] = [np.empty(0, dtype=np.int32)]
 
     def append(self, lines: list[list[str]]) -> None:
-        found = (self.code_of.get(line[self.position], UNDECLARED) for line in lines)
+        cells = [line[self.position] for line in lines]
+        found = (self.code_of.get(cell, UNDECLARED) for cell in cells)
         codes = np.fromiter(found, dtype=np.int32, count=len(lines))
-        if (codes == UNDECLARED).any():
-            raise UndeclaredLevelError(attribute=self.name)
+        others = np.flatnonzero(codes == UNDECLARED)
+        if len(others):
+            codes[others] = self._of_numbers([cells[place] for place in others])
         self.codes.append(codes)
+
+    def _of_numbers(self, cells: list[str]) -> NDArray[Any]:
+        """Raises UndeclaredLevelError where these are no numbers inside the edges."""
+        coding, name = self.attribute.coding, self.attribute.name
+        with suppress(ValueError):
+            if isinstance(coding, Edges):
+                return codes_of_numbers(name, coding, np.array(list(map(float, cells))))
+        raise UndeclaredLevelError(attribute=name)
+
+
+def _texts(attribute: Attribute, end: str, numbers: Numbers | None) -> Texts:
+    name, coding = attribute.name, attribute.coding
+    if numbers is None or not isinstance(coding, Edges):
+        return _cells(attribute, end).__getitem__
+    return lambda codes: [
+        ('""' if isnan(number) else repr(number)) + end
+        for number in numbers.of(name, coding, codes).tolist()
+    ]
 
 
 def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:

@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from gencard.client.comma_separated import read_csv, write_csv
+from gencard.client.numbers import Numbers
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
 
 
-def write_rows(dataset: Dataset, coding: Coding, path: Path) -> None:
+def write_rows(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
 
-    "Missing" is an empty cell in CSV and null in Parquet; intervals go by their names.
+    "Missing" is an empty cell in CSV and null in Parquet.
+
+    Args:
+        numbers: Draws numbers inside the intervals, which go by their names where it is not given.
 
     Raises:
         InvalidInputError: Another ending than .csv or .parquet, or a place that cannot be written.
@@ -24,7 +28,7 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path) -> None:
     write = _parquet().write_parquet if _ending(path) == ".parquet" else write_csv
     part = path.with_name(path.name + ".part")
     try:
-        write(dataset, coding, part)
+        write(dataset, coding, part, numbers)
         os.replace(part, path)
     except OSError:
         raise InvalidInputError(field="file", problem=f"cannot write {path}") from None
@@ -33,7 +37,7 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path) -> None:
 
 
 def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
-    """The codes behind a file that ``write_rows`` wrote, or any with the same labels.
+    """The codes behind a file that ``write_rows`` wrote, or any with the same labels or numbers.
 
     Raises:
         InvalidInputError: The file cannot be read, or has another ending than .csv or .parquet.

@@ -3,24 +3,17 @@
 import os
 from pathlib import Path
 
-from gencard.client.files import write_rows
-from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT = "checkpoint.json"
 
 
-def save_bundle(
-    folder: Path, dataset: Dataset, coding: Coding, documents: dict[str, bytes], rows: str
-) -> Path:
-    """Write the documents, then the rows; returns the folder."""
+def save_documents(folder: Path, documents: dict[str, bytes]) -> None:
+    """Write what goes with the rows of a release, by file name."""
     make_folder(folder)
     for name, document in documents.items():
         write_bytes(folder / name, document)
-    write_rows(dataset, coding, folder / rows)
-    return folder
 
 
 def make_folder(folder: Path) -> None:

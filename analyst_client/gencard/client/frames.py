@@ -1,8 +1,8 @@
 """Codes <-> data frames with the declared labels and types.
 
-Labels become categoricals of text or of whole numbers, ordered where that is declared; edges become
-ordered categoricals of intervals ``[low, high)``, the last of which is closed on the right too;
-"missing" becomes NA. Nothing is rounded or guessed: the way back gives the same codes.
+Labels become categoricals of text or of whole numbers, ordered where that is declared. Edges become
+numbers drawn inside them, or ordered categoricals of intervals ``[low, high)``, the last of which is
+closed on the right too. "Missing" becomes NA. Nothing is rounded: the way back gives the same codes.
 """
 
 from typing import Any
@@ -12,16 +12,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gencard.client.levels import UNDECLARED, code_of
-from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.client.numbers import Numbers
+from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
+from gencard.core.errors import DomainMismatchError, UndeclaredLevelError, VerificationError
 
 
-def frame_of(dataset: Dataset, coding: Coding) -> pd.DataFrame:
-    """The records with their labels; one column for each attribute of the dataset."""
+def frame_of(dataset: Dataset, coding: Coding, numbers: Numbers | None = None) -> pd.DataFrame:
+    """The records with their labels; one column for each attribute of the dataset.
+
+    Args:
+        numbers: Draws numbers inside the intervals, which stand as they are where it is not given.
+    """
     columns = {
-        name: _series(coding.attribute(name), dataset.column(name)) for name in dataset.domain.attributes
+        name: _series(coding.attribute(name), dataset.column(name), numbers)
+        for name in dataset.domain.attributes
     }
     return pd.DataFrame(columns, copy=False)
 
@@ -40,6 +46,17 @@ def dataset_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> Dat
     return Dataset.of_columns(domain, columns)
 
 
+def check_numbers(frame: pd.DataFrame, dataset: Dataset, coding: Coding, numbers: Numbers) -> None:
+    """Raises VerificationError where a frame's numbers are not those drawn for its codes."""
+    for attribute in map(coding.attribute, dataset.domain.attributes):
+        column = frame[attribute.name]
+        if isinstance(attribute.coding, Edges) and pd.api.types.is_numeric_dtype(column):
+            drawn = numbers.of(attribute.name, attribute.coding, dataset.column(attribute.name))
+            if not np.array_equal(drawn, column.to_numpy(np.float64), equal_nan=True):
+                problem = f"the numbers of '{attribute.name}' are not those that the seed draws"
+                raise VerificationError(problem=problem)
+
+
 def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":
     """The declared type of a column."""
     match attribute.coding:
@@ -50,14 +67,18 @@ def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":
             return pd.CategoricalDtype(pd.IntervalIndex.from_breaks(edges, closed="left"), ordered=True)
 
 
-def _series(attribute: Attribute, codes: NDArray[Any]) -> "pd.Series[Any]":
+def _series(attribute: Attribute, codes: NDArray[Any], numbers: Numbers | None) -> "pd.Series[Any]":
+    if numbers is not None and isinstance(attribute.coding, Edges):
+        return pd.Series(numbers.of(attribute.name, attribute.coding, codes))
     dtype = categories_of(attribute)
     positions = codes.astype(np.int32)
     positions[positions == len(dtype.categories)] = -1  # the code after the last level is "missing"
     return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype))
 
 
-def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[np.int64]:
+def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[Any]:
+    if isinstance(attribute.coding, Edges) and pd.api.types.is_numeric_dtype(column):
+        return codes_of_numbers(attribute.name, attribute.coding, column.to_numpy(np.float64))
     if isinstance(column.dtype, pd.CategoricalDtype):
         known, inverse = column.cat.categories, column.cat.codes.to_numpy()
     else:

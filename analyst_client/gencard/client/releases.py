@@ -10,7 +10,8 @@ from rich.panel import Panel
 
 from gencard.client import html, text
 from gencard.client.files import write_rows
-from gencard.client.folder import RECEIPT, save_bundle
+from gencard.client.folder import RECEIPT, save_documents
+from gencard.client.numbers import Numbers
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.wire.receipt import Receipt
@@ -44,29 +45,44 @@ class Release:
 
     @cached_property
     def frame(self) -> "pd.DataFrame":
-        """The rows with their declared labels and types; ``attrs["gencard"]`` is the release's name."""
-        from gencard.client.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
+        """The rows with their declared labels and types; ``attrs["gencard"]`` is the release's name.
 
-        frame = frame_of(self.dataset, self.coding)
-        frame.attrs["gencard"] = self.name
-        return frame
+        Attributes with edges are numbers, drawn uniformly inside the interval that was released: by
+        the release's seed, so that they too come out the same again.
+        """
+        return self._frame(Numbers(self.receipt.seed))
 
-    def save(self, folder: str | Path, rows: str = "rows.parquet") -> Path:
+    @cached_property
+    def intervals(self) -> "pd.DataFrame":
+        """``frame`` with the intervals themselves: what was released, and nothing drawn."""
+        return self._frame(None)
+
+    def save(self, folder: str | Path, rows: str = "rows.parquet", *, intervals: bool = False) -> Path:
         """Write rows, card, psi, schema and receipt, so that ``gencard verify FOLDER`` can check them.
 
         Args:
             folder: Made where it is not there.
             rows: Name of the file for the rows; ends in .parquet or .csv.
+            intervals: Write intervals by their names in place of numbers drawn inside them.
 
         Raises:
             InvalidInputError: The folder cannot be written.
         """
-        documents = {**self.documents(), RECEIPT: self.envelope}
-        return save_bundle(Path(folder), self.dataset, self.coding, documents, rows)
+        save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
+        self.write(Path(folder) / rows, intervals=intervals)
+        return Path(folder)
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, *, intervals: bool = False) -> None:
         """Write the rows alone, as .csv or .parquet; they appear only once they are whole."""
-        write_rows(self.dataset, self.coding, Path(path))
+        numbers = None if intervals else Numbers(self.receipt.seed)
+        write_rows(self.dataset, self.coding, Path(path), numbers)
+
+    def _frame(self, numbers: Numbers | None) -> "pd.DataFrame":
+        from gencard.client.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
+
+        frame = frame_of(self.dataset, self.coding, numbers)
+        frame.attrs["gencard"] = self.name
+        return frame
 
     def lines(self) -> list[tuple[str, str]]:
         return [

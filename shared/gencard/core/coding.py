@@ -167,6 +167,24 @@ def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> N
     return codes.astype(code_dtype(coding.size))
 
 
+def numbers_of_codes(
+    coding: Edges, codes: NDArray[np.integer], words: NDArray[np.uint64]
+) -> NDArray[np.float64]:
+    """A number inside each code's interval, NaN being "missing"; ``codes_of_numbers`` turns it back.
+
+    Args:
+        words: One for each code; its 53 leading bits say where in the interval, so that uniform words
+            give uniform numbers.
+    """
+    edges = np.asarray(coding.edges, dtype=np.float64)
+    absent = codes == len(edges) - 1
+    interval = np.where(absent, 0, codes)
+    low, high = edges[interval], edges[interval + 1]
+    part = (words >> np.uint64(11)) * 2.0**-53
+    numbers = np.clip(low * (1 - part) + high * part, low, np.nextafter(high, low))
+    return np.where(absent, np.nan, numbers)
+
+
 def _plain(edge: float) -> str:
     """The shortest text that reads back as the same number, so that no two intervals share a name."""
     return repr(float(edge)).removesuffix(".0")

@@ -35,6 +35,9 @@ def generate(
     rows: Annotated[int, typer.Option(help="How many; at most the card's.")],
     output: Output,
     seed: Annotated[int, typer.Option(help="With psi and the card it fixes every byte.")] = 0,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Intervals by name, and no numbers drawn inside them.")
+    ] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +48,7 @@ def generate(
         connected(connection) as analyst,
     ):
         release = analyst.card(name).release(rows, seed=seed, scratch=Path(scratch))
-        _keep(release, output)
+        _keep(release, output, intervals=intervals)
     if as_json:
         say_json({**dict(release.lines()), "Output": str(output)})
         return
@@ -70,8 +73,8 @@ def psi(
     say(f"psi is in {output}")
 
 
-def _keep(release: Release, output: Path) -> None:
+def _keep(release: Release, output: Path, *, intervals: bool) -> None:
     if output.suffix.lower() in (".csv", ".parquet"):
-        release.write(output)
+        release.write(output, intervals=intervals)
     else:
-        release.save(output)
+        release.save(output, intervals=intervals)
