@@ -132,7 +132,8 @@ class Agreement:
         Raises:
             VerificationError: Something differs.
         """
-        digest = self._dataset_of(data).digest()
+        dataset = self._dataset_of(data)
+        digest = dataset.digest()
         receipt = next((known for known in self.receipts() if known.rows_digest == digest), None)
         if receipt is None:
             raise VerificationError(problem="these data are no release of this card")
