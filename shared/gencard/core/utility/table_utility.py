@@ -22,6 +22,7 @@ from itertools import combinations
 import numpy as np
 
 from gencard.core.dataset import Dataset, check_same_domain
+from gencard.core.domain import Clique
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Counts
@@ -75,8 +76,8 @@ def table_utility(original: Counts, synthetic: Counts) -> TableUtility:
     return TableUtility(statistic, int(held.sum()) - 1, int(records), float(share))
 
 
-def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> float:
-    """Mean S_pMSE over the tables of every ``width`` attributes.
+def table_utilities(original: Dataset, synthetic: Dataset, width: int) -> dict[Clique, TableUtility]:
+    """Compare the tables of every ``width`` attributes.
 
     Raises:
         DomainMismatchError: The domains differ.
@@ -88,5 +89,11 @@ def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> flo
     cliques = list(combinations(original.domain.attributes, width)) if width > 0 else []
     if not cliques:
         raise InvalidNumberError(field="width", expected="from 1 to the number of attributes")
-    tables = zip(count_all(original, cliques), count_all(synthetic, cliques), strict=True)
-    return float(np.mean([table_utility(ours, theirs).standardised for ours, theirs in tables]))
+    counts = zip(cliques, count_all(original, cliques), count_all(synthetic, cliques), strict=True)
+    return {clique: table_utility(ours, theirs) for clique, ours, theirs in counts}
+
+
+def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> float:
+    """Mean S_pMSE over the tables of every ``width`` attributes; raises as ``table_utilities`` does."""
+    utilities = table_utilities(original, synthetic, width).values()
+    return float(np.mean([utility.standardised for utility in utilities]))
