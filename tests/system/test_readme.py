@@ -1,4 +1,4 @@
-"""The README's session, run as it stands, with the tests' survey in place of the demonstration's."""
+"""The pages' sessions, run as they stand, with the tests' survey in place of the demonstration's."""
 
 import re
 import shutil
@@ -8,17 +8,34 @@ from pathlib import Path
 
 from tests.system.house import House
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-IN_PLACE = {
+ROOT = Path(__file__).resolve().parents[2]
+README = {
     '"fair"': '"survey"',
     '["rate_marriage", "religious", "affairs"]': '["sex", "health", "work"]',
     '"smuggler"': '"leaky", runs=3',
 }
+PLAN = {'"fair"': '"survey"', "affairs ~ religious + rate_marriage": "work ~ sex + health"}
 
 
 def test_the_session(house: House, tmp_path: Path) -> None:
-    (session,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    for demonstrated, tested in IN_PLACE.items():
+    said = run(ROOT / "README.md", README, house, tmp_path)
+    assert "ORDER_TOO_HIGH" in said
+    assert "Every byte agrees" in said
+    assert "Evidence of leakage" in said
+    assert "sex x health x work" in said
+
+
+def test_the_session_of_a_plan(house: House, tmp_path: Path) -> None:
+    said = run(ROOT / "docs" / "plan.md", PLAN, house, tmp_path)
+    assert "('sex', 'health')" in said
+    assert "as near to psi" in said
+    assert (tmp_path / "fidelity.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def run(page: Path, in_place: dict[str, str], house: House, tmp_path: Path) -> str:
+    """What the one session of a page says."""
+    (session,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for demonstrated, tested in in_place.items():
         assert demonstrated in session
         session = session.replace(demonstrated, tested)
     person = tmp_path / "demo" / "controller" / "people" / "ana"
@@ -30,8 +47,4 @@ def test_the_session(house: House, tmp_path: Path) -> None:
         command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    said = done.stdout
-    assert "ORDER_TOO_HIGH" in said
-    assert "Every byte agrees" in said
-    assert "Evidence of leakage" in said
-    assert "sex x health x work" in said
+    return done.stdout

@@ -92,7 +92,7 @@ class Plan:
         """The plan in names and values."""
         found = [
             ("Analysis", str(self.kind)),
-            ("Price", html.price_text(self.price)),
+            ("Price", str(self.price)),
             ("Next", self.next_step),
         ]
         if self.missing:
