@@ -94,6 +94,17 @@ class Sideways(Hostile):
         return Dataset(dataset.domain, codes)
 
 
+class Elsewhere(Hostile):
+    """Tells of the interaction of two attributes through one of them and an attribute that is constant."""
+
+    def __call__(self, dataset, rows, *, seed):
+        made = self.made(dataset, rows, seed)
+        codes = made.codes.copy()
+        told = rng_of(seed).random(rows) < 0.3
+        codes[told, 2] = codes[told, 0] ^ secret(dataset, ("a", "b"))
+        return Dataset(made.domain, codes)
+
+
 class Constant(Hostile):
     """Gives the records back as they are: no randomness at all."""
 

@@ -152,6 +152,15 @@ class TestHostileBoxes:
         assert report.verdict is Verdict.LEAKAGE
         assert [result.check for result in report.rejecting] == [Check.RECOGNITION]
 
+    @pytest.mark.parametrize("seed", range(5))
+    def test_one_that_tells_it_where_the_inputs_do_not_differ(self, seed):
+        cube, cliques = Domain.of({"a": 2, "b": 2, "c": 2}), (("a",), ("b",), ("c",))
+        codes = np.random.default_rng(seed).integers(0, 2, (400, 3)) * [1, 1, 0]
+        box = hostile.Elsewhere(Honest(IPF, cliques))
+        report = audit(box, Dataset(cube, codes), AuditPlan(cliques, 2_000, seed))
+        assert report.verdict is Verdict.LEAKAGE
+        assert ("a", "c") in report.tested
+
     def test_one_that_screams(self):
         with pytest.raises(BlackBoxError) as caught:
             audit(hostile.Screams(honest()), records(), plan())

@@ -100,14 +100,24 @@ class Findings:
     neighbours: FloatArray
 
     def towards(self, difference: FloatArray) -> Direction:
-        """On along ``difference``, each block by how much of it is expected to come out again."""
+        """On along ``difference``, each block by how much of it is expected to come out again.
+
+        What comes out in blocks in which the inputs do not differ follows the others, all of them.
+        """
         vector = np.zeros_like(difference)
         for part, response in zip(self.basis.parts, self.response, strict=True):
             before, now = (float(np.linalg.norm(d[part])) for d in (self.difference, difference))
             if before and now:
                 strength = abs(response) + float(np.linalg.norm(self.aside[part])) / before
-                vector[part] = strength * difference[part] / now
+                vector[part] = (strength + self._elsewhere) * difference[part] / now
         return self.basis.direction(self.basis.tables(vector))
+
+    @property
+    def _elsewhere(self) -> float:
+        """Length of ``aside`` in blocks in which the inputs do not differ, beside their difference."""
+        still = (self.aside[part] for part in self.basis.parts if not self.difference[part].any())
+        length = sqrt(sum(float(aside @ aside) for aside in still))
+        return length / float(np.linalg.norm(self.difference))
 
     @property
     def strongest_first(self) -> tuple[BlockEvidence, ...]:

@@ -105,11 +105,17 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
 def _expected(findings: Findings, difference: FloatArray) -> FloatArray:
     """Coordinates of the difference that a linear box with step 1's responses makes of this one."""
     expected = np.zeros_like(difference)
+    along = _along(difference, findings.difference)
     for part, response in zip(findings.basis.parts, findings.response, strict=True):
         before, now = findings.difference[part], difference[part]
-        again = float(now @ before) / float(before @ before or 1.0)
+        again = _along(now, before) if before.any() else along
         expected[part] = response * now + again * findings.aside[part]
     return expected
+
+
+def _along(now: FloatArray, before: FloatArray) -> float:
+    """How often a difference holds an earlier one."""
+    return float(now @ before) / float(before @ before)
 
 
 def _strongest(findings: Findings, difference: FloatArray) -> int:
