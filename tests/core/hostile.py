@@ -95,7 +95,7 @@ class Sideways(Hostile):
 
 
 class Elsewhere(Hostile):
-    """Tells of the interaction of two attributes through one of them and an attribute that is constant."""
+    """Tells how two attributes go together through one of them and another that is constant."""
 
     def __call__(self, dataset, rows, *, seed):
         made = self.made(dataset, rows, seed)
