@@ -100,7 +100,7 @@ class TestViews:
             "age × health",
             "features together",
             "smaller formula",
-            "in children a level like any other",
+            "a level of children like any other",
             "The offer differs",
             "ORDER_TOO_HIGH",
         ):

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, UnknownAttributeError
+from gencard.core.generators.ipf import Ipf
 from gencard.core.statistics.closure import closure, dimension
 from gencard.core.statistics.formula import Formula
+from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.sufficiency import Analysis, analysis_of, sufficient_cliques
 
 DOMAIN = Domain.of({"a": 2, "y": 3, "b": 3, "c": 2})
@@ -63,7 +65,7 @@ def marginal(table, clique):
 def fit(formula, kind, table):
     """Everything that the analysis reports, as one vector."""
     if kind is Analysis.CROSSTAB:
-        cliques = [({formula.response} - {None}) | set(term) for term in formula.terms]
+        cliques = [({formula.response} - {None}) | set(term) for term in formula.terms or [()]]
         return np.concatenate([marginal(table, clique).ravel() for clique in cliques])
     counts = np.moveaxis(table, DOMAIN.axis("y"), 0).reshape(DOMAIN.size("y"), -1)
     x = design(formula)
@@ -150,8 +152,6 @@ def test_equal_phi_gives_the_same_fit(analysis, seed):
 def test_without_any_marginal_of_phi_two_fits_are_possible(text, kind):
     """Even where all smaller marginals inside the one that is left out stay."""
     formula = Formula.of(text)
-    if kind is Analysis.CROSSTAB and not formula.terms:
-        pytest.skip("a table of the response alone is its one marginal")
     rng = np.random.default_rng(7)
     phi = sufficient_cliques(formula, kind, DOMAIN)
     for dropped in phi:
@@ -160,6 +160,18 @@ def test_without_any_marginal_of_phi_two_fits_are_possible(text, kind):
         for kept in closure(phi) - {frozenset(dropped)}:
             assert (marginal(moved, kept) == marginal(table, kept)).all()
         assert differ(fit(formula, kind, table), fit(formula, kind, moved)) > 1e-4, dropped
+
+
+@pytest.mark.parametrize("kind", Analysis)
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_generator_that_sees_phi_alone_gives_the_fit_of_the_records(text, kind):
+    """Its model's table, scaled to the number of records, in place of the records."""
+    formula, table = Formula.of(text), random_table(np.random.default_rng(3))
+    phi = sufficient_cliques(formula, kind, DOMAIN)
+    measured = tuple(Measurement(clique, marginal(table, clique)) for clique in phi)
+    model = Ipf(tolerance=1e-12).fit(Psi(DOMAIN.covered_by(phi), measured), DOMAIN)
+    made = model.probabilities * table.sum()
+    assert differ(fit(formula, kind, table), fit(formula, kind, made)) < 1e-6
 
 
 @pytest.mark.parametrize(

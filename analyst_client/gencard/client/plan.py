@@ -96,8 +96,8 @@ class Plan:
             ("Next", self.next_step),
         ]
         if self.missing:
-            note = "a level like any other: leaving records out is another analysis"
-            found.append(("Missing", f"in {', '.join(self.missing)} {note}"))
+            note = "like any other: leaving records out is another analysis"
+            found.append(("Missing", f"a level of {', '.join(self.missing)} {note}"))
         if self.lacking:
             found.append(("Lacking", "; ".join(" × ".join(clique) for clique in self.lacking)))
         return found
