@@ -1,16 +1,20 @@
 """Fidelity to psi: by its definition, and against what sampling alone does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from gencard.core.coding import Attribute, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidPsiError
 from gencard.core.generators.ipf import Ipf
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.statistics.moments import mean
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.utility.fidelity import FALSE_ALARMS, fidelity
 from tests.core.strategies import brute_count, datasets, domains, workloads
@@ -113,6 +117,19 @@ class TestRefusals:
         wrong = Psi(DOMAIN, (Measurement(one.clique, one.values + 1), *others))
         with pytest.raises(InvalidPsiError):
             fidelity(wrong, drawn(0))
+
+
+def test_linear_statistics_stand_aside():
+    age = mean(Attribute("a", Labels(("0", "5", "9"), integer=True)))
+    rows, records = drawn(2), dense_dataset(DOMAIN, 5_000)
+    both = measure_dataset(records, [*pairs(DOMAIN), age])
+    assert both.linear
+    assert fidelity(both, rows) == fidelity(PSI, rows)
+    noisy = replace(both, linear=(replace(both.linear[0], stddevs=np.full(2, 3.0)),))
+    assert fidelity(noisy, rows) == fidelity(PSI, rows)
+    alone = measure_dataset(records, [age])
+    with pytest.raises(InvalidPsiError, match="no marginal"):
+        fidelity(alone, rows.project(("a",)))
 
 
 def test_nothing_hides_in_the_order_of_attributes():

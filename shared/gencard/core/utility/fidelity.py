@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Measurement, Psi
@@ -88,7 +88,7 @@ class Fidelity:
 
 
 def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
-    """Compare rows with the marginals of psi; noisy psi is reconciled first, as for a fit.
+    """Compare rows with the marginals of psi; noisy ones are reconciled first, as for a fit.
 
     Args:
         worst: At most so many cells are named for each marginal.
@@ -96,16 +96,24 @@ def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
     Raises:
         DomainMismatchError: The rows are not over psi's domain.
         InvalidInputError: There is no row.
-        InvalidPsiError: psi contradicts itself.
+        InvalidPsiError: psi contradicts itself, or it holds linear statistics and no marginal.
     """
     check_same_domain(psi.domain, rows.domain)
     if not len(rows):
         raise InvalidInputError(field="rows", problem="there is none to compare with psi")
-    reconciled = psi if psi.exact else reconcile(psi)
-    check_consistent(reconciled)
-    pairs = zip(reconciled.measurements, count_all(rows, psi.cliques), strict=True)
+    pairs = zip(_marginals(psi).measurements, count_all(rows, psi.cliques), strict=True)
     share = FALSE_ALARMS / len(psi.cliques)
     return Fidelity(len(rows), tuple(_compared(one, counts, share, worst) for one, counts in pairs))
+
+
+def _marginals(psi: Psi) -> Psi:
+    if not psi.measurements:
+        raise InvalidPsiError(problem="it holds no marginal that rows could be compared with")
+    marginals = Psi(psi.domain, psi.measurements)
+    if not marginals.exact:
+        return reconcile(marginals)
+    check_consistent(marginals)
+    return marginals
 
 
 def _compared(
