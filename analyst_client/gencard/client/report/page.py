@@ -61,8 +61,9 @@ def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterat
         yield "Card", card
     if where in _AROUND:
         yield "Around", _AROUND[where]
-    cliques = len(report.plan.cliques)
-    yield "Claim tested", f"depends on the records through {cliques} marginals only"
+    kinds = ((len(report.plan.cliques), "marginals"), (len(report.plan.linear), "linear statistics"))
+    phi = " and ".join(f"{number} {kind}" for number, kind in kinds if number)
+    yield "Claim tested", f"depends on the records through {phi} only"
 
 
 def _effect(report: AuditReport) -> str:
@@ -118,7 +119,8 @@ def _block(block: BlockEvidence) -> dict[str, str]:
 
 def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
     plan, terms = report.plan, report.plan.terms
-    yield "Phi", "; ".join(named(clique) for clique in plan.cliques)
+    functions = [function.name for statistic in plan.linear for function in statistic.functions[1:]]
+    yield "Phi", "; ".join([*map(named, plan.cliques), *(f"sum of {name}" for name in functions)])
     sizes = zip(report.domain.attributes, report.domain.sizes, strict=True)
     yield "Attributes (levels)", ", ".join(f"{name} ({size})" for name, size in sizes)
     yield "Records audited around", f"{report.records:,}"

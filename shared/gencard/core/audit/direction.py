@@ -1,7 +1,7 @@
 """Directions in the space of tables, kept as one small table for each block."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -13,6 +13,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.interactions import FloatArray, coefficients, table_of
 from gencard.core.statistics.marginal import count_all
+
+_ROUNDING = 1e-13
+"""Above it is every difference of one record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,21 +80,27 @@ class Basis:
 
     Coordinates are in shares, not counts: those of a dataset's marginals divided by its number of
     records, so that datasets of different length can be compared.
+
+    Args:
+        kept: Of blocks that are looked at in part, orthonormal rows that span the part.
     """
 
     domain: Domain
     cliques: tuple[Clique, ...]
+    kept: Mapping[Clique, FloatArray] = field(default_factory=dict)
 
     @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shape of the coordinates of each block."""
-        sizes = (self.domain.project(clique).sizes for clique in self.cliques)
-        return tuple(tuple(size - 1 for size in row) for row in sizes)
+    def dimensions(self) -> tuple[int, ...]:
+        """Number of coordinates of each block."""
+        return tuple(
+            len(self.kept[clique]) if clique in self.kept else prod(self._shape(clique))
+            for clique in self.cliques
+        )
 
     @property
     def parts(self) -> tuple[slice, ...]:
         """Where the coordinates of each block stand in the vector."""
-        ends = np.cumsum([0, *map(prod, self.shapes)]).tolist()
+        ends = np.cumsum([0, *self.dimensions]).tolist()
         return tuple(slice(begin, end) for begin, end in pairwise(ends))
 
     def shares(self, dataset: Dataset) -> list[FloatArray]:
@@ -100,16 +109,18 @@ class Basis:
 
     def coordinates(self, shares: Sequence[NDArray[Any]]) -> FloatArray:
         """Coordinates of one table for each clique, as one vector."""
-        return np.concatenate([coefficients(share).ravel() for share in shares])
+        pairs = zip(self.cliques, shares, strict=True)
+        return np.concatenate([self._within(clique, coefficients(share)) for clique, share in pairs])
 
     def difference(self, low: Dataset, high: Dataset) -> FloatArray:
-        """Coordinates of ``high`` minus those of ``low``."""
-        return self.coordinates(self.shares(high)) - self.coordinates(self.shares(low))
+        """Coordinates of ``high`` minus those of ``low``, without what is rounding alone."""
+        change = self.coordinates(self.shares(high)) - self.coordinates(self.shares(low))
+        return np.where(np.abs(change) > _ROUNDING, change, 0.0)
 
     def tables(self, vector: FloatArray) -> list[FloatArray]:
         """The tables that have these coordinates, each in its own block alone."""
-        blocks = zip(self.parts, self.shapes, strict=True)
-        return [table_of(vector[part].reshape(shape)) for part, shape in blocks]
+        pairs = zip(self.cliques, self.parts, strict=True)
+        return [table_of(self._whole(clique, vector[part])) for clique, part in pairs]
 
     def marginals(self, vector: FloatArray, cliques: Sequence[Clique]) -> list[FloatArray]:
         """Marginals of the one table that has these coordinates and 0 in every other block."""
@@ -132,5 +143,17 @@ class Basis:
     def random_direction(self, *, rng: np.random.Generator) -> Direction:
         """An independent random table in each block, of about length 1."""
         normal = rng.standard_normal(self.parts[-1].stop)
-        blocks = zip(self.tables(normal), self.shapes, strict=True)
-        return self.direction([table / np.sqrt(prod(shape)) for table, shape in blocks])
+        blocks = zip(self.tables(normal), self.dimensions, strict=True)
+        return self.direction([table / np.sqrt(dimension) for table, dimension in blocks])
+
+    def _shape(self, clique: Clique) -> tuple[int, ...]:
+        return tuple(size - 1 for size in self.domain.project(clique).sizes)
+
+    def _within(self, clique: Clique, block: FloatArray) -> FloatArray:
+        """Coordinates in the part of a block that is looked at."""
+        return self.kept[clique] @ block.ravel() if clique in self.kept else block.ravel()
+
+    def _whole(self, clique: Clique, part: FloatArray) -> FloatArray:
+        """Coordinates in the block of the vector with these in its part."""
+        block = part @ self.kept[clique] if clique in self.kept else part
+        return block.reshape(self._shape(clique))

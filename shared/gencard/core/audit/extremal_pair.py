@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gencard.core.audit.blocks import minimal
 from gencard.core.audit.cells import Cells, key_of
@@ -14,6 +15,7 @@ from gencard.core.audit.moves import climb, leads
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import ComputationError, NoExtremalPairError
+from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.marginal import count_all
 
 PASSES = 2
@@ -22,39 +24,59 @@ PASSES = 2
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The kinds of cube move that keep Phi, each a set of attributes led by the one it flips."""
+    """The kinds of cube move that keep Phi, each a set of attributes led by the one it flips.
+
+    Args:
+        linear: Linear statistics of Phi. Moves keep the whole marginal on their cliques; what else
+            leaves them as they are is for the integer program to find.
+    """
 
     cliques: tuple[Clique, ...]
     kinds: tuple[Clique, ...]
+    linear: tuple[LinearStatistic, ...] = ()
 
     @classmethod
-    def of(cls, cliques: Sequence[Clique], blocks: Sequence[Clique]) -> "Moves":
+    def of(
+        cls,
+        cliques: Sequence[Clique],
+        blocks: Sequence[Clique],
+        linear: Sequence[LinearStatistic] = (),
+    ) -> "Moves":
         """Moves that reach every one of ``blocks``, which are those of ``outside``.
 
         On the smallest of them only: a cube move on a larger one is a sum of such moves.
         """
-        kinds = (led for axes in minimal(blocks) for led in leads(axes, cliques))
-        return cls(tuple(cliques), tuple(kinds))
+        kept = tuple(set(statistic.clique) for statistic in linear)
+        reached = [block for block in blocks if not any(set(block) <= clique for clique in kept)]
+        moves = cls(tuple(cliques), (), tuple(linear))
+        kinds = (led for axes in minimal(reached) for led in leads(axes, moves.kept))
+        return replace(moves, kinds=tuple(kinds))
+
+    @property
+    def kept(self) -> tuple[Clique, ...]:
+        """The cliques whose marginals no move changes."""
+        return (*self.cliques, *(statistic.clique for statistic in self.linear))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtremalPair:
-    """Two datasets that agree on every released marginal, as integers, and differ outside Phi.
+    """Two datasets that agree on every released statistic, as integers, and differ outside Phi.
 
     Args:
         low: The side with the smaller ``<beta, table>``, in random order.
         high: The side with the larger one, in random order.
 
     Raises:
-        ComputationError: A released marginal differs.
+        ComputationError: A released statistic differs.
     """
 
     cliques: tuple[Clique, ...]
     low: Dataset
     high: Dataset
+    linear: tuple[LinearStatistic, ...] = ()
 
     def __post_init__(self) -> None:
-        check_equal_psi(self.low, self.high, self.cliques)
+        check_equal_psi(self.low, self.high, self.cliques, self.linear)
 
     @property
     def moved(self) -> int:
@@ -89,23 +111,35 @@ def extremal_pair(
         _climbed(side, moves, uphill, rng=rng, progress=_half(progress, half))
         for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True))
     )
-    if beta.value(high) <= beta.value(low):
-        low, high = (farthest(dataset, moves.cliques, uphill) for uphill in (-beta, beta))
+    if moves.linear or beta.value(high) <= beta.value(low):
+        low, high = (
+            max(side, _farthest(dataset, moves, uphill, rng=rng), key=uphill.value)
+            for side, uphill in ((low, -beta), (high, beta))
+        )
     if beta.value(high) <= beta.value(low):
         raise NoExtremalPairError(
             problem="the records leave no room for a move; try a made-up, denser dataset"
         )
-    check_equal_psi(dataset, high, moves.cliques)
-    return ExtremalPair(moves.cliques, low, high)
+    check_equal_psi(dataset, high, moves.cliques, moves.linear)
+    return ExtremalPair(moves.cliques, low, high, moves.linear)
 
 
-def marginals_digest(dataset: Dataset, cliques: Sequence[Clique]) -> str:
-    """SHA-256, in hex, of the released marginals: names, sizes and counts, clique by clique."""
+def statistics_digest(
+    dataset: Dataset, cliques: Sequence[Clique], linear: Sequence[LinearStatistic] = ()
+) -> str:
+    """SHA-256, in hex, of the released marginals: names, sizes and counts, clique by clique.
+
+    Then of the linear statistics: names, number of functions and sums.
+    """
     hasher = hashlib.sha256(b"gencard.marginals.v1")
     for clique, counts in zip(cliques, count_all(dataset, cliques), strict=True):
         header = "".join(f"\x00{name}\x00{dataset.domain.size(name)}" for name in clique)
         hasher.update(f"{header}\x00\x00".encode())
         hasher.update(np.ascontiguousarray(counts, dtype="<i8").tobytes())
+    for statistic, sums in zip(linear, _sums(dataset, linear), strict=True):
+        header = "".join(f"\x00{name}" for name in statistic.clique)
+        hasher.update(f"{header}\x00{len(sums)}\x00\x00".encode())
+        hasher.update(sums.astype("<i8").tobytes())
     return hasher.hexdigest()
 
 
@@ -117,12 +151,23 @@ def moved(one: Dataset, other: Dataset) -> int:
     return int(np.abs(np.bincount(cell, weights=signs)).sum()) // 2
 
 
-def check_equal_psi(one: Dataset, other: Dataset, cliques: Sequence[Clique]) -> None:
-    """Raises ComputationError where a released marginal differs by as little as one record."""
+def check_equal_psi(
+    one: Dataset, other: Dataset, cliques: Sequence[Clique], linear: Sequence[LinearStatistic] = ()
+) -> None:
+    """Raises ComputationError where a released statistic differs by as little as one record."""
     check_same_domain(one.domain, other.domain)
-    tables = zip(count_all(one, cliques), count_all(other, cliques), strict=True)
-    if not all(np.array_equal(left, right) for left, right in tables):
+    if statistics_digest(one, cliques, linear) != statistics_digest(other, cliques, linear):
         raise ComputationError(problem="the sides of an extremal pair differ in psi")
+
+
+def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[np.int64]]:
+    counts = count_all(dataset, [statistic.clique for statistic in linear])
+    return [statistic.sums(count) for statistic, count in zip(linear, counts, strict=True)]
+
+
+def _farthest(dataset: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator) -> Dataset:
+    found = farthest(dataset, moves.cliques, beta, moves.linear)
+    return found.take(rng.permutation(len(found)))
 
 
 def _climbed(
@@ -137,7 +182,7 @@ def _climbed(
     steps = PASSES * moves.kinds
     for done, axes in enumerate(steps):
         progress(done / len(steps))
-        cells = climb(cells, moves.cliques, axes, beta, rng=rng)
+        cells = climb(cells, moves.kept, axes, beta, rng=rng)
     return cells.shuffled(rng=rng)
 
 

@@ -6,6 +6,7 @@ from gencard.core.budget import decimal_of
 from gencard.core.card import MOST_ROWS, AuditTerms
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCliqueError, InvalidNumberError
+from gencard.core.statistics.linear import LinearStatistic
 
 MOST_ATTEMPTS = 1_000_000
 _SEEDS = 2**64
@@ -17,7 +18,7 @@ class AuditPlan:
     """Settings of one audit; with the box and the dataset they fix every number of its report.
 
     Args:
-        cliques: Phi, the marginals that the card releases.
+        cliques: Phi, the marginals that the card releases; with ``linear``, its linear statistics.
         rows: Rows asked of the box in each run.
         seed: From which the audit's own choices and the seeds of all runs derive, 0 to 2**64 - 1.
         terms: Runs on each side, highest order of the blocks, level over all tries.
@@ -33,10 +34,11 @@ class AuditPlan:
     seed: int
     terms: AuditTerms = _TERMS
     attempt: int = 1
+    linear: tuple[LinearStatistic, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.cliques:
-            raise InvalidCliqueError(clique="", problem="Phi names no marginal")
+        if not self.cliques and not self.linear:
+            raise InvalidCliqueError(clique="", problem="Phi names no statistic")
         if not 2 <= self.rows <= MOST_ROWS:
             raise InvalidNumberError(field="audit.rows", expected=f"from 2 to {MOST_ROWS}")
         if not 0 <= self.seed < _SEEDS:

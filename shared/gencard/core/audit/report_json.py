@@ -18,6 +18,7 @@ from gencard.core.audit.wording import summary, wording
 from gencard.core.card import AuditTerms
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.statistics.linear import Function, LinearStatistic
 
 FORMAT = "gencard.audit.v1"
 
@@ -109,7 +110,18 @@ def _plan_object(plan: AuditPlan) -> Json:
         "seed": str(plan.seed),
         "terms": asdict(plan.terms),
         "attempt": plan.attempt,
+        **({"linear": [_linear_object(statistic) for statistic in plan.linear]} if plan.linear else {}),
     }
+
+
+def _linear_object(statistic: LinearStatistic) -> Json:
+    functions = [asdict(each) | {"values": list(each.values)} for each in statistic.functions]
+    return {"clique": list(statistic.clique), "functions": functions}
+
+
+def _linear(document: Mapping[str, Any]) -> LinearStatistic:
+    functions = (Function(**each | {"values": tuple(each["values"])}) for each in document["functions"])
+    return LinearStatistic(tuple(document["clique"]), tuple(functions))
 
 
 def _plan(document: Mapping[str, Any]) -> AuditPlan:
@@ -119,6 +131,7 @@ def _plan(document: Mapping[str, Any]) -> AuditPlan:
         seed=int(document["seed"]),
         terms=AuditTerms(**document["terms"]),
         attempt=document["attempt"],
+        linear=tuple(_linear(statistic) for statistic in document.get("linear", ())),
     )
 
 

@@ -8,7 +8,8 @@ from gencard.core.audit.blocks import outside
 from gencard.core.audit.comparison import brown_forsythe, welch
 from gencard.core.audit.direction import Basis
 from gencard.core.audit.exploration import Findings, Sample, explore
-from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, marginals_digest
+from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.linear_part import outside_linear
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.progress import Progress, part, quiet
 from gencard.core.audit.report import (
@@ -47,12 +48,15 @@ def audit(
     Raises:
         NoExtremalPairError: Nothing could be tested.
         BlackBoxError: An output is not what the contract of the box says.
-        TooLargeError: More blocks than an audit may hold.
-        InvalidCliqueError, UnknownAttributeError: Phi does not fit the domain.
+        TooLargeError: More blocks than an audit may hold, or a table too large for an audit of linear
+            statistics.
+        InvalidCliqueError, InvalidInputError, UnknownAttributeError: Phi does not fit the domain.
     """
     cliques = tuple(dataset.domain.canonical(clique) for clique in plan.cliques)
-    basis = Basis(dataset.domain, outside(dataset.domain, cliques, plan.terms.order))
-    moves = Moves.of(cliques, basis.cliques)
+    basis = outside_linear(
+        dataset.domain, outside(dataset.domain, cliques, plan.terms.order), plan.linear
+    )
+    moves = Moves.of(cliques, basis.cliques, plan.linear)
     rng = np.random.Generator(np.random.PCG64(plan.seed))
     runner = Runner(box, plan, progress)
     first = _first_pair(basis, dataset, moves, rng=rng, progress=progress)
@@ -149,6 +153,6 @@ def _effect(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effect:
 
 def _proof(step: int, dataset: Dataset, pair: ExtremalPair) -> PairProof:
     original, low, high = (
-        marginals_digest(side, pair.cliques) for side in (dataset, pair.low, pair.high)
+        statistics_digest(side, pair.cliques, pair.linear) for side in (dataset, pair.low, pair.high)
     )
     return PairProof(step, original, low, high, pair.moved)

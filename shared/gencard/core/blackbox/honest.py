@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Sequence
 
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
 from gencard.core.generators.contract import Generator, Model
 from gencard.core.generators.replay import rng_of
+from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
 
@@ -20,17 +20,17 @@ class Honest:
     the same psi again and again. From outside the box only gets faster.
     """
 
-    def __init__(self, generator: Generator, cliques: Sequence[Clique]) -> None:
+    def __init__(self, generator: Generator, statistics: Sequence[Statistic]) -> None:
         self.generator = generator
-        self.cliques = tuple(cliques)
+        self.statistics = tuple(statistics)
         self._models: dict[str, Model] = {}
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         return self.model(dataset).sample(rows, rng=rng_of(seed))
 
     def model(self, dataset: Dataset) -> Model:
-        """The model fitted to the input's psi, over the attributes that the cliques name."""
-        psi = measure_dataset(dataset, self.cliques)
+        """The model fitted to the input's psi, over the attributes that Phi names."""
+        psi = measure_dataset(dataset, self.statistics)
         digest = _digest(psi)
         if digest not in self._models:
             while len(self._models) >= _MODELS_KEPT:
@@ -43,4 +43,6 @@ def _digest(psi: Psi) -> str:
     hasher = hashlib.sha256(repr(psi.domain).encode())
     for measurement in psi.measurements:
         hasher.update(measurement.values.tobytes())
+    for linear in psi.linear:
+        hasher.update(linear.values.tobytes())
     return hasher.hexdigest()
