@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from gencard.client.analyst import Analyst
     from gencard.client.audits import Audit
     from gencard.client.card import Card
+    from gencard.client.plan import Plan
     from gencard.client.releases import Release
+    from gencard.client.report.fidelity import FidelityReport
     from gencard.client.workload import all_marginals
 
 _HOME = {
     "Analyst": "analyst",
     "Audit": "audits",
     "Card": "card",
+    "FidelityReport": "report.fidelity",
+    "Plan": "plan",
     "Release": "releases",
     "all_marginals": "workload",
 }
 
-__all__ = ["Analyst", "Audit", "Card", "Release", "all_marginals"]
+__all__ = ["Analyst", "Audit", "Card", "FidelityReport", "Plan", "Release", "all_marginals"]
 
 
 def __getattr__(name: str) -> object:
