@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
+from gencard.core.statistics.linear import Function, LinearStatistic
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -46,6 +47,24 @@ def measured(draw: st.DrawFn, fewest: int = 1) -> tuple[Dataset, tuple[Clique, .
     """A dataset and cliques to measure on it."""
     dataset = draw(datasets(fewest=fewest))
     return dataset, draw(workloads(dataset.domain))
+
+
+@st.composite
+def linear_statistics(draw: st.DrawFn, domain: Domain) -> LinearStatistic:
+    """Random functions on one clique, the constant first."""
+    clique = tuple(draw(st.permutations(domain.attributes)))[: draw(st.integers(1, len(domain)))]
+    cells = domain.project(clique).cells
+    values = st.lists(st.integers(-50, 50), min_size=cells, max_size=cells).filter(any)
+    rows = draw(st.lists(values, min_size=1, max_size=4))
+    functions = [Function(f"f{row}", tuple(numbers), 2) for row, numbers in enumerate(rows)]
+    return LinearStatistic(clique, (Function("1", (1,) * cells), *functions))
+
+
+@st.composite
+def summed(draw: st.DrawFn) -> tuple[Dataset, LinearStatistic]:
+    """A dataset and a linear statistic to measure on it."""
+    domain = draw(domains(most=3))
+    return draw(datasets(domain, fewest=1)), draw(linear_statistics(domain))
 
 
 def brute_count(dataset: Dataset, clique: Clique) -> np.ndarray:

@@ -36,7 +36,7 @@ from gencard.core.statistics.noise import stddev_of, sum_scales
 from gencard.core.statistics.psi import LinearMeasurement, Psi
 from gencard.core.statistics.sensitivity import sensitivity
 from gencard.core.transform import Transform
-from tests.core.strategies import datasets, domains
+from tests.core.strategies import summed
 
 AGE = Attribute("age", Edges((0.0, 0.5, 10.0, 25.0)))
 SCORE = Attribute("score", Labels(("-2", "0", "0.1"), missing=True))
@@ -56,24 +56,6 @@ def means(statistic):
     return dict(
         zip([function.name for function in statistic.functions], linear.means.tolist(), strict=True)
     )
-
-
-@st.composite
-def statistics(draw, domain):
-    """Random functions on one clique, the constant first."""
-    clique = tuple(draw(st.permutations(domain.attributes)))[: draw(st.integers(1, len(domain)))]
-    cells = domain.project(clique).cells
-    values = st.lists(st.integers(-50, 50), min_size=cells, max_size=cells).filter(any)
-    rows = draw(st.lists(values, min_size=1, max_size=4))
-    functions = [Function(f"f{row}", tuple(numbers), 2) for row, numbers in enumerate(rows)]
-    return LinearStatistic(clique, (Function("1", (1,) * cells), *functions))
-
-
-@st.composite
-def measured(draw):
-    domain = draw(domains(most=3))
-    dataset = draw(datasets(domain, fewest=1))
-    return dataset, draw(statistics(domain))
 
 
 class TestNumbers:
@@ -169,7 +151,7 @@ class TestStatistic:
 
 
 class TestMeasuring:
-    @given(drawn=measured())
+    @given(drawn=summed())
     def test_sums_are_those_of_the_definition(self, drawn):
         dataset, statistic = drawn
         (linear,) = measure_dataset(dataset, [statistic]).linear
@@ -245,7 +227,7 @@ class Recorded:
 
 
 class TestNoise:
-    @given(drawn=measured(), norm=st.sampled_from([1, 2]), relation=st.sampled_from(Neighbouring))
+    @given(drawn=summed(), norm=st.sampled_from([1, 2]), relation=st.sampled_from(Neighbouring))
     def test_sensitivity_is_that_of_the_worst_record(self, drawn, norm, relation):
         _, statistic = drawn
         scaled = [[Fraction(v, f.largest) for v in f.values] for f in statistic.functions]

@@ -21,7 +21,7 @@ from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import covariance, group_means, mean, moment, variance
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
-from tests.core.strategies import datasets, domains, workloads
+from tests.core.strategies import datasets, domains, summed, workloads
 
 X = Attribute("x", Labels(tuple(map(str, range(11))), integer=True))
 Y = Attribute("y", Labels(("0", "1", "5"), missing=True))
@@ -81,6 +81,18 @@ class TestLaws:
         psi = measure_dataset(dataset, data.draw(workloads(domain)))
         one, other = (g.fit(psi, domain) for g in (MaximumEntropy(), Ipf(tolerance=1e-7)))
         np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-3)
+
+    @settings(deadline=None, max_examples=60)
+    @given(drawn=summed(), beside=st.booleans())
+    def test_any_functions_of_any_records_are_met(self, drawn, beside):
+        dataset, statistic = drawn
+        marginals = [dataset.domain.attributes[:1]] if beside else []
+        psi = measure_dataset(dataset, [*marginals, statistic])
+        model = MaximumEntropy().fit(psi, dataset.domain)
+        largest = np.array([function.largest for function in statistic.functions])
+        goals = psi.linear[0].values / len(dataset)
+        missed = statistic.numerators @ model.marginal(statistic.clique).ravel() - goals
+        assert np.abs(missed / largest).max() < 1e-6
 
     def test_equal_psi_gives_equal_bytes(self):
         """Two sets of records with the same first two moments and another third one."""
