@@ -115,6 +115,7 @@ def test_black_boxes_are_told_apart_by_kind(tmp_path):
         (SMALLEST + DATASET.replace('"0.1"', '"NaN"'), "epsilon"),
         (SMALLEST + DATASET + DATASET, "datasets"),
         (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "CANARY"\n', "black_boxes"),
+        (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "honest"\ngenerator = "canary"\n', "generator"),
         (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "copies_rows"\nshare = nan\n', "black_boxes"),
     ],
 )

@@ -185,6 +185,9 @@ def test_s14_a_full_disk_is_a_typed_error_and_changes_nothing(tmp_path: Path) ->
         mortal.kill()
     desk = open_desk(house.settings())
     books.assert_in_order(desk)
+    assert [line.state for line in books.lines_of(desk, card)] == [SpendState.SETTLED]
+    with desk.database.reading() as tx:
+        assert len(desk.cards.store.list(tx, limit=100).rows) == 1 + failures.count(None)
     desk.database.close()
     sinks = canaries.files_below(house.folder) | {"decoded": "\n".join(said).encode()}
     del sinks[str(house.settings_file)]

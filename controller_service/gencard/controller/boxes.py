@@ -31,6 +31,8 @@ class CatalogueEntry:
 class Boxes:
     """All of them, by name; a black box cannot take a generator's name.
 
+    Their code is digested here, at the start of the service and not when somebody first asks.
+
     Args:
         boxes: The black boxes of the settings.
         model_cells: Most cells of a generator's model.
@@ -38,6 +40,7 @@ class Boxes:
 
     def __init__(self, boxes: Iterable[BoxEntry], model_cells: int) -> None:
         self._model_cells = model_cells
+        self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes if box.name not in GENERATORS}
 
     def catalogue(self) -> list[CatalogueEntry]:
@@ -55,7 +58,7 @@ class Boxes:
             name,
             entry.tier,
             entry.description,
-            generator_digest(name),
+            self._codes[name],
             needs=entry.needs,
             bound=entry.bound,
             most_cells=self._model_cells,
@@ -70,12 +73,12 @@ class Boxes:
         """
         if name not in GENERATORS:
             raise NotFoundError
-        return GENERATORS[name].tier, generator_digest(name)
+        return GENERATORS[name].tier, self._codes[name]
 
     def digest(self, name: str) -> str:
         """SHA-256, in hex, of all that runs: the generator's code and the recipe."""
         recipe = self.recipe(name, ())
-        return digest_of({"code": generator_digest(recipe["generator"]), "recipe": recipe})
+        return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
 
     def recipe(self, name: str, cliques: tuple[Clique, ...]) -> Document:
         """How a job builds the box for a card with these cliques.

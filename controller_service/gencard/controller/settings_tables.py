@@ -5,19 +5,27 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, SecretStr, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, SecretStr, model_validator
 
 from gencard.controller import policy
 from gencard.controller.toml_file import Section
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.registry import BY_CONSTRUCTION
+from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
 from gencard.core.transform import Transform
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 """Last part of a resource name."""
 
+
+def _known(name: str) -> str:
+    if name not in GENERATORS:
+        raise ValueError("there is no generator of this name")
+    return name
+
+
+Generator = Annotated[Name, AfterValidator(_known)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
@@ -198,7 +206,7 @@ class HonestBox(Section):
 
     kind: Literal["honest"]
     name: Name
-    generator: Name = "ipf"
+    generator: Generator = "ipf"
     description: str = ""
 
 
