@@ -32,6 +32,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     StorageError,
 )
+from gencard.wire.error_table import error_named
 from gencard.wire.identity import Identity, Role
 
 Report = Callable[[str, str, str], None]
@@ -156,6 +157,11 @@ class Operations:
             for other in self._store.unfinished(tx)
         )
 
+    def failures(self, tx: Connection, row: OperationRow, since: datetime) -> tuple[GencardError, ...]:
+        """How operations of the same kind for the same resource have failed since then."""
+        failed = self._store.failed(tx, row.kind, row.resource)
+        return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
+
     def finish(self, tx: Connection, name: str, response: bytes) -> None:
         """End an operation well, in the transaction that makes its effects true.
 
@@ -228,3 +234,10 @@ class Operations:
 def error_document(error: GencardError) -> bytes:
     """An error as the state keeps it: reason and fields."""
     return json.dumps({"reason": error.reason, "fields": error.fields}, sort_keys=True).encode()
+
+
+def error_of_document(document: bytes | None) -> GencardError:
+    """The error that the state keeps; InternalError where the catalogue no longer holds it."""
+    told = json.loads(document or b"{}")
+    found = error_named(told.get("reason", ""), told.get("fields", {}))
+    return found or InternalError(incident="unlisted")

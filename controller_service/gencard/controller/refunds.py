@@ -1,5 +1,7 @@
 """Reservations that are given back, where an operation ended and nobody learnt anything from it."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from gencard.controller.cards import Cards
@@ -25,10 +27,22 @@ NOTHING_LEARNT = (
 
 
 def refund(
-    tx: Connection, line: Spend | None, error: GencardError, *, ledger: Ledger, cards: Cards
+    tx: Connection,
+    line: Spend | None,
+    error: GencardError,
+    *,
+    ledger: Ledger,
+    cards: Cards,
+    before: Sequence[GencardError] = (),
 ) -> None:
-    """Void a reservation, in the log too, where it is still held and ``error`` tells nothing."""
-    if line is None or line.state is not SpendState.RESERVED or not isinstance(error, NOTHING_LEARNT):
+    """Void a reservation, in the log too, where it is still held and no end tells anything.
+
+    Args:
+        error: How the operation ended.
+        before: How earlier ones ended that the same line was to pay for.
+    """
+    silent = all(isinstance(end, NOTHING_LEARNT) for end in (error, *before))
+    if line is None or line.state is not SpendState.RESERVED or not silent:
         return
     ledger.void(tx, line.line, cards.clock())
     cards.log.append(

@@ -73,11 +73,12 @@ class ReleaseRun:
             self._publish(run, card, made["digest"], scratch / "rows")
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give psi's price back, unless another release of the card waits for psi."""
+        """Give psi's price back, unless another release of the card waits for psi, or told of it."""
         releases = self.releases
-        if not releases.operations.others(tx, row):
-            line = releases.ledger.held(tx, resource=row.resource, kind=SPENT_ON)
-            refund(tx, line, error, ledger=releases.ledger, cards=self.cards)
+        line = releases.ledger.held(tx, resource=row.resource, kind=SPENT_ON)
+        if line is not None and not releases.operations.others(tx, row):
+            before = releases.operations.failures(tx, row, line.created)
+            refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
 
     def _stored(self, card: Negotiation) -> bytes | None:
         with self.releases.database.reading() as tx:

@@ -1,6 +1,5 @@
 """google.longrunning.Operations: watch, wait, cancel."""
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,15 +9,15 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from gencard.controller.operations import Operations
+from gencard.controller.operations import Operations, error_of_document
 from gencard.controller.service.guard import identity
 from gencard.controller.service.paging import page_size
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
-from gencard.core.errors import GencardError, InternalError, OperationCancelledError
+from gencard.core.errors import GencardError, OperationCancelledError
 from gencard.v1 import audit_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from gencard.wire.card_codec import timestamp
-from gencard.wire.error_table import error_named, status_message
+from gencard.wire.error_table import status_message
 
 STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state in OperationState}
 RESPONSE: dict[str, type[Message]] = {"release": synthesis_pb2.Release, "audit": audit_pb2.Audit}
@@ -93,10 +92,8 @@ def operation_message(row: OperationRow) -> operations_pb2.Operation:
 
 
 def _error(row: OperationRow) -> GencardError:
-    if row.state is OperationState.CANCELLED or row.error is None:
-        return OperationCancelledError()
-    told = json.loads(row.error)
-    return error_named(told["reason"], told["fields"]) or InternalError(incident="unlisted")
+    cancelled = row.state is OperationState.CANCELLED
+    return OperationCancelledError() if cancelled else error_of_document(row.error)
 
 
 def _ticks(end: float, context: grpc.ServicerContext) -> Iterator[None]:

@@ -119,6 +119,16 @@ class OperationStore:
             query = query.where(operations.c.owner == owner)
         return page_of(tx, query, operations.c.number, _row_of, before=before, limit=limit)
 
+    def failed(self, tx: Connection, kind: str, resource: str) -> tuple[OperationRow, ...]:
+        """Operations of one kind for one resource that failed, oldest first."""
+        wanted = (
+            operations.c.kind == kind,
+            operations.c.resource == resource,
+            operations.c.state == OperationState.FAILED,
+        )
+        query = select(operations).where(*wanted).order_by(operations.c.number)
+        return tuple(map(_row_of, tx.execute(query).mappings()))
+
     def unfinished(self, tx: Connection) -> tuple[OperationRow, ...]:
         """What a restart takes up again, oldest first."""
         query = (
