@@ -96,7 +96,7 @@ class TestViews:
         for words in (
             "health ~ sex + children + sex:children + age",
             "multinomial",
-            "exact statistics",
+            "9 exact statistics for what would be offered",
             "age × health",
             "features together",
             "smaller formula",
@@ -110,6 +110,7 @@ class TestViews:
         plan = ana.plan("survey", FITS)
         assert "differs" not in text_of(plan._repr_html_())
         assert "Lacking" not in rich_text(plan)
+        assert "would be offered" not in rich_text(plan)
         assert "Attribute(" not in repr(plan)
 
     def test_many_marginals_are_cut_and_that_is_said(self, ana):

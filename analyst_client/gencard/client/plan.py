@@ -92,7 +92,7 @@ class Plan:
         """The plan in names and values."""
         found = [
             ("Analysis", str(self.kind)),
-            ("Price", str(self.price)),
+            ("Price", f"{self.price}{' for what would be offered' * bool(self.changes)}"),
             ("Next", self.next_step),
         ]
         if self.missing:
