@@ -1,0 +1,121 @@
+"""The steward's shell, command by command, beside a controller that serves."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from gencard.controller.shell.main import app
+from gencard.controller.shell.terminal import told
+from gencard.core.budget import Price
+from gencard.core.errors import StaleEtagError, UndeclaredLevelError
+from tests.system.house import build
+
+
+@pytest.fixture(scope="module")
+def watched_house(tmp_path_factory):
+    """A steward looks at each proposal first."""
+    house = build(tmp_path_factory.mktemp("watched"))
+    house.edit({"automatic": "false"})
+    yield house.start()
+    house.stop()
+
+
+@pytest.fixture
+def run(watched_house, monkeypatch):
+    monkeypatch.setenv("GENCARD_CONTROLLER", str(watched_house.settings_file))
+    monkeypatch.setenv("COLUMNS", "200")
+    runner = CliRunner()
+
+    def call(*words):
+        result = runner.invoke(app, [str(word) for word in words], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return call
+
+
+@pytest.fixture
+def asked(watched_house):
+    """A proposal that waits."""
+    with watched_house.analyst() as analyst:
+        marginals = [("sex", "health"), ("sex", "work")]
+        yield analyst.propose("survey", marginals, purpose="To see", rows=100)
+
+
+def test_check_reads_every_record(run):
+    assert "all declared" in run("check")
+
+
+def test_check_says_which_attribute_is_wrong(tmp_path):
+    house = build(tmp_path)
+    with (tmp_path / "survey.csv").open("a") as file:
+        file.write("female,CANARY,none,north,30\n")
+    with pytest.raises(UndeclaredLevelError, match="health") as caught:
+        app(["check", "--config", str(house.settings_file)], standalone_mode=False)
+    assert "CANARY" not in str(caught.value)
+
+
+def test_an_error_is_one_line_and_advice(tmp_path, capsys):
+    absent = tmp_path / "controller.toml"
+    assert told(lambda: app(["cards", "--config", str(absent)], standalone_mode=False)) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("INVALID_INPUT")
+    assert second.startswith("→")
+
+
+def test_what_waits_is_shown_and_approved(run, asked):
+    (waiting,) = (
+        card for card in json.loads(run("cards", "--waiting", "--json")) if card["name"] == asked.name
+    )
+    assert (waiting["state"], waiting["turn"]) == ("requested", "controller")
+    assert "offered" in run("approve", asked.name, "--steward", "sam")
+    card = asked.refresh().accept()
+    assert "agreed" in run("cards", asked.name)
+    card.generate(5, progress=False)
+    (line,) = (line for line in json.loads(run("ledger", "--json")) if line["resource"] == card.name)
+    assert (line["state"], line["price"]["statistics"]) == ("settled", str(card.price.statistics))
+    assert "revoked" in run("revoke", card.name, "--remark", "The records were wrong.")
+    assert card.refresh().state == "revoked"
+
+
+def test_a_counter_offer_leaves_out_what_it_says(run, asked):
+    assert "offered" in run("counter", asked.name, "--drop", "sex,work", "--rows", 50)
+    terms = asked.refresh().offer.terms
+    assert (terms.marginals, terms.rows) == ((("sex", "health"),), 50)
+
+
+def test_what_is_rejected_is_over(run, asked):
+    assert "terminated" in run("reject", asked.name, "--remark", "Not now.")
+    with pytest.raises(StaleEtagError):
+        asked.terminate()
+
+
+def test_every_decision_is_in_a_log_that_verifies(run, asked, watched_house):
+    run("approve", asked.name, "--steward", "Sam Miller")
+    newest = json.loads(run("log", "--json", "--last", 1))[0]
+    assert newest["actor"].endswith("/service/steward/sam-miller")
+    assert newest["resource"] == asked.name
+    assert "In order" in run("log", "verify")
+    output = watched_house.folder / "checkpoint.json"
+    run("log", "checkpoint", "--output", output)
+    assert json.loads(output.read_bytes())["signatures"]
+
+
+@pytest.mark.parametrize(("word", "state"), [("settle", "settled"), ("void", "voided")])
+def test_a_line_that_a_crash_left_is_ended_by_hand(run, watched_house, word, state):
+    desk = watched_house.controller.desk
+    with desk.database.transaction() as tx:
+        line = desk.ledger.reserve(
+            tx,
+            dataset="datasets/survey",
+            project="pilot",
+            analyst="spiffe://gencard.local/pilot/analyst/ana",
+            resource=f"datasets/survey/cards/{word}",
+            kind="psi",
+            price=Price(statistics=1),
+            now=desk.cards.clock(),
+        )
+    run("ledger", word, line)
+    (ended,) = (entry for entry in json.loads(run("ledger", "--json")) if entry["line"] == line)
+    assert ended["state"] == state
