@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import gencard.client
-from gencard.client import all_marginals, html
+from gencard.client import all_marginals
 from gencard.client.card_view import NEXT
 from gencard.client.workload import cliques_of
 from gencard.core import errors
@@ -75,7 +75,7 @@ class TestNotebook:
         [(Price(), "nothing"), (Price(1_234), "1,234 exact statistics")],
     )
     def test_prices(self, price, text):
-        assert html.price_text(price) == text
+        assert str(price) == text
 
 
 class TestWorkload:

@@ -1,6 +1,7 @@
 """What we spent, and what we may still spend."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from rich.panel import Panel
 
@@ -8,6 +9,7 @@ from gencard.client import html, text
 from gencard.client.connection import Connection
 from gencard.client.paging import pages
 from gencard.core.budget import Price, Spend, SpendState
+from gencard.core.statistics.accounting import USUAL_DELTA, in_words, together
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire.card_codec import datetime_of
 from gencard.wire.identity import Identity
@@ -24,8 +26,24 @@ class Budget:
     cap: Price
     spent: Price
 
+    def together(self, delta: Decimal = USUAL_DELTA) -> Decimal:
+        """An epsilon that holds, at ``delta``, for all noisy cards that were paid for."""
+        return together([self.spent.epsilon], self.spent.rho, delta)
+
     def lines(self) -> list[tuple[str, str]]:
-        return [("Spent", html.price_text(self.spent)), ("At most", html.price_text(self.cap))]
+        """Spent and cap in each currency of which there is any."""
+        found = [
+            (name, f"{spent:,f} of {cap:,f}")
+            for name, spent, cap in (
+                ("Exact statistics", Decimal(self.spent.statistics), Decimal(self.cap.statistics)),
+                ("epsilon (Laplace)", self.spent.epsilon, self.cap.epsilon),
+                ("rho (Gaussian)", self.spent.rho, self.cap.rho),
+            )
+            if spent or cap
+        ]
+        if self.spent.epsilon or self.spent.rho:
+            found.append(("All noise together", in_words(self.together(), USUAL_DELTA)))
+        return found
 
     def _repr_html_(self) -> str:
         return html.panel(f"Budget on {self.dataset}", html.facts(self.lines()))

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 from uuid import uuid4
 
 from gencard.client import accounts, catalogue
@@ -12,10 +12,11 @@ from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
 from gencard.client.connection import Connection
 from gencard.client.credentials import Credentials, address_in
 from gencard.client.log_watch import Checkpoint, LogWatch
+from gencard.client.measuring import Measured, privacy_said, weights_said
 from gencard.client.paging import pages
 from gencard.client.plan import Plan
 from gencard.client.workload import Marginals, cliques_of
-from gencard.core.budget import EXACT, Price, Privacy, Spend
+from gencard.core.budget import EXACT, Price, Spend
 from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Formula
@@ -111,9 +112,9 @@ class Analyst:
         purpose: str,
         generator: str = "ipf",
         rows: int = 1_000_000,
-        privacy: Privacy = EXACT,
         audit: AuditTerms = USUAL_AUDIT,
         dry_run: bool = False,
+        **measured: Unpack[Measured],
     ) -> Card:
         """Propose a card; the answer is an offer, or the card waits for a steward.
 
@@ -123,9 +124,9 @@ class Analyst:
             purpose: What the data are wanted for, in a sentence.
             generator: Its name in the catalogue.
             rows: At most so many in one release.
-            privacy: How the marginals are measured.
             audit: How audits under the card are run.
             dry_run: Only price and judge; nothing is stored, no record is touched.
+            measured: How: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
 
         Raises:
             InvalidInputError, TooLargeError: What is wrong with the proposal.
@@ -134,7 +135,8 @@ class Analyst:
         entry = self.dataset(dataset)
         domain = entry.coding.domain
         cliques = cliques_of(marginals, domain)
-        asked = Proposal(entry.name, purpose, cliques, generator, rows, privacy, audit)
+        privacy, weights = privacy_said(measured) or EXACT, weights_said(measured, cliques)
+        asked = Proposal(entry.name, purpose, cliques, generator, rows, privacy, audit, weights)
         request = pb.ProposeCardRequest(
             terms=terms_message(asked.in_order_of(domain)),
             request_id=str(uuid4()),
@@ -143,10 +145,9 @@ class Analyst:
         answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
         return Card(self._connection, card_of(answer.card))
 
-    def price(self, dataset: str, marginals: Marginals, *, privacy: Privacy = EXACT) -> Price:
+    def price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
         """What the nearest acceptable card would cost; nothing is stored."""
-        asked = self.propose(dataset, marginals, purpose="price", privacy=privacy, dry_run=True)
-        return asked.price
+        return self.propose(dataset, marginals, purpose="price", dry_run=True, **measured).price
 
     def plan(
         self,
@@ -156,7 +157,7 @@ class Analyst:
         kind: str = "logistic",
         generator: str = "ipf",
         rows: int = 1_000_000,
-        privacy: Privacy = EXACT,
+        **measured: Unpack[Measured],
     ) -> Plan:
         """The smallest Phi that determines an analysis, and what it would cost; nothing is stored.
 
@@ -166,7 +167,7 @@ class Analyst:
             kind: "logistic", "multinomial", "linear" or "crosstab".
             generator: Its name in the catalogue.
             rows: At most so many in one release.
-            privacy: How the marginals are measured.
+            measured: How the marginals are; see ``Measured``.
 
         Raises:
             InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
@@ -175,7 +176,7 @@ class Analyst:
         """
         analysis, parsed, entry = analysis_of(kind), Formula.of(formula), self.dataset(dataset)
         cliques = sufficient_cliques(parsed, analysis, entry.coding.domain)
-        ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, privacy=privacy)
+        ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, **measured)
         return Plan(parsed, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask)
 
     def card(self, name: str) -> Card:

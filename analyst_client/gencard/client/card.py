@@ -1,26 +1,28 @@
 """A card in our hands: read it, answer it, and once it is agreed, use it."""
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
 from gencard.client.agreement import Agreement
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset
 from gencard.client.connection import Connection
+from gencard.client.measuring import Measured, privacy_said, weights_said
 from gencard.client.progress import Shown
 from gencard.client.releases import Release
 from gencard.client.replay import Replayed
 from gencard.client.signing import checked_offer
 from gencard.client.workload import Marginals, cliques_of
-from gencard.core.budget import Privacy
-from gencard.core.card import AuditTerms, Proposal
+from gencard.core.card import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
 from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.psi import Psi
+from gencard.core.transform import AS_COUNTED
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.card_codec import card_of, terms_message
 from gencard.wire.dsse import signature_of
@@ -81,19 +83,28 @@ class Card(CardView):
         generator: str | None = None,
         purpose: str | None = None,
         rows: int | None = None,
-        privacy: Privacy | None = None,
         audit: AuditTerms | None = None,
+        **measured: Unpack[Measured],
     ) -> "Card":
-        """Answer the offer with other terms; what is not given stays as offered."""
+        """Answer the offer with other terms; what is not given stays as offered.
+
+        Args:
+            measured: How: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
+        """
         domain, now = self.entry.coding.domain, self.terms
-        asked = Proposal(
-            dataset=now.dataset,
+        cliques = now.marginals if marginals is None else cliques_of(marginals, domain)
+        privacy = privacy_said(measured) or now.privacy
+        kept = now.weights if marginals is None and privacy.noisy else ()
+        asked = replace(
+            now,
             purpose=now.purpose if purpose is None else purpose,
-            marginals=now.marginals if marginals is None else cliques_of(marginals, domain),
+            marginals=cliques,
             generator=now.generator if generator is None else generator,
             rows=now.rows if rows is None else rows,
-            privacy=now.privacy if privacy is None else privacy,
+            privacy=privacy,
             audit=now.audit if audit is None else audit,
+            weights=weights_said(measured, cliques) or kept,
+            transform=AS_COUNTED if privacy.noisy else now.transform,
         )
         request = pb.CounterCardRequest(
             name=self.name,

@@ -1,14 +1,18 @@
 """A card for people: what it says, and what to do next."""
 
+from collections.abc import Iterable
+
 from rich.console import RenderableType
 from rich.panel import Panel
 
 from gencard.client import html, text
+from gencard.client.measuring import stddevs
 from gencard.core.budget import Price
 from gencard.core.card import Change, Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError
 from gencard.core.negotiation import CardState, Negotiation, Offer, Turn
+from gencard.core.statistics.accounting import USUAL_DELTA, epsilon_of, in_words
 from gencard.wire.canonical import time_text
 
 NEXT = {
@@ -92,13 +96,13 @@ class CardView:
             ("Next", self.next_step),
             ("Purpose", terms.purpose),
             ("Marginals", _marginals(terms.marginals)),
-            ("Measured", str(terms.privacy.mechanism)),
+            *_measured(terms),
             ("Generator", terms.generator),
             ("Rows", f"at most {terms.rows:,} in one release"),
         ]
         if offer is not None:
             found += [
-                ("Price", html.price_text(offer.price)),
+                ("Price", str(offer.price)),
                 ("Valid until", time_text(offer.expire_time)),
                 ("SHA-256", offer.digest),
             ]
@@ -127,7 +131,27 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
     return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
 
 
+def _measured(terms: Proposal) -> list[tuple[str, str]]:
+    """How, what each count is then off by, and what a rho comes to."""
+    privacy, errors = terms.privacy, sorted(set(stddevs(terms)))
+    found = [("Measured", str(privacy) if privacy.noisy else f"exact, {terms.transform}")]
+    if terms.weights:
+        found.append(("Weights", _few(map(str, terms.weights))))
+    if errors[-1]:
+        between = f"{errors[0]:,.3g} to {errors[-1]:,.3g}" if len(errors) > 1 else f"{errors[0]:,.3g}"
+        found.append(("Error", f"stddev of {between} records on each count"))
+    if privacy.rho is not None:
+        delta = privacy.delta or USUAL_DELTA
+        found.append(("Comes to", in_words(epsilon_of(privacy.rho, delta), delta)))
+    return found
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first few, and how many there are."""
+    shown = list(names)
+    text = "; ".join(shown[:6])
+    return text if len(shown) <= 6 else f"{text}; … ({len(shown):,} in all)"
+
+
 def _marginals(cliques: tuple[Clique, ...]) -> str:
-    """The cliques, the first few by name."""
-    shown = "; ".join(" × ".join(clique) for clique in cliques[:6])
-    return shown if len(cliques) <= 6 else f"{shown}; … ({len(cliques):,} in all)"
+    return _few(" × ".join(clique) for clique in cliques)

@@ -9,13 +9,15 @@ from rich.panel import Panel
 from gencard.client import html, text
 from gencard.client.connection import Connection
 from gencard.client.paging import pages
-from gencard.core.budget import Mechanism, Price
+from gencard.core.budget import Mechanism, Price, Privacy
 from gencard.core.card import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
+from gencard.core.transform import Transform
 from gencard.v1 import catalog_pb2 as pb
-from gencard.wire.money import mechanism_of, price_of
+from gencard.wire.money import mechanism_of, price_of, privacy_of
 from gencard.wire.schema_codec import coding_of
+from gencard.wire.transform_codec import transform_of
 
 _TIER = {pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION, pb.TIER_AUDITED: Tier.AUDITED}
 
@@ -31,6 +33,8 @@ class Policy:
     forbidden: tuple[Clique, ...]
     generators: tuple[str, ...]
     mechanisms: tuple[Mechanism, ...]
+    noise: Privacy | None
+    transform: Transform
     most_per_card: Price
     automatic: bool
     valid: timedelta
@@ -44,7 +48,10 @@ class Policy:
         yield "Never together", "; ".join(" × ".join(clique) for clique in self.forbidden) or "—"
         yield "Generators", ", ".join(self.generators)
         yield "Measured", ", ".join(self.mechanisms)
-        yield "Price of one card", f"at most {html.price_text(self.most_per_card)}"
+        yield "Exact counts", str(self.transform)
+        if self.noise is not None:
+            yield "Noise, where nothing else is said", str(self.noise)
+        yield "Price of one card", f"at most {self.most_per_card}"
         yield "Answer", "at once" if self.automatic else "by a steward"
         yield "Valid for", f"{self.valid.days} days"
 
@@ -169,6 +176,8 @@ def _policy(message: pb.Policy) -> Policy:
         forbidden=tuple(tuple(clique.attributes) for clique in message.forbidden),
         generators=tuple(message.generators),
         mechanisms=tuple(mechanism_of(number) for number in message.mechanisms),
+        noise=privacy_of(message.noise) if message.HasField("noise") else None,
+        transform=transform_of(message.transform),
         most_per_card=price_of(message.most_per_card),
         automatic=message.automatic,
         valid=timedelta(seconds=message.valid_seconds),

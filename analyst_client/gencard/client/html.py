@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from gencard.core.budget import Price
-from gencard.wire.money import decimal_text
-
 _PANEL = (
     "border:1px solid color-mix(in srgb, currentColor 25%, transparent);border-radius:6px;"
     "padding:.6em 1em;margin:.4em 0;max-width:60em;line-height:1.45"
@@ -45,15 +42,3 @@ def grid(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def _cells(line: Sequence[str]) -> str:
     return "".join(f'<td style="{_CELL}">{escape(text)}</td>' for text in line)
-
-
-def price_text(price: Price) -> str:
-    """A price in words.
-
-    >>> price_text(Price(12))
-    '12 exact statistics'
-    """
-    parts = [f"{price.statistics:,} exact statistics"] if price.statistics else []
-    parts += [f"epsilon {decimal_text(price.epsilon)}"] if price.epsilon else []
-    parts += [f"rho {decimal_text(price.rho)}"] if price.rho else []
-    return ", ".join(parts) or "nothing"

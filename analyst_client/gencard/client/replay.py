@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gencard.client import html
+from gencard.client.measuring import stddevs
 from gencard.core.card import Card
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -18,6 +21,10 @@ from gencard.wire.receipt import Receipt
 
 _MOST_CELLS = 1_000_000_000
 """Of a model that is rebuilt here; the controller's own bound is lower."""
+
+
+_ROUNDING = 1e-9
+"""How far a stddev may be from ours: machines differ in the last digits of exp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,14 @@ def generator_of(card: Card, coding: Coding) -> Generator:
 
 
 def check_psi(card: Card, psi: Psi, coding: Coding) -> None:
-    """Raises VerificationError where psi does not hold the statistics of the card."""
+    """Raises VerificationError where psi does not hold the card's statistics, measured as agreed."""
     if psi.cliques != card.terms.marginals or psi.domain != _domain(card, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
+    said = [measurement.stddev for measurement in psi.measurements]
+    if not np.allclose(said, stddevs(card.terms), rtol=_ROUNDING, atol=0):
+        raise VerificationError(problem="psi does not have the noise that the card names")
+    if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
+        raise VerificationError(problem="psi is not rounded as the card says")
 
 
 def _domain(card: Card, coding: Coding) -> Domain:

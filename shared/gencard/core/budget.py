@@ -192,6 +192,17 @@ class Price:
         """Whether no currency goes over the cap."""
         return self.statistics <= cap.statistics and self.epsilon <= cap.epsilon and self.rho <= cap.rho
 
+    def __str__(self) -> str:
+        """In words, for people.
+
+        >>> str(Price(12, rho=Decimal("0.50")))
+        '12 exact statistics, rho 0.5'
+        """
+        amounts = (("epsilon", self.epsilon), ("rho", self.rho))
+        told = [f"{self.statistics:,} exact statistics"] if self.statistics else []
+        told += [f"{name} {amount.normalize():f}" for name, amount in amounts if amount]
+        return ", ".join(told) or "nothing"
+
 
 EXACT = Privacy()
 """Counts as they are."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.html import price_text
+from gencard.client.accounts import Budget
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -17,8 +17,9 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.core.budget import Spend
+from gencard.core.statistics.accounting import USUAL_DELTA
 from gencard.wire.canonical import time_text
-from gencard.wire.money import price_document
+from gencard.wire.money import decimal_text, price_document
 
 
 def budget(
@@ -31,15 +32,11 @@ def budget(
         left = None if dataset is None else analyst.budget(dataset)
         spends = analyst.spends()
     if as_json:
-        caps = (
-            {}
-            if left is None
-            else {"cap": price_document(left.cap), "spent": price_document(left.spent)}
-        )
+        caps = {} if left is None else _budget(left)
         say_json({**caps, "lines": [_document(spend) for spend in spends]})
         return
     lines = [
-        (str(s.line), time_text(s.created), s.kind, price_text(s.price), str(s.state), s.resource)
+        (str(s.line), time_text(s.created), s.kind, str(s.price), str(s.state), s.resource)
         for s in spends
     ]
     say_table(("Line", "Time", "For", "Price", "State", "Resource"), lines)
@@ -65,6 +62,15 @@ def log(
     say_facts(checkpoint.lines())
     if leaf is not None:
         say(f"Entry {entry} is in it: {leaf}")
+
+
+def _budget(left: Budget) -> dict[str, object]:
+    epsilon, delta = decimal_text(left.together()), decimal_text(USUAL_DELTA)
+    return {
+        "cap": price_document(left.cap),
+        "spent": price_document(left.spent),
+        "together": {"delta": delta, "epsilon": epsilon},
+    }
 
 
 def _document(spend: Spend) -> dict[str, object]:

@@ -15,8 +15,9 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
-from gencard.wire.money import price_document
+from gencard.wire.money import price_document, privacy_document
 from gencard.wire.schema_codec import coding_document
+from gencard.wire.transform_codec import transform_document
 
 
 def datasets(
@@ -76,6 +77,8 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
             "forbidden": policy.forbidden,
             "generators": policy.generators,
             "mechanisms": policy.mechanisms,
+            "noise": None if policy.noise is None else privacy_document(policy.noise),
+            "transform": transform_document(policy.transform),
             "mostPerCard": price_document(policy.most_per_card),
             "automatic": policy.automatic,
             "validDays": policy.valid.days,

@@ -5,7 +5,15 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
-from gencard.client.html import price_text
+from gencard.client.shell.measuring import (
+    Delta,
+    Epsilon,
+    Relation,
+    Rho,
+    Weight,
+    measured,
+    names_in,
+)
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -42,14 +50,22 @@ def propose(
     attributes: Attributes = None,
     generator: Generator = "ipf",
     rows: Rows = 1_000_000,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    delta: Delta = None,
+    neighbouring: Relation = None,
+    weight: Weight = None,
     accept: Annotated[bool, typer.Option("--accept", help="Sign the offer, whatever changed.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Propose a card; the answer is an offer, with what changed and what it costs."""
     marginals = _marginals(marginal, marginals_of_order, attributes)
+    how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
-        card = analyst.propose(dataset, marginals, purpose=purpose, generator=generator, rows=rows)
+        card = analyst.propose(
+            dataset, marginals, purpose=purpose, generator=generator, rows=rows, **how
+        )
         if accept and card.state is CardState.OFFERED:
             card.accept()
         _say(card, as_json)
@@ -62,14 +78,20 @@ def price(
     attributes: Attributes = None,
     generator: Generator = "ipf",
     rows: Rows = 1_000_000,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    delta: Delta = None,
+    neighbouring: Relation = None,
+    weight: Weight = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """What would be offered, and at what price; nothing is stored, no record is touched."""
     marginals = _marginals(marginal, marginals_of_order, attributes)
+    how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         card = analyst.propose(
-            dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True
+            dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **how
         )
         _say(card, as_json)
 
@@ -108,15 +130,22 @@ def counter(
     generator: Annotated[str | None, typer.Option(help="Another generator.")] = None,
     rows: Annotated[int | None, typer.Option(help="Another number of rows.")] = None,
     purpose: Annotated[str | None, typer.Option(help="Another purpose.")] = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    delta: Delta = None,
+    neighbouring: Relation = None,
+    weight: Weight = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Answer an offer with other terms; what is not given stays as offered."""
     given = marginal or marginals_of_order is not None
     marginals = _marginals(marginal, marginals_of_order, attributes) if given else None
+    how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         card = analyst.card(name)
-        _say(card.counter(marginals=marginals, generator=generator, rows=rows, purpose=purpose), as_json)
+        card.counter(marginals=marginals, generator=generator, rows=rows, purpose=purpose, **how)
+        _say(card, as_json)
 
 
 def terminate(name: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
@@ -130,12 +159,8 @@ def _marginals(marginal: list[str] | None, order: int | None, attributes: str | 
     if bool(marginal) == (order is not None):
         raise InvalidInputError(field="marginals", problem="need --marginal or --marginals-of-order")
     if order is not None:
-        return all_marginals(order, None if attributes is None else _names(attributes))
-    return [_names(names) for names in marginal or ()]
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
+        return all_marginals(order, None if attributes is None else names_in(attributes))
+    return [names_in(names) for names in marginal or ()]
 
 
 def _say(card: Card, as_json: bool) -> None:
@@ -155,7 +180,7 @@ def changes_document(changes: tuple[Change, ...]) -> list[Document]:
 
 def _price(card: Card) -> str:
     offer = card.negotiation.offer
-    return "" if offer is None else price_text(offer.price)
+    return "" if offer is None else str(offer.price)
 
 
 def _document(card: Card) -> Document:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.plan import Plan
+from gencard.client.shell.measuring import Delta, Epsilon, Relation, Rho, Weight, measured
 from gencard.client.shell.negotiation import DatasetName, Generator, Rows, changes_document
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say_json
 from gencard.core.statistics.sufficiency import Analysis
@@ -18,12 +19,18 @@ def plan(
     kind: Annotated[Analysis, typer.Option(help="What is to be done with it.")] = Analysis.LOGISTIC,
     generator: Generator = "ipf",
     rows: Rows = 1_000_000,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    delta: Delta = None,
+    neighbouring: Relation = None,
+    weight: Weight = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """The smallest Phi that determines an analysis, and its price; nothing is stored or spent."""
+    how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
-        found = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows)
+        found = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **how)
     say_json(_document(found)) if as_json else console.print(found)
 
 

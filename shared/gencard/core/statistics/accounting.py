@@ -16,8 +16,12 @@ from math import exp, log, log1p
 
 from gencard.core.budget import ZERO
 
+USUAL_DELTA = Decimal("1e-6")
+"""At which an epsilon is told where nobody named a delta."""
+
 _EXACT = Context(prec=60)
 _PLACES = Decimal("1e-9")
+_SHOWN = Decimal("1e-4")
 _MARGIN = Decimal("1e-30")
 """Above every error of rounding in ``_epsilon``, whose terms have 60 digits."""
 
@@ -65,6 +69,16 @@ def together(epsilons: Collection[Decimal], rho: Decimal, delta: Decimal) -> Dec
     with localcontext(_EXACT):
         as_rho = sum(map(rho_of_pure, epsilons), rho)
         return min(sum(epsilons, epsilon_of(rho, delta)), epsilon_of(as_rho, delta))
+
+
+def in_words(epsilon: Decimal, delta: Decimal) -> str:
+    """A guarantee for people, its epsilon rounded up to four places.
+
+    >>> in_words(Decimal("0.98765"), Decimal("0.000001"))
+    'epsilon 0.9877 at delta 1e-6'
+    """
+    shown = epsilon.quantize(_SHOWN, rounding=ROUND_CEILING, context=_EXACT)
+    return f"epsilon {shown.normalize():f} at delta {delta.normalize():e}"
 
 
 def _epsilon(rho: Decimal, delta: Decimal, alpha: Decimal) -> Decimal:

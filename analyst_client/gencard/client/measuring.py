@@ -1,0 +1,99 @@
+"""How somebody says in which way the marginals of a card are measured."""
+
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import TypedDict
+
+from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of, neighbouring_of
+from gencard.core.card import LARGEST_WEIGHT, Proposal
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.statistics.disclosure import rounding_stddev
+from gencard.core.statistics.noise import scales, stddev_of
+
+Amount = Decimal | int | float | str
+"""A budget; a float stands for the decimal that it is shown as."""
+
+
+class Measured(TypedDict, total=False):
+    """As the counts are, where nothing is said; else with noise, which names its neighbouring relation.
+
+    Args:
+        epsilon: Laplace noise that spends this over all marginals together.
+        rho: Gaussian noise that spends this (zCDP) over all marginals together.
+        delta: Of Gaussian noise: at which delta the card also states an epsilon.
+        neighbouring: "add-remove" or "replace-one": what one record more or less means.
+        weights: Parts of the budget by marginal, such as ``{("sex", "health"): 3}``; 1 for the others.
+        privacy: All but the weights as one value, in place of the words above.
+    """
+
+    epsilon: Amount | None
+    rho: Amount | None
+    delta: Amount | None
+    neighbouring: Neighbouring | str | None
+    weights: Mapping[str | Sequence[str], int] | None
+    privacy: Privacy | None
+
+
+_WORDS = ("epsilon", "rho", "delta", "neighbouring")
+
+
+def privacy_said(said: Measured) -> Privacy | None:
+    """The privacy that these words mean; None where they mean nothing.
+
+    Raises:
+        InvalidInputError: They contradict each other, or one is missing.
+        InvalidNumberError: A budget is not a number in its range.
+    """
+    unknown = said.keys() - Measured.__annotations__.keys()
+    if unknown:
+        raise InvalidInputError(field=", ".join(sorted(unknown)), problem="is no word for measuring")
+    words = [word for word in _WORDS if said.get(word) is not None]
+    privacy = said.get("privacy")
+    if privacy is not None and words:
+        raise InvalidInputError(field="privacy", problem=f"takes the place of {' and '.join(words)}")
+    return _privacy(said) if words else privacy
+
+
+def weights_said(said: Measured, cliques: Collection[Clique]) -> tuple[int, ...]:
+    """One weight for each clique; none where none was said.
+
+    Raises:
+        InvalidInputError: A weight is about a marginal that is not asked for.
+        InvalidNumberError: A weight is not a whole number.
+    """
+    weights = {_names(clique): weight for clique, weight in (said.get("weights") or {}).items()}
+    if weights.keys() - set(map(frozenset, cliques)):
+        raise InvalidInputError(field="weights", problem="name a marginal that is not asked for")
+    if not all(type(weight) is int for weight in weights.values()):
+        raise InvalidNumberError(field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}")
+    return tuple(weights.get(frozenset(clique), 1) for clique in cliques if weights)
+
+
+def stddevs(terms: Proposal) -> tuple[float, ...]:
+    """Of the error on each count, one for each marginal, in records; known before anything is spent."""
+    if not terms.privacy.noisy:
+        rounding = terms.transform.rounding
+        return (rounding_stddev(rounding) if rounding > 1 else 0.0,) * len(terms.marginals)
+    found = scales(terms.privacy, terms.weights or [1] * len(terms.marginals))
+    return tuple(stddev_of(terms.privacy.mechanism, scale) for scale in found)
+
+
+def _privacy(said: Measured) -> Privacy:
+    epsilon, rho, delta = (said.get(word) for word in ("epsilon", "rho", "delta"))
+    if epsilon is not None and rho is not None:
+        raise InvalidInputError(field="epsilon", problem="and rho exclude each other")
+    noisy = epsilon is not None or rho is not None
+    mechanism = Mechanism.LAPLACE if epsilon is not None else Mechanism.GAUSSIAN
+    relation = said.get("neighbouring")
+    return Privacy(
+        mechanism if noisy else Mechanism.EXACT,
+        neighbouring_of(relation or "") if noisy or relation is not None else None,
+        None if epsilon is None else decimal_of(str(epsilon), "epsilon"),
+        None if rho is None else decimal_of(str(rho), "rho"),
+        None if delta is None else delta_of(str(delta)),
+    )
+
+
+def _names(clique: str | Sequence[str]) -> frozenset[str]:
+    return frozenset([clique] if isinstance(clique, str) else clique)

@@ -1,0 +1,54 @@
+"""Options that say how the marginals of a card are measured."""
+
+from typing import Annotated
+
+import typer
+
+from gencard.client.measuring import Measured
+from gencard.core.errors import InvalidInputError
+
+Epsilon = Annotated[str | None, typer.Option(help="Laplace noise that spends this, such as 0.5.")]
+Rho = Annotated[str | None, typer.Option(help="Gaussian noise that spends this (zCDP), such as 0.01.")]
+Delta = Annotated[
+    str | None, typer.Option(help="With --rho: state an epsilon at this too, such as 1e-6.")
+]
+Relation = Annotated[
+    str | None, typer.Option("--neighbouring", help="add-remove or replace-one; noise has no default.")
+]
+Weight = Annotated[
+    list[str] | None,
+    typer.Option(help="Part of the budget for a marginal, such as sex,health=3; 1 where not given."),
+]
+
+
+def measured(
+    epsilon: str | None,
+    rho: str | None,
+    delta: str | None,
+    neighbouring: str | None,
+    weight: list[str] | None,
+) -> Measured:
+    """The options as the library takes them.
+
+    Raises:
+        InvalidInputError: A weight is not one marginal and one whole number.
+    """
+    return Measured(
+        epsilon=epsilon,
+        rho=rho,
+        delta=delta,
+        neighbouring=neighbouring,
+        weights=dict(map(_weight, weight or ())),
+    )
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Attributes, by commas."""
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _weight(text: str) -> tuple[tuple[str, ...], int]:
+    marginal, _, weight = text.rpartition("=")
+    if not (marginal and weight.isascii() and weight.isdigit() and len(weight) < 10):
+        raise InvalidInputError(field="weight", problem="must look like sex,health=3")
+    return names_in(marginal), int(weight)
