@@ -8,13 +8,12 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits import Audits, audit_message
 from gencard.controller.card_body import offer_of, signed_card
-from gencard.controller.holdings import dataset_of
 from gencard.controller.jobs import tasks
 from gencard.controller.refunds import refund
 from gencard.controller.run import Run
 from gencard.controller.state.audits import AuditRow
 from gencard.controller.state.operations import OperationRow
-from gencard.controller.versions import versions
+from gencard.controller.versions import VERSIONS
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
 from gencard.core.errors import GencardError
@@ -48,11 +47,11 @@ class AuditRun:
         """Carry one audit out and write its verdict down."""
         with self.audits.database.reading() as tx:
             card = self.audits.agreed(tx, Identity.of(run.row.owner), run.row.resource)
-        holding = self.audits.cards.holdings.named(dataset_of(card.name))
+        holding = self.audits.cards.holding_of(card)
         plan = plan_of(card, run.request["seed"], run.request["attempt"])
         recipe = self.audits.boxes.recipe(run.request["box"], plan.cliques)
         version = signed_card(card).version
-        result = run.job(tasks.AUDIT, self.jobs.audit(holding, version, recipe, plan, versions()))
+        result = run.job(tasks.AUDIT, self.jobs.audit(holding, version, recipe, plan, VERSIONS))
         self._conclude(run, card, plan, result["report"])
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:

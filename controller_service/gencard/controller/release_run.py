@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.cards import Cards
-from gencard.controller.holdings import Holding, dataset_of
+from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
 from gencard.controller.refunds import refund
 from gencard.controller.releases import SPENT_ON, Releases, release_message
@@ -24,7 +24,7 @@ from gencard.controller.run import Run
 from gencard.controller.scratch import scratch_folder
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow
-from gencard.controller.versions import versions
+from gencard.controller.versions import VERSIONS
 from gencard.core.errors import GencardError, OperationCancelledError, StorageError
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.wire.canonical import sha256, time_text
@@ -55,7 +55,7 @@ class ReleaseRun:
         """Carry one release out; what was done before a crash is not done again."""
         with self.releases.database.reading() as tx:
             card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
-        holding = self.cards.holdings.named(dataset_of(card.name))
+        holding = self.cards.holding_of(card)
         with self._measuring[card.name]:
             psi = self._stored(card) or self._measured(run, card, holding)
         with scratch_folder(self.work, run.row.name) as scratch:
@@ -133,7 +133,7 @@ class ReleaseRun:
                 rows_digest=digest,
                 rows=run.request["rows"],
                 seed=run.request["seed"],
-                versions=versions(),
+                versions=VERSIONS,
                 log_index=entry,
                 time=time_text(now),
             )
