@@ -1,6 +1,7 @@
 """The steward's shell, command by command, beside a controller that serves."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +17,8 @@ from tests.system.house import build
 def watched_house(tmp_path_factory):
     """A steward looks at each proposal first."""
     house = build(tmp_path_factory.mktemp("watched"))
-    house.edit({"automatic": "false"})
+    caps = dict.fromkeys(("dataset", "project", "analyst"), '{ statistics = 100, epsilon = "1" }')
+    house.edit({"automatic": "false"} | caps)
     yield house.start()
     house.stop()
 
@@ -102,20 +104,32 @@ def test_every_decision_is_in_a_log_that_verifies(run, asked, watched_house):
     assert json.loads(output.read_bytes())["signatures"]
 
 
+def test_prices_are_in_every_currency(run, watched_house):
+    desk = watched_house.controller.desk
+    with desk.database.transaction() as tx:
+        reserve(desk, tx, "noisy", Price(epsilon=Decimal("0.5")))
+    assert "epsilon 0.5" in run("ledger")
+    assert "exact statistics" in run("ledger")
+
+
 @pytest.mark.parametrize(("word", "state"), [("settle", "settled"), ("void", "voided")])
 def test_a_line_that_a_crash_left_is_ended_by_hand(run, watched_house, word, state):
     desk = watched_house.controller.desk
     with desk.database.transaction() as tx:
-        line = desk.ledger.reserve(
-            tx,
-            dataset="datasets/survey",
-            project="pilot",
-            analyst="spiffe://gencard.local/pilot/analyst/ana",
-            resource=f"datasets/survey/cards/{word}",
-            kind="psi",
-            price=Price(statistics=1),
-            now=desk.cards.clock(),
-        )
+        line = reserve(desk, tx, word, Price(statistics=1))
     run("ledger", word, line)
     (ended,) = (entry for entry in json.loads(run("ledger", "--json")) if entry["line"] == line)
     assert ended["state"] == state
+
+
+def reserve(desk, tx, card, price):
+    return desk.ledger.reserve(
+        tx,
+        dataset="datasets/survey",
+        project="pilot",
+        analyst="spiffe://gencard.local/pilot/analyst/ana",
+        resource=f"datasets/survey/cards/{card}",
+        kind="psi",
+        price=price,
+        now=desk.cards.clock(),
+    )

@@ -49,7 +49,7 @@ def show(
     found = table("Cards", "card", "analyst", "state", "marginals", "price", "purpose")
     for card in shown:
         terms = card.proposed if card.offer is None else card.offer.terms
-        price = "" if card.offer is None else f"{card.offer.price.statistics} statistics"
+        price = "" if card.offer is None else str(card.offer.price)
         purpose = escape(terms.purpose[:40])
         found.add_row(
             card.name, plain(card.analyst), card.state, str(len(terms.marginals)), price, purpose
@@ -110,7 +110,7 @@ def _say(card: Negotiation, as_json: bool = False) -> None:
     for clique in terms.marginals:
         console.print(f"  marginal  {escape(', '.join(clique))}")
     if card.offer is not None:
-        console.print(f"  price     {card.offer.price.statistics} statistics")
+        console.print(f"  price     {card.offer.price}")
         console.print(f"  expires   {time_text(card.offer.expire_time)}")
         for change in card.offer.changes:
             console.print(

@@ -66,14 +66,14 @@ def void(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> 
 
 
 def _lines(lines: tuple[Spend, ...]) -> object:
-    found = table("Ledger", "line", "time", "analyst", "kind", "statistics", "state", "for")
+    found = table("Ledger", "line", "time", "analyst", "kind", "price", "state", "for")
     for line in lines:
         found.add_row(
             str(line.line),
             time_text(line.created),
             plain(line.analyst),
             line.kind,
-            str(line.price.statistics),
+            str(line.price),
             line.state,
             line.resource,
         )
@@ -85,8 +85,8 @@ def _caps(opened: Desk) -> object:
     with opened.database.reading() as tx:
         for holding in opened.cards.holdings:
             account = Account(Scope.DATASET, holding.name)
-            spent = opened.ledger.spent(tx, account).statistics
-            found.add_row(holding.name, str(spent), str(opened.ledger.cap(account).statistics))
+            spent, cap = opened.ledger.spent(tx, account), opened.ledger.cap(account)
+            found.add_row(holding.name, str(spent), str(cap))
     return found
 
 
