@@ -130,6 +130,12 @@ def test_a_missing_file_is_refused(tmp_path):
         Settings.load(tmp_path / "controller.toml")
 
 
+@pytest.mark.parametrize("address", ["localhost:70000", "localhost", "localhost:", "a:-1", ":7443"])
+def test_an_address_is_a_host_and_a_port(tmp_path, address):
+    error = refused(tmp_path, f'{SMALLEST}[server]\naddress = "{address}"\n')
+    assert error.fields["field"] == "server.address"
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:7443", "[::]:7443", "example.org:7443", "10.0.0.1:7443"])
 def test_s01_plaintext_away_from_loopback_aborts_the_start(tmp_path, address):
     error = refused(tmp_path, f'{SMALLEST}[server]\naddress = "{address}"\ninsecure_dev = true\n')

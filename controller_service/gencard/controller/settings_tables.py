@@ -19,6 +19,17 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 """Last part of a resource name."""
 
 
+def _listened_on(address: str) -> str:
+    """Of a port beyond 65535 gRPC would take another one, without a word."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise InvalidInputError(field="server.address", problem="is not of the form host:port")
+    return address
+
+
+Address = Annotated[str, AfterValidator(_listened_on)]
+
+
 def _known(name: str) -> str:
     if name not in GENERATORS:
         raise ValueError("there is no generator of this name")
@@ -35,7 +46,7 @@ class Server(Section):
     ``insecure_dev`` is plaintext without certificates, and is refused anywhere but on loopback.
     """
 
-    address: str = "localhost:7443"
+    address: Address = "localhost:7443"
     insecure_dev: bool = False
     certificate: Path = Path("server/certificate.pem")
     key: Path = Path("server/key.pem")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -47,6 +48,7 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
+from gencard.controller.state_lock import state_lock
 from gencard.controller.stewardship import Stewardship
 from gencard.controller.vault import Vault
 from gencard.controller.visits import Visits
@@ -92,6 +94,7 @@ class Controller:
     desk: Desk
     operations: Operations
     service: Service
+    held: ExitStack
 
     @property
     def port(self) -> int:
@@ -102,6 +105,7 @@ class Controller:
         self.service.stop(grace)
         self.operations.stop()
         self.desk.database.close()
+        self.held.close()
 
 
 def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
@@ -139,8 +143,14 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
 
     Raises:
         InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
-            a person's file holds a mistake.
+            a person's file holds a mistake; another service works on the same state.
     """
+    with ExitStack() as held:
+        held.enter_context(state_lock(settings.state.folder))
+        return _served(settings, clock, unreviewed, held)
+
+
+def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack) -> Controller:
     read_identities(settings.signing.identities)
     desk = open_desk(settings, clock)
     check_policies(desk.cards.holdings)
@@ -161,7 +171,7 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
         _servicers(desk, operations, executor),
     )
     operations.resume()
-    return Controller(desk, operations, service)
+    return Controller(desk, operations, service, held.pop_all())
 
 
 def check_records(entry: DatasetEntry) -> PublicSchema:

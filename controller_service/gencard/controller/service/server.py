@@ -144,4 +144,4 @@ def _bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
         return server.add_secure_port(address, tls.credentials())
     except RuntimeError:
         pass
-    raise InvalidInputError(field="server.address", problem="cannot be listened on")
+    raise InvalidInputError(field="server.address", problem="is taken, or not of this machine")

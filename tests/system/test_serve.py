@@ -1,0 +1,42 @@
+"""What starts, and what is refused before it can do harm."""
+
+import socket
+
+import pytest
+
+from gencard.controller.wiring import serve
+from gencard.core.errors import InvalidInputError
+from tests.system.house import build
+
+
+def test_a_state_has_one_service(tmp_path):
+    """The second would throw away the first one's work in progress, and take its operations up."""
+    house = build(tmp_path).start()
+    try:
+        work = house.settings().state.work / "operations-1"
+        work.mkdir(parents=True)
+        with pytest.raises(InvalidInputError, match="another service works there"):
+            serve(house.settings())
+        assert work.exists()
+    finally:
+        house.stop()
+    house.start().stop()
+
+
+def test_a_start_that_fails_leaves_the_state_free(tmp_path):
+    house = build(tmp_path)
+    schema = house.folder / "schema.toml"
+    text = schema.read_text()
+    schema.write_text(text.replace("reviewed = true", "reviewed = false"))
+    with pytest.raises(InvalidInputError, match="reviewed"):
+        house.start()
+    schema.write_text(text)
+    house.start().stop()
+
+
+def test_an_address_that_is_taken(tmp_path):
+    house = build(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        house.edit({"address": f'"127.0.0.1:{taken.getsockname()[1]}"'})
+        with pytest.raises(InvalidInputError, match=r"server\.address: is taken"):
+            house.start()
