@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gencard.core.card import AuditTerms
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
 from tests.system.edge import agreed, call, nothing_changes, resident_kib
@@ -129,3 +130,21 @@ def test_s10_a_page_is_bounded(wide_house, path):
     channel = wide_house.channel()
     assert call(channel, f"/gencard.v1.{path}", size_500).code is grpc.StatusCode.OK
     assert call(channel, f"/gencard.v1.{path}", size_501).reason == "INVALID_NUMBER"
+
+
+@pytest.mark.parametrize(
+    ("marginals", "order", "reason"),
+    [
+        ([(name,) for name in NAMES[:7]], 7, "TOO_LARGE"),
+        ([("x0", "x1")], 3, "NO_EXTREMAL_PAIR"),
+    ],
+    ids=["a basis of 1e7 cells", "nothing to look at"],
+)
+def test_s10_an_audit_is_bounded_before_it_counts_as_an_attempt(wide_house, marginals, order, reason):
+    with wide_house.analyst() as analyst:
+        terms = AuditTerms(order=order)
+        own = analyst.propose("survey", marginals, purpose="a test", rows=100, audit=terms).accept()
+    asked = audit_pb2.RunAuditRequest(card=own.name, request_id=request_id())
+    with nothing_changes(wide_house):
+        ending = call(wide_house.channel(), "/gencard.v1.AuditService/RunAudit", asked)
+    assert ending.reason == reason

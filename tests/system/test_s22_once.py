@@ -2,6 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -10,7 +11,7 @@ from gencard.core.errors import CardStateError, StaleEtagError
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
 from gencard.wire.dsse import signature_of
-from tests.system.edge import agreed, call, enrolled, nothing_changes
+from tests.system.edge import TABLES, agreed, call, enrolled, nothing_changes
 from tests.system.house import build, request_id
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
@@ -124,6 +125,17 @@ class TestS22Once:
         assert {ending.code for ending in endings} == {grpc.StatusCode.OK}
         assert len({ending.answers for ending in endings}) == 1
         assert counts(house)["cards"] == before + 1
+
+    @pytest.mark.parametrize("path", [PROPOSE, COUNTER])
+    def test_s22_a_repeat_is_answered_as_before_whatever_the_policy_says_now(
+        self, house, mutating, monkeypatch, path
+    ):
+        first = call(house.channel(), path, mutating[path])
+        holding = house.controller.desk.cards.holdings.named(TERMS.dataset)
+        stricter = replace(holding, policy=replace(holding.policy, mechanisms=()))
+        monkeypatch.setitem(house.controller.desk.cards.holdings._by_name, TERMS.dataset, stricter)
+        with nothing_changes(house, (*TABLES, "events")):
+            assert call(house.channel(), path, mutating[path]) == first
 
     def test_s22_ids_of_two_people_never_meet(self, house):
         asked = negotiation_pb2.ProposeCardRequest(terms=TERMS, request_id=request_id())

@@ -19,6 +19,7 @@ from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
+from gencard.core.audit.blocks import outside
 from gencard.core.audit.verdict import Verdict
 from gencard.core.budget import Price
 from gencard.core.errors import NotFoundError
@@ -53,8 +54,14 @@ class Audits:
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
             NotFoundError: No such card or black box.
+            DatasetChangedError: The dataset has another schema than the card names.
+            NoExtremalPairError: Phi determines everything, and nothing could be tested.
+            TooLargeError: More blocks than an audit may hold.
             BudgetExceededError: The price of a verdict is not covered.
         """
+        with self.database.reading() as tx:
+            if request.answer(tx, who) is None:
+                self._check_bounds(self.agreed(tx, who, card))
 
         def make(tx: Connection) -> bytes:
             terms = offer_of(self.agreed(tx, who, card)).terms
@@ -91,6 +98,11 @@ class Audits:
             CardStateError, CardExpiredError: It is still talked about, or has ended.
         """
         return in_force(self.cards.seen(tx, who, card))
+
+    def _check_bounds(self, card: Negotiation) -> None:
+        """Find what no audit could look at before one is counted and paid for."""
+        terms, domain = offer_of(card).terms, self.cards.holding_of(card).domain
+        outside(domain.covered_by(terms.marginals), terms.marginals, terms.audit.order)
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         """Write the attempt down before it runs; which one it is."""

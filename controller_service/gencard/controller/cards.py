@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of
+from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of, signed_card
 from gencard.controller.grants import Grants
-from gencard.controller.holdings import Holding, Holdings
+from gencard.controller.holdings import Holding, Holdings, dataset_of
 from gencard.controller.policy import Limits, judge
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.errors import (
+    DatasetChangedError,
     NotFoundError,
     ProposalRefusedError,
 )
@@ -70,6 +71,17 @@ class Cards:
             CardStateError, CardExpiredError: It is not.
         """
         return in_force(self.owned(tx, who, name))
+
+    def holding_of(self, card: Negotiation) -> Holding:
+        """The dataset of a card, read by the schema that both signed.
+
+        Raises:
+            DatasetChangedError: Its schema is another now, and the card's counts would be others.
+        """
+        holding = self.holdings.named(dataset_of(card.name))
+        if signed_card(card).coding_digest != holding.coding_digest:
+            raise DatasetChangedError
+        return holding
 
     def as_of_now(self, card: Negotiation) -> Negotiation:
         """The card with its time run out, where it has."""

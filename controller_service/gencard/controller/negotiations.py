@@ -56,9 +56,8 @@ class Negotiations:
             ProposalRefusedError: The policy has nothing near to offer; the log says so.
         """
         holding = self.cards.holdings.named(proposal.dataset)
-        outcome = self._judged(who, holding, proposal)
 
-        def make(tx: Connection) -> Negotiation:
+        def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
             name = f"{holding.name}/cards/{secrets.token_hex(8)}"
             asked = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
             opened = self.cards.open(tx, asked, holding.name)
@@ -66,7 +65,7 @@ class Negotiations:
                 return opened
             return self.cards.move(tx, opened, self._answered(opened, holding, outcome))
 
-        return self._once(who, request, make)
+        return self._judged_once(who, request, proposal, make)
 
     def counter(
         self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request
@@ -75,9 +74,8 @@ class Negotiations:
         if proposal.dataset != dataset_of(name):
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         holding = self.cards.holdings.named(proposal.dataset)
-        outcome = self._judged(who, holding, proposal)
 
-        def make(tx: Connection) -> Negotiation:
+        def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
             card = self._to_move(tx, who, name, etag)
             fresh = replace(
                 card, proposed=proposal, state=CardState.REQUESTED, turn=Turn.CONTROLLER, offer=None
@@ -87,7 +85,7 @@ class Negotiations:
                 return asked
             return self.cards.move(tx, asked, self._answered(asked, holding, outcome))
 
-        return self._once(who, request, make)
+        return self._judged_once(who, request, proposal, make)
 
     def accept(
         self, who: Identity, name: str, etag: str, signature: bytes, request: Request
@@ -143,10 +141,22 @@ class Negotiations:
         cards = [self.cards.as_of_now(negotiation_of(row.body)) for row in page.rows]
         return cards, page.next_token
 
-    def _judged(self, who: Identity, holding: Holding, proposal: Proposal) -> CounterOffer:
-        """The nearest acceptable terms."""
+    def _judged_once(
+        self,
+        who: Identity,
+        request: Request,
+        proposal: Proposal,
+        make: Callable[[Connection, CounterOffer], Negotiation],
+    ) -> Negotiation:
+        """What is made of the nearest acceptable terms, which a repeat does not look for again."""
+        with self.database.reading() as tx:
+            known = request.answer(tx, who)
+        if known is not None:
+            return negotiation_of(known)
+        holding = self.cards.holdings.named(proposal.dataset)
         with self._refusals_logged(who, holding.name), self.database.reading() as tx:
-            return self.cards.judged(tx, holding, proposal)
+            outcome = self.cards.judged(tx, holding, proposal)
+        return self._once(who, request, lambda tx: make(tx, outcome))
 
     @contextmanager
     def _refusals_logged(self, who: Identity, resource: str) -> Iterator[None]:

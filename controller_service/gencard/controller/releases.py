@@ -60,13 +60,16 @@ class Releases:
         Raises:
             InvalidNumberError, TooLargeError: Rows are out of bounds.
             CardStateError, CardExpiredError: The card does not allow it.
+            DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: psi is not measured yet, and its price is not covered.
         """
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
 
         def make(tx: Connection) -> bytes:
-            terms = offer_of(self.cards.usable(tx, who, card)).terms
+            agreed = self.cards.usable(tx, who, card)
+            self.cards.holding_of(agreed)
+            terms = offer_of(agreed).terms
             if rows > terms.rows:
                 raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
             self.hold(tx, who, card)

@@ -7,7 +7,7 @@ from datetime import datetime
 from google.protobuf.message import Message
 from sqlalchemy import Connection
 
-from gencard.controller.state.idempotency import answered_once
+from gencard.controller.state.idempotency import answer_of, answered_once
 from gencard.wire.canonical import sha256
 from gencard.wire.identity import Identity
 
@@ -26,6 +26,16 @@ class Request:
         plain.CopyFrom(message)
         plain.ClearField("request_id")
         return cls(method, request_id, sha256(plain.SerializeToString(deterministic=True)))
+
+    def answer(self, tx: Connection, who: Identity) -> bytes | None:
+        """The stored answer to this request; None where it did not come before."""
+        return answer_of(
+            tx,
+            actor=who.uri,
+            method=self.method,
+            request_id=self.request_id,
+            request_digest=self.digest,
+        )
 
     def once(self, tx: Connection, who: Identity, now: datetime, make: Callable[[], bytes]) -> bytes:
         """The stored answer to this request, or the one that ``make`` gives now."""

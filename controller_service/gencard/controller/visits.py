@@ -9,7 +9,7 @@ from typing import Any
 
 from gencard.controller.audits import Audits
 from gencard.controller.card_body import offer_of
-from gencard.controller.holdings import Holding, dataset_of
+from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.rows_file import RowsFile
@@ -45,14 +45,15 @@ class Visits:
         Raises:
             InvalidNumberError, TooLargeError: ``rows`` is out of bounds.
             CardStateError, NotFoundError: There is no such agreed card, or no such box.
+            DatasetChangedError: The dataset has another schema than the card names.
         """
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
         if rows > self.most_rows:
             raise TooLargeError(what="rows", limit=self.most_rows)
         with self.audits.database.reading() as tx:
-            terms = offer_of(self.audits.agreed(tx, who, card)).terms
-        holding = self.audits.cards.holdings.named(dataset_of(card))
+            agreed = self.audits.agreed(tx, who, card)
+        terms, holding = offer_of(agreed).terms, self.audits.cards.holding_of(agreed)
         recipe = self.audits.boxes.recipe(black_box or terms.generator, terms.marginals)
         return Visit(self, holding, holding.domain.covered_by(terms.marginals), recipe, rows)
 

@@ -40,21 +40,33 @@ def answered_once(
             answer = make()
             _store(tx, key, answer)
             return answer
-    return _stored(tx, key, said)
+    known = answer_of(tx, actor=actor, request_id=request_id, **said)
+    if known is None:
+        raise StorageError()
+    return known
+
+
+def answer_of(
+    tx: Connection, *, actor: str, method: str, request_id: str, request_digest: str
+) -> bytes | None:
+    """The stored answer to a request; None where it did not come before.
+
+    Raises:
+        RequestIdReusedError: The id came before with another method or request.
+    """
+    mine = (answers.c.actor == actor, answers.c.request_id == request_id.lower())
+    row = tx.execute(select(answers).where(*mine)).mappings().one_or_none()
+    if row is None:
+        return None
+    if (row["method"], row["request_digest"]) != (method, request_digest):
+        raise RequestIdReusedError()
+    return bytes(row["answer"])
 
 
 def _store(tx: Connection, key: dict[str, str], answer: bytes) -> None:
     mine = [answers.c[name] == value for name, value in key.items()]
     if tx.execute(update(answers).where(*mine).values(answer=answer)).rowcount != 1:
         raise StorageError()
-
-
-def _stored(tx: Connection, key: dict[str, str], said: dict[str, str]) -> bytes:
-    mine = [answers.c[name] == value for name, value in key.items()]
-    row = tx.execute(select(answers).where(*mine)).mappings().one()
-    if any(row[name] != value for name, value in said.items()):
-        raise RequestIdReusedError()
-    return bytes(row["answer"])
 
 
 def _check_random_uuid(text: str) -> None:
