@@ -16,8 +16,12 @@ from gencard.core.statistics.table import others, project, sum_out, total
 
 FloatArray = NDArray[np.float64]
 
-_ROUNDS = 20
-"""Times that negative counts are taken away and the marginals made to agree again."""
+_ROUNDS = 300
+"""Most times that negative counts are taken away and the marginals made to agree again."""
+
+_LITTLE = 1e-3
+"""Share of the uniform table that may be mixed in. On tables of many empty cells it would else be a
+tenth, which is more error than the noise itself."""
 
 _FEWEST = 1.0
 """Records that psi counts at least, where noise left fewer."""
@@ -44,9 +48,9 @@ def reconcile(psi: Psi) -> Psi:
     """Marginals that agree wherever they overlap, with one total and no negative count.
 
     First the least-squares estimate, without the interactions that drown in the noise (``shrunk``);
-    then, a few rounds, negative counts are taken away from each marginal and the rest made to agree;
-    what is still negative is lifted by mixing in as much of the uniform table as it needs, which every
-    marginal shares. A function of psi alone.
+    then, round after round, negative counts are taken away from each marginal and the rest made to
+    agree. The little that is still negative is lifted by mixing in as much of the uniform table as it
+    needs, which every marginal shares. A function of psi alone.
 
     Returns:
         psi with the same cliques and stddevs; values are floats, in records.
@@ -57,7 +61,7 @@ def reconcile(psi: Psi) -> Psi:
     agreed = shrunk(psi)
     records = max(total(agreed.measurements[0].values), _FEWEST)
     for _ in range(_ROUNDS):
-        if min(m.values.min() for m in agreed.measurements) >= 0:
+        if _lift(agreed, records) <= _LITTLE:
             break
         agreed = agreeing(_with(agreed, [on_simplex(m.values, records) for m in agreed.measurements]))
     return _lifted(agreed, records)
@@ -161,12 +165,17 @@ def _table(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
     return table
 
 
-def _lifted(psi: Psi, records: float) -> Psi:
-    """Mix in the smallest share of the uniform table that leaves no count below zero."""
+def _lift(psi: Psi, records: float) -> float:
+    """The smallest share of the uniform table that, mixed in, leaves no count below zero."""
     share = 0.0
     for measurement in psi.measurements:
         lowest, uniform = float(measurement.values.min()), records / measurement.values.size
         share = max(share, -lowest / (uniform - lowest) if lowest < 0 else 0.0)
+    return share
+
+
+def _lifted(psi: Psi, records: float) -> Psi:
+    share = _lift(psi, records)
     return _with(
         psi,
         [
