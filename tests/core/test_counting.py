@@ -72,6 +72,12 @@ def test_cells_are_numbered_exactly_beyond_four_bytes():
     assert cell_numbers(columns, (65_536,) * 3).tolist() == [65_538, 65_536**3 - 1]
 
 
+@pytest.mark.parametrize("sizes", [(1, 65_536), (65_536, 1), (256, 256), (2, 32_768)])
+def test_tables_whose_cells_just_fill_two_bytes(sizes):
+    codes = np.array([[0, 0], [size - 1 for size in sizes]])
+    assert cell_numbers(list(codes.T), sizes).tolist() == [0, 65_535]
+
+
 @pytest.mark.parametrize(
     "codes",
     [

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -110,8 +111,8 @@ def cell_numbers(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArr
     Returns:
         Shape ``(n,)``.
     """
-    last = int(np.prod(np.array(sizes, dtype=object))) - 1
-    dtype = np.uint16 if last < 2**16 else np.uint32 if last < 2**32 else np.int64
+    number = prod(sizes)
+    dtype = np.uint16 if number < 2**16 else np.uint32 if number < 2**32 else np.int64
     cells = columns[0].astype(dtype)
     for column, size in zip(columns[1:], sizes[1:], strict=True):
         np.multiply(cells, dtype(size), out=cells)
