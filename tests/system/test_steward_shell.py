@@ -110,6 +110,7 @@ def test_prices_are_in_every_currency(run, watched_house):
         reserve(desk, tx, "noisy", Price(epsilon=Decimal("0.5")))
     assert "epsilon 0.5" in run("ledger")
     assert "exact statistics" in run("ledger")
+    assert "at delta 1e-6" in " ".join(run("ledger").split())
 
 
 @pytest.mark.parametrize(("word", "state"), [("settle", "settled"), ("void", "voided")])

@@ -59,6 +59,16 @@ class TestReservations:
             assert ledger.line(tx, line).state is SpendState.VOIDED
             reserve(ledger, tx, Price(10))
 
+    def test_epsilons_are_those_of_lines_that_were_not_given_back(self, database):
+        ledger, amounts = Ledger({DATASET: Caps(*[UNLIMITED] * 3)}), ("0.5", "0.25", "0.125")
+        with database.transaction() as tx:
+            lines = [reserve(ledger, tx, Price(0, Decimal(amount))) for amount in amounts]
+            reserve(ledger, tx, Price(3, rho=Decimal(1)))
+            ledger.void(tx, lines[0], NOW)
+            ledger.settle(tx, lines[1], NOW)
+            assert ledger.epsilons(tx, DATASET) == [Decimal("0.25"), Decimal("0.125")]
+            assert ledger.epsilons(tx, "datasets/other") == []
+
     @pytest.mark.parametrize("first", ["settle", "void"])
     @pytest.mark.parametrize("second", ["settle", "void"])
     def test_a_line_ends_once(self, database, first, second):

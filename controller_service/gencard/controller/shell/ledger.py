@@ -1,10 +1,11 @@
 """ledger: what was spent, and what a steward does with reservations that a crash left."""
 
+from decimal import Decimal
 from typing import Annotated
 
 import typer
 
-from gencard.controller.holdings import PREFIX
+from gencard.controller.holdings import PREFIX, Holding
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -20,6 +21,7 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.wiring import Desk
 from gencard.core.budget import Spend
+from gencard.core.statistics.accounting import USUAL_DELTA, in_words, together
 from gencard.wire.canonical import time_text
 from gencard.wire.money import price_document
 
@@ -81,13 +83,21 @@ def _lines(lines: tuple[Spend, ...]) -> object:
 
 
 def _caps(opened: Desk) -> object:
-    found = table("Caps", "dataset", "spent or reserved", "cap")
+    found = table("Caps", "dataset", "spent or reserved", "cap", "all noise together")
     with opened.database.reading() as tx:
         for holding in opened.cards.holdings:
             account = Account(Scope.DATASET, holding.name)
             spent, cap = opened.ledger.spent(tx, account), opened.ledger.cap(account)
-            found.add_row(holding.name, str(spent), str(cap))
+            epsilons = opened.ledger.epsilons(tx, holding.name)
+            found.add_row(holding.name, str(spent), str(cap), _together(holding, epsilons, spent.rho))
     return found
+
+
+def _together(holding: Holding, epsilons: list[Decimal], rho: Decimal) -> str:
+    """What all noisy cards of a dataset come to, at the delta that its policy names."""
+    noise = holding.policy.noise
+    delta = noise.delta if noise is not None and noise.delta is not None else USUAL_DELTA
+    return in_words(together(epsilons, rho, delta), delta) if epsilons or rho else "none"
 
 
 def _document(line: Spend) -> dict[str, object]:

@@ -6,6 +6,7 @@ crash at any moment loses budget at worst, and never frees any.
 
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, and_, insert, select, update
@@ -98,6 +99,13 @@ class Ledger:
         """Spent or reserved so far."""
         row = tx.execute(select(balances).where(_is(account))).mappings().one_or_none()
         return Price() if row is None else price_of(row)
+
+    def epsilons(self, tx: Connection, dataset: str) -> list[Decimal]:
+        """Of each release with Laplace noise on a dataset, spent or reserved."""
+        query = select(lines).where(
+            lines.c.dataset == dataset, lines.c.nano_epsilon > 0, lines.c.state != SpendState.VOIDED
+        )
+        return [price_of(row).epsilon for row in tx.execute(query).mappings()]
 
     def line(self, tx: Connection, line: int) -> Spend:
         """Raises NotFoundError where there is no such line."""
