@@ -58,7 +58,8 @@ def say_json(value: Any) -> None:
 
 
 def say_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
-    console.print(text.grid(heads, lines))
+    """One line each; where the terminal is too narrow for that, a block each."""
+    console.print(text.listing(heads, list(lines), console.width))
 
 
 def say_facts(lines: Iterable[tuple[str, str]]) -> None:

@@ -17,7 +17,6 @@ from gencard.controller.shell.terminal import (
     plain,
     say_json,
     stewardship,
-    table,
 )
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.wire.canonical import time_text
@@ -46,15 +45,10 @@ def show(
     if as_json:
         say_json([_document(card) for card in shown])
         return
-    found = table("Cards", "card", "analyst", "state", "marginals", "price", "purpose")
     for card in shown:
-        terms = card.proposed if card.offer is None else card.offer.terms
-        price = "" if card.offer is None else str(card.offer.price)
-        purpose = escape(terms.purpose[:40])
-        found.add_row(
-            card.name, plain(card.analyst), card.state, str(len(terms.marginals)), price, purpose
-        )
-    console.print(found)
+        _say_short(card)
+    if not shown:
+        console.print("No card waits." if waiting else "No cards.")
 
 
 def approve(name: CardName, config: ConfigFile = HERE, steward: StewardName = None) -> None:
@@ -98,6 +92,15 @@ def revoke(
         _say(desk_of_steward.revoke(name, remark))
 
 
+def _say_short(card: Negotiation) -> None:
+    """Three lines, of which the first names the card whole: it is to be copied."""
+    terms = card.proposed if card.offer is None else card.offer.terms
+    price = "" if card.offer is None else f", price: {card.offer.price}"
+    console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}", soft_wrap=True)
+    console.print(f"  {plain(card.analyst)}  marginals: {len(terms.marginals)}{price}", soft_wrap=True)
+    console.print(f"  {escape(terms.purpose)}", soft_wrap=True)
+
+
 def _say(card: Negotiation, as_json: bool = False) -> None:
     if as_json:
         say_json(_document(card))
@@ -119,7 +122,9 @@ def _say(card: Negotiation, as_json: bool = False) -> None:
             )
     for step in card.history:
         remark = f"  {escape(step.remark)}" if step.remark else ""
-        console.print(f"  {time_text(step.time)}  {step.action:13}  {plain(step.actor)}{remark}")
+        console.print(
+            f"  {time_text(step.time)}  {step.action:13}  {plain(step.actor)}{remark}", soft_wrap=True
+        )
 
 
 def _document(card: Negotiation) -> dict[str, object]:

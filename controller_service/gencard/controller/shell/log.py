@@ -14,9 +14,8 @@ from gencard.controller.shell.terminal import (
     desk,
     plain,
     say_json,
-    table,
 )
-from gencard.controller.state.event import event_of
+from gencard.controller.state.event import Event, event_of
 from gencard.controller.state.log_check import verify as verify_log
 from gencard.wire.canonical import time_text
 
@@ -50,18 +49,10 @@ def show(
             ]
         )
         return
-    found = table("Log", "index", "time", "who", "what", "on", "details")
     for event in events:
-        details = ", ".join(f"{name}={_short(text)}" for name, text in sorted(event.details.items()))
-        found.add_row(
-            str(event.index),
-            time_text(event.time),
-            plain(event.actor),
-            event.action,
-            event.resource,
-            escape(details),
-        )
-    console.print(found)
+        _say(event)
+    if not events:
+        console.print("No entries.")
 
 
 @app.command()
@@ -87,6 +78,14 @@ def checkpoint(
         typer.echo(envelope.decode())
     else:
         output.write_bytes(envelope)
+
+
+def _say(event: Event) -> None:
+    details = ", ".join(f"{name}={_short(text)}" for name, text in sorted(event.details.items()))
+    when = f"{event.index:>5}  {time_text(event.time)}"
+    console.print(f"{when}  [bold]{event.action}[/]  {plain(event.actor)}", soft_wrap=True)
+    for line in filter(None, (event.resource, details)):
+        console.print(f"       {escape(line)}", soft_wrap=True)
 
 
 def _short(text: str) -> str:

@@ -69,7 +69,11 @@ def steward_uri(settings: Settings, name: str | None) -> str:
 
 
 def table(title: str, *columns: str) -> Table:
-    return Table(*columns, title=title, title_justify="left", header_style="bold", expand=False)
+    """An empty table that cuts nothing off: what is too long goes on in the next line."""
+    found = Table(title=title, title_justify="left", header_style="bold", expand=False)
+    for column in columns:
+        found.add_column(column, overflow="fold")
+    return found
 
 
 def say_json(value: Any) -> None:
