@@ -54,14 +54,14 @@ class TestCard:
         found = agreed.fidelity(release)
         assert found.facts == agreed.fidelity(release.frame.sample(frac=1, random_state=1)).facts
         assert found.facts == fidelity(agreed.psi, release.dataset)
-        assert found.facts.beyond_chance == ()
+        assert found.facts.unexplained == ()
         assert release.name in found.about
         assert "as near to psi" in found.wording
 
     def test_rows_that_were_changed(self, agreed):
         frame = agreed.generate(3_000, progress=False)
         found = agreed.fidelity(frame.assign(sex="male"))
-        assert [one.clique for one in found.facts.beyond_chance] == [("sex", "health")]
+        assert [one.clique for one in found.facts.unexplained] == [("sex", "health")]
         assert found.ordered()[0].clique == ("sex", "health")
         assert "1 of 2 marginals are further" in found.wording
         assert {"female", "male"} >= {

@@ -91,7 +91,7 @@ def test_a_plan_spends_nothing_and_its_psi_gives_the_fit_of_the_records(ana):
     card = plan.propose(purpose="Work by sex and health").accept()
     assert card.price == plan.price
     release = card.release(1_000, progress=False)
-    assert card.fidelity(release).facts.beyond_chance == ()
+    assert card.fidelity(release).facts.unexplained == ()
     records = survey()
     columns = [np.ones(len(records)), *(records[name] == level for name, level in EFFECTS)]
     fit = np.linalg.lstsq(np.column_stack(columns).astype(float), records["work"] == "part")[0]

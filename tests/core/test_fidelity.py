@@ -66,7 +66,7 @@ def test_rows_from_psi_are_as_far_off_as_expected():
     for place, marginal in enumerate(found[0].marginals):
         off = np.array([one.marginals[place].total_variation for one in found])
         assert abs(off.mean() - marginal.expected) < 4 * off.std() / np.sqrt(len(off))
-    alarms = sum(bool(one.beyond_chance) for one in found)
+    alarms = sum(bool(one.unexplained) for one in found)
     assert alarms <= binom.isf(0.001, len(found), FALSE_ALARMS)
 
 
@@ -81,8 +81,8 @@ def test_what_chance_does_not_do_is_told():
     codes = rows.codes.copy()
     codes[:300, 0] = 0
     found = fidelity(PSI, Dataset(DOMAIN, codes))
-    assert {m.clique for m in found.beyond_chance} == {("a", "b"), ("a", "c")}
-    assert found.largest in found.beyond_chance
+    assert {m.clique for m in found.unexplained} == {("a", "b"), ("a", "c")}
+    assert found.largest in found.unexplained
     assert all(cell.codes[0] == 0 for cell in found.marginals[1].worst[:1])
 
 
@@ -98,9 +98,9 @@ def test_noisy_psi_is_what_a_fit_makes_of_it():
     assert min(m.values.min() for m in noisy.measurements) < 0
     rows = Ipf().fit(noisy, DOMAIN).sample(50_000, rng=rng)
     found = fidelity(noisy, rows)
-    assert found.beyond_chance == ()
+    assert found.unexplained == ()
     assert [m.stddev for m in found.marginals] == [500.0] * 3
-    assert fidelity(PSI, rows).beyond_chance
+    assert fidelity(PSI, rows).unexplained
 
 
 class TestRefusals:

@@ -40,7 +40,7 @@ class FidelityReport:
     @property
     def wording(self) -> str:
         """The finding in a sentence."""
-        found, every = len(self.facts.beyond_chance), len(self.facts.marginals)
+        found, every = len(self.facts.unexplained), len(self.facts.marginals)
         if not found:
             return "Every marginal is as near to psi as rows drawn from psi are."
         return f"{found:,} of {every:,} marginals are further from psi than chance explains."

@@ -66,6 +66,7 @@ class MarginalFidelity:
 
     @property
     def beyond_chance(self) -> bool:
+        """Whether it is further from psi than rows drawn from psi are."""
         return self.total_variation > self.bound
 
 
@@ -82,8 +83,8 @@ class Fidelity:
         return max(self.marginals, key=lambda marginal: marginal.total_variation)
 
     @property
-    def beyond_chance(self) -> tuple[MarginalFidelity, ...]:
-        """Marginals that rows drawn from psi would not miss by so much."""
+    def unexplained(self) -> tuple[MarginalFidelity, ...]:
+        """Marginals that are further from psi than chance explains."""
         return tuple(marginal for marginal in self.marginals if marginal.beyond_chance)
 
 
