@@ -142,10 +142,16 @@ class TestSynthesis:
         assert [check["what"] for check in found if check["outcome"] == "failed"] == [
             "Rows rows.parquet"
         ]
+        assert "the rows in rows.parquet" in run("replay", tmp_path / "a", code=1).stderr
+        assert "name a folder" in run("replay", code=1).stderr
         shown = run("replay", tmp_path / "b", "--data", tmp_path / "a/card.json", code=1).stderr
         assert "INVALID_INPUT" in shown
         run("generate", name, "--rows", 40, "-o", tmp_path / "c.parquet")
-        shown = run("replay", tmp_path / "b", "--data", tmp_path / "c.parquet", code=1).stderr
+        assert "Every byte agrees" in run("replay", tmp_path / "b").stdout
+        parts = [
+            tmp_path / "b" / part for part in ("card.json", "psi.json", "receipt.json", "schema.json")
+        ]
+        shown = run("replay", *parts, "--data", tmp_path / "c.parquet", code=1).stderr
         assert "VERIFICATION" in shown
 
     def test_nothing_is_left_where_the_rows_were_wrong(self, run, name, tmp_path, world):

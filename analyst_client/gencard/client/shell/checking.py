@@ -14,7 +14,7 @@ from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, sa
 from gencard.client.text import plain
 from gencard.client.verify import Check, Keys, Outcome, rebuild
 from gencard.client.verify import verify as verify_bundle
-from gencard.core.errors import VerificationError
+from gencard.core.errors import InvalidInputError, VerificationError
 
 ControllerKey = Annotated[
     Path | None, typer.Option(help="The controller's public key for cards; else the connection's.")
@@ -51,19 +51,26 @@ def replay(
     psi: Annotated[Path | None, typer.Option(help="psi, as it was released.")] = None,
     receipt: Annotated[Path | None, typer.Option(help="The signed receipt.")] = None,
     schema: Annotated[Path | None, typer.Option(help="The schema; else beside the card.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Rows to compare, .csv or .parquet.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Rows to compare, .csv or .parquet; else those in the folder.")
+    ] = None,
     controller_key: ControllerKey = None,
     analyst_key: AnalystKey = None,
     connection: Folder = HERE,
 ) -> None:
-    """Make a release again from psi, card and seed, and compare every byte."""
+    """Make a release again from psi, card and seed, and compare every byte with the rows kept."""
     beside = None if card is None else schema or card.parent / "schema.json"
-    files = [file for file in (*(paths or ()), card, psi, receipt, beside) if file is not None]
-    keys = _keys(connection, controller_key, analyst_key, None)
+    files = [file for file in (*(paths or ()), card, psi, receipt, beside, data) if file is not None]
+    if not files:
+        raise InvalidInputError(field="paths", problem="name a folder, or --card, --psi and --receipt")
+    keys, bundle = _keys(connection, controller_key, analyst_key, None), Bundle.of(files)
     with console.status("Replaying"):
-        found, dataset, coding = rebuild(Bundle.of(files), keys)
-    if data is not None and read_rows(data, coding, dataset.domain).digest() != found.rows_digest:
-        raise VerificationError(problem=f"the rows in {data.name} are not those of the receipt")
+        found, dataset, coding = rebuild(bundle, keys)
+        for file in bundle.all("rows"):
+            if read_rows(file.path, coding, dataset.domain).digest() != found.rows_digest:
+                raise VerificationError(
+                    problem=f"the rows in {file.path.name} are not those of the receipt"
+                )
     say(str(Replayed(found.name, found.rows, found.seed, found.rows_digest)))
 
 
