@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from gencard.client import files, folder, progress, rows
+from gencard.client.connection import Connection
 from gencard.client.credentials import Credentials
 from gencard.client.log_watch import SEEN
 from gencard.core import errors
@@ -65,6 +66,23 @@ class TestLogState:
         monkeypatch.setattr("gencard.client.log_watch.os.replace", refuse)
         with pytest.raises(errors.InvalidInputError, match="cannot write"):
             ana.checkpoint()
+
+    def test_another_of_our_programs_may_look_at_the_same_time(self, ana, world, monkeypatch):
+        """It looks later and is answered sooner: the log has not shrunk, and the newest is kept."""
+        world.log("a")
+        ask, asked = Connection.call, []
+
+        def call(method, request, **more):
+            answer = ask(method, request, **more)
+            asked.append(request)
+            if len(asked) == 1:
+                world.log("b")
+                assert ana.checkpoint().size == 2
+            return answer
+
+        monkeypatch.setattr(Connection, "call", staticmethod(call))
+        assert ana.checkpoint().size == 1
+        assert ana.log._seen().size == 2
 
     def test_it_is_not_what_was_written(self, ana, world, people):
         world.log("a")

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -52,9 +53,9 @@ class LogWatch:
         Raises:
             VerificationError: Not signed, or the log was shortened, forked or rewritten.
         """
+        seen = self._seen()  # before the answer: what another program of ours sees meanwhile is newer
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
         new = checkpoint_of(answer.checkpoint, self._key)
-        seen = self._seen()
         if seen is not None:
             self._check_continues(seen, new)
         self._remember(new)
@@ -102,9 +103,14 @@ class LogWatch:
             check_consistency(seen.size, new.size, path, *roots)
 
     def _remember(self, checkpoint: Checkpoint) -> None:
-        part = self._file.with_name(SEEN + ".part")
+        newest = self._seen()
+        if newest is not None and newest.size > checkpoint.size:
+            return
+        part = self._file.with_name(f"{SEEN}.{token_hex(8)}")
         try:
             part.write_bytes(checkpoint.envelope)
             os.replace(part, self._file)
         except OSError:
             raise InvalidInputError(field="log", problem=f"cannot write {self._file}") from None
+        finally:
+            part.unlink(missing_ok=True)
