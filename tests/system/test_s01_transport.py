@@ -68,9 +68,7 @@ class TestS01Transport:
         pair = issue(authority, ANA, datetime.now(UTC), hosts=("localhost",))
         assert call(channel_of(house, pair), LIST, b"", seconds=5).code is grpc.StatusCode.UNAVAILABLE
 
-    @pytest.mark.parametrize(
-        "address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:7443", ":7443", "example.org:1"]
-    )
+    @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:7443", "example.org:1"])
     def test_s01_plaintext_beyond_loopback_aborts_the_start(self, plain_house, address):
         configure(plain_house, "server", insecure_dev="true")
         plain_house.edit({"address": f'"{address}"'})
