@@ -51,7 +51,7 @@ def _printable(value: str, longest: int) -> str:
 class InvalidInputError(GencardError):
     reason = "INVALID_INPUT"
     text = "{field}: {problem}."
-    advice = "Correct the field named and send it again."
+    advice = "Correct what is named, then try again."
 
 
 class UnknownAttributeError(InvalidInputError):
@@ -156,7 +156,7 @@ class StaleEtagError(NegotiationError):
 class CardStateError(NegotiationError):
     reason = "CARD_STATE"
     text = "A card in state {state} does not allow this."
-    advice = "Propose a new card, or bring this one to the state the call needs."
+    advice = "Show the card with `gencard cards CARD`: it says what its next step is."
 
 
 class CardExpiredError(NegotiationError):
@@ -195,7 +195,7 @@ class PermissionDeniedError(AccessError):
 class NotFoundError(AccessError):
     reason = "NOT_FOUND"
     text = "There is no such resource, or it is not yours."
-    advice = "List what you can see first; names are exact."
+    advice = "List what you can see: `gencard datasets`, `generators` or `cards`; names are exact."
 
 
 # The ledger says no ----------------------------------------------------------------------------
@@ -322,7 +322,7 @@ class JobLimitError(OperationError):
 class ServiceUnavailableError(OperationError):
     reason = "SERVICE_UNAVAILABLE"
     text = "The service cannot be reached."
-    advice = "Check address, certificate and authority; then try again."
+    advice = "Check that the controller serves, and address, certificate, authority; then try again."
 
 
 class ServiceBusyError(OperationError):
