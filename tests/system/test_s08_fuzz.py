@@ -8,6 +8,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2
 from tests.system.edge import NOBODYS, agreed, call, methods
 from tests.system.house import request_id
@@ -165,10 +166,18 @@ def test_s08_an_unknown_field_inside_a_known_one_is_refused(house):
     assert "does not know" in ending.text
 
 
-def test_s08_a_nul_in_a_name_is_refused(house):
-    asked = negotiation_pb2.GetCardRequest(name="datasets/survey/cards/\0")
-    ending = call(house.channel(), "/gencard.v1.NegotiationService/GetCard", asked)
-    assert (ending.reason, ending.text) == ("INVALID_INPUT", "name: holds a NUL character.")
+@pytest.mark.parametrize("mark", ["\0", "\x1b[2J", "\x9b2J", "\n", "\x7f", "\u2028"])
+def test_s08_a_control_character_in_a_text_is_refused(house, mark):
+    """What an analyst writes is shown on a steward's terminal, before a decision."""
+    terms = common.Terms(dataset="datasets/survey", purpose=f"to see {mark}")
+    asked = {
+        "GetCard": negotiation_pb2.GetCardRequest(name=f"datasets/survey/cards/{mark}"),
+        "ProposeCard": negotiation_pb2.ProposeCardRequest(terms=terms, request_id=request_id()),
+    }
+    for (method, request), field in zip(asked.items(), ("name", "purpose"), strict=True):
+        ending = call(house.channel(), f"/gencard.v1.NegotiationService/{method}", request)
+        text = f"{field}: holds a control character."
+        assert (ending.reason, ending.text) == ("INVALID_INPUT", text)
 
 
 def test_s08_the_service_lives_on(house):

@@ -1,5 +1,6 @@
 """What may come in: bytes that are a message, of bounded size, with no field that nobody knows."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ from gencard.core.errors import InvalidInputError, TooLargeError
 
 MOST_PARTS = 100_000
 """Entries in all lists of one message; ten times what the richest proposal needs."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What a database cannot keep, and what would move the cursor of a terminal."""
 
 Decode = Callable[[bytes], Any]
 
@@ -39,7 +43,8 @@ def check_request(request: Any) -> None:
     """Look at the form of a request before anybody looks at what it says.
 
     Raises:
-        InvalidInputError: Garbage bytes, a field this service does not know, a NUL in a text.
+        InvalidInputError: Garbage bytes, a field this service does not know, a control
+            character in a text.
         TooLargeError: More than ``MOST_PARTS`` parts.
     """
     if isinstance(request, Garbage):
@@ -70,5 +75,5 @@ def _check_parts(message: Message) -> None:
                 raise TooLargeError(what="the number of parts of the message", limit=MOST_PARTS)
             if descriptor.message_type is not None:
                 waiting.extend(values)
-            elif descriptor.type == FieldDescriptor.TYPE_STRING and any("\0" in text for text in values):
-                raise InvalidInputError(field=descriptor.name, problem="holds a NUL character")
+            elif descriptor.type == FieldDescriptor.TYPE_STRING and any(map(_CONTROL.search, values)):
+                raise InvalidInputError(field=descriptor.name, problem="holds a control character")
