@@ -98,5 +98,5 @@ def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
 
 
 def _enrolled(path: Path) -> Enrolled:
-    table = validated(_IdentityTable, read_table(path))
+    table = validated(_IdentityTable, read_table(path), path.name)
     return Enrolled(Identity.of(table.uri), public_key(table.signing_key, f"{path.name}.signing_key"))

@@ -102,12 +102,12 @@ def read_schema(path: Path) -> PublicSchema:
         InvalidInputError: The file cannot be read, or a field is missing, unknown or of a wrong type.
         InvalidCodingError, InvalidDomainError: The fields do not make a coding.
     """
-    return schema_of_table(read_table(path))
+    return schema_of_table(read_table(path), path.name)
 
 
-def schema_of_table(table: Table) -> PublicSchema:
-    """The schema that a table describes; raises as ``read_schema``."""
-    entry = validated(_SchemaTable, table)
+def schema_of_table(table: Table, file: str = "") -> PublicSchema:
+    """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
+    entry = validated(_SchemaTable, table, file)
     plain = Coding(tuple(attribute.attribute() for attribute in entry.attributes))
     zeros = tuple(part.zeros(plain) for part in entry.structural_zeros)
     absent = {part.name: part.missing for part in entry.attributes if isinstance(part.missing, tuple)}

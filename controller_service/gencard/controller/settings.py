@@ -65,10 +65,13 @@ class Settings(BaseSettings):
         Raises:
             InvalidInputError: Names the first field that is wrong, never its value.
         """
+        if not path.is_file():
+            problem = "cannot be read; name the controller.toml that init made, with --config"
+            raise InvalidInputError(field=path, problem=problem)
         try:
             settings = cls(**read_table(path))
         except ValidationError as error:
-            refusal = refusal_of(error)
+            refusal = refusal_of(error, path.name)
         else:
             anchored: Settings = _anchored(settings, path.absolute().parent)
             return anchored

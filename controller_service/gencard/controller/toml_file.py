@@ -1,6 +1,7 @@
 """TOML files that people write: read, checked, and refused without quoting a value."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,15 @@ _PROBLEMS = {
     "extra_forbidden": "is not a known name",
     "union_tag_not_found": "does not say its kind",
     "union_tag_invalid": "is of an unknown kind",
+    "int_type": "is not a whole number",
+    "int_parsing": "is not a whole number",
+    "float_type": "is not a number",
+    "float_parsing": "is not a number",
+    "bool_type": "is not true or false",
+    "bool_parsing": "is not true or false",
+    "string_type": "is not text in quotes",
+    "tuple_type": "is not a list",
+    "string_pattern_mismatch": "holds letters that it may not, or is too long",
 }
 
 
@@ -36,13 +46,16 @@ def read_table(path: Path) -> Table:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
         problem = "cannot be read"
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"\(at line (\d+)", str(error))
+        problem = f"is not valid TOML{f' at line {line[1]}' if line else ''}"
+    except (UnicodeDecodeError, RecursionError):
         problem = "is not valid TOML"
     raise InvalidInputError(field=path.name, problem=problem)
 
 
-def validated(kind: type[_Model], table: Table) -> _Model:
-    """The model that a table describes.
+def validated(kind: type[_Model], table: Table, file: str) -> _Model:
+    """The model that a table of a file describes.
 
     Raises:
         InvalidInputError: Names the first field that is wrong, never its value.
@@ -50,14 +63,14 @@ def validated(kind: type[_Model], table: Table) -> _Model:
     try:
         return kind(**table)
     except ValidationError as error:
-        refusal = refusal_of(error)
+        refusal = refusal_of(error, file)
     raise refusal
 
 
-def refusal_of(error: ValidationError) -> InvalidInputError:
+def refusal_of(error: ValidationError, file: str) -> InvalidInputError:
     """The first field that is wrong, and how, in words that hold no value."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "the file"
+    field = ": ".join(filter(None, (file, ".".join(str(part) for part in first["loc"]))))
     problem = _PROBLEMS.get(first["type"], f"is not valid ({first['type'].replace('_', ' ')})")
     return InvalidInputError(field=field, problem=problem)
 
