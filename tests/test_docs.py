@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +16,11 @@ from typer.main import get_command
 from docs import errors, examples
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audit_run import _facts
+from gencard.controller.settings_tables import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import EventLog
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.transform import USUAL_CHECKS
 from gencard.wire.canonical import json_bytes, time_of
 from gencard.wire.card_document import card_of_document
 from gencard.wire.dsse import sign, verify
@@ -102,6 +105,16 @@ def names_in(value):
 
 def pem(key):
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def test_the_policy_on_the_page_of_budgets_is_one():
+    page = (ROOT / "docs" / "budgets.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    table = tomllib.loads(block)["datasets"]
+    others = {"largest_order": 2, "largest_marginal_cells": 99, "most_marginals": 9, "most_rows": 9}
+    policy = PolicyTable(**others, **table["policy"]).policy()
+    assert policy.transform == USUAL_CHECKS
+    assert all(policy.most_per_card.fits(cap.price()) for _, cap in Caps(**table["caps"]))
 
 
 UsageError = typer.BadParameter.__mro__[1]

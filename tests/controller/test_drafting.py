@@ -19,8 +19,10 @@ from gencard.controller.schema_draft import draft_schema, round_edges
 from gencard.controller.schema_file import read_schema
 from gencard.controller.settings import Settings
 from gencard.controller.vault import Vault
+from gencard.core.budget import Mechanism, laplace
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
+from gencard.core.transform import USUAL_CHECKS
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -41,6 +43,19 @@ def csv(folder: Path, **columns) -> Path:
 
 
 class TestFolder:
+    def test_what_it_leaves_as_a_comment_can_be_taken_as_it_is(self, tmp_path, fair):
+        made = draft(tmp_path / "controller", fair, now=NOW)
+        text = made.settings.read_text()
+        for name in ("mechanisms", "noise", "transform"):
+            assert f"\n# {name} = " in text
+            text = text.replace(f"\n# {name} = ", f"\n{name} = ")
+        made.settings.write_text(text)
+        (entry,) = Settings.load(made.settings).datasets
+        policy = entry.policy.policy()
+        assert policy.mechanisms == tuple(Mechanism)
+        assert policy.noise == laplace("0.1", neighbouring="replace-one")
+        assert policy.transform == USUAL_CHECKS
+
     def test_it_is_ready_to_serve_the_survey(self, tmp_path, fair):
         made = draft(tmp_path / "controller", fair, now=NOW)
         settings = Settings.load(made.settings)

@@ -75,6 +75,11 @@ forbidden = []                           # such as [["age", "occupation"]]: neve
 generators = {generators}
 automatic = true                         # false: a steward looks at each proposal first
 valid_days = 90
+# Noise needs caps in epsilon or rho, too; checks and rounding are of exact counts. See docs/budgets.md.
+# mechanisms = ["exact", "laplace", "gaussian"]
+# noise = {{ mechanism = "laplace", neighbouring = "replace-one", epsilon = "0.1" }}
+# transform = {{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, \
+remainder_percent = 10, rounding = 5 }}
 
 [datasets.caps]                          # most that may ever be spent: review me
 dataset = {{ statistics = {dataset_cap} }}
