@@ -14,6 +14,9 @@ import psycopg
 import pytest
 
 _NEVER_ROOT = ("postgres", "nobody")
+_MEMORY = "/dev/shm"
+"""Where a database of a thousand small files for each test costs no disk, if the system has it."""
+
 _numbers = count()
 
 
@@ -25,7 +28,9 @@ def server() -> Iterator[str]:
     if program is None:
         pytest.skip("no PostgreSQL server binaries here (Debian: postgresql)")
     user = _user()
-    folder = Path(tempfile.mkdtemp(prefix="gencard-pg-"))
+    folder = Path(
+        tempfile.mkdtemp(prefix="gencard-pg-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
+    )
     try:
         if user:
             shutil.chown(folder, user)
