@@ -98,8 +98,12 @@ def address_in(folder: Path) -> str:
     Raises:
         InvalidInputError: The file is missing or names no address.
     """
+    file = folder / "connection.toml"
+    if not file.is_file():
+        problem = f"name the steward's folder with -c or GENCARD_CONNECTION; there is no {file}"
+        raise InvalidInputError(field="connection", problem=problem)
     try:
-        address = tomllib.loads(read(folder / "connection.toml", "connection").decode())["address"]
+        address = tomllib.loads(read(file, "connection").decode())["address"]
     except (KeyError, ValueError):
         address = None
     if not isinstance(address, str) or not address:

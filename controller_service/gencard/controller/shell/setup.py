@@ -1,5 +1,6 @@
 """init, check, enrol, renew: from a file of records to a controller that can be served."""
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,12 @@ from rich.markup import escape
 
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol as enrol_person
+from gencard.controller.readiness import check_policies
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
-from gencard.controller.shell.terminal import HERE, ConfigFile, console, table
+from gencard.controller.shell.terminal import HERE, ConfigFile, console, desk, table
 from gencard.controller.wiring import check_records
+from gencard.core.errors import InvalidInputError
 from gencard.wire.identity import Role
 
 
@@ -21,24 +24,31 @@ def init(
     data: Annotated[Path, typer.Option("--data", help="The records: FILE.csv or FILE.parquet.")],
 ) -> None:
     """Draft settings, schema, certificates and keys. Nothing is ever overwritten."""
+    _check_file(data, "--data")
     with console.status("Reading the file and making keys"):
         made = draft(folder, data, now=datetime.now(UTC))
     console.print(f"Made [bold]{escape(str(made.folder))}[/]")
     for name in made.left_out:
-        console.print(f"  left out: {escape(name)} (looks like a name or a running number)")
-    console.print("\nNext:")
-    console.print(f"  1. Read {escape(str(made.schema))} line by line: everybody will see it.")
-    console.print("     Labels and edges were drafted from the records. Then set reviewed = true.")
-    console.print(f"  2. Read policy and caps in {escape(str(made.settings))}.")
-    console.print(f"  3. gencard-controller serve --config {escape(str(made.settings))}")
-    console.print("  4. Hand over one folder to each person, on a safe way:")
+        console.print(f"  left out: {escape(name)} (a name, a date, a running number, or empty)")
+    settings = shlex.quote(str(made.settings))
+    _say("\nNext:")
+    _say(f"  1. Read {made.schema} line by line: everybody will see it.")
+    _say("     Labels and edges were drafted from the records. Then set reviewed = true.")
+    _say(f"  2. Read policy and caps in {made.settings}.")
+    _say(f"  3. gencard-controller check --config {settings}")
+    _say(f"  4. gencard-controller serve --config {settings}")
+    _say("  5. Hand over one folder to each person, on a safe way:")
     for person in made.people:
-        console.print(f"     {escape(str(person))}")
+        _say(f"     {person}")
 
 
 def check(config: ConfigFile = HERE) -> None:
     """Read settings, schemas, keys and every record once; say whether all is in order."""
     settings = Settings.load(config)
+    for entry in settings.datasets:
+        _check_file(entry.data, f"datasets/{entry.name}: data")
+    with desk(config) as opened:
+        check_policies(opened.cards.holdings)
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):
@@ -75,3 +85,14 @@ def renew(
     folder = config.absolute().parent
     ends = renew_certificate(folder, certificate, now=datetime.now(UTC), hosts=host or ())
     console.print(f"{escape(str(certificate))} is good until {ends:%Y-%m-%d}.")
+
+
+def _check_file(path: Path, field: str) -> None:
+    """Raises InvalidInputError where it is not there: to the steward more than "unavailable"."""
+    if not path.is_file():
+        raise InvalidInputError(field=field, problem=f"there is no file {path}")
+
+
+def _say(line: str) -> None:
+    """One line, never broken: it is to be copied."""
+    console.print(escape(line), soft_wrap=True)
