@@ -142,6 +142,34 @@ def test_a_receipt_that_lies_about_its_seed(kept, keys, world):
         rebuild(Bundle.of([kept]), keys)
 
 
+@pytest.mark.parametrize(
+    ("field", "lie"),
+    [
+        ("rows", lambda card: str(card.terms.rows + 1)),
+        ("time", lambda card: card.expire_time),
+        ("name", lambda card: f"{card.name}0/releases/1"),
+    ],
+    ids=["rows", "time", "name"],
+)
+def test_a_receipt_outside_the_terms_of_the_card(kept, keys, world, agreed, field, lie):
+    """Signed by the controller, which did not keep to what it had signed before."""
+    document = document_of(dsse.opened((kept / "receipt.json").read_bytes())[0], "statement")
+    document["predicate"][field] = lie(agreed.agreement.card)
+    document["subject"][0]["name"] = document["predicate"]["name"]
+    (kept / "receipt.json").write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
+    assert failed(kept, keys) == ["Receipt", "Rows"]
+
+
+def test_two_checkpoints_of_a_log_that_was_forked(kept, keys, world):
+    envelope = (kept / "checkpoint.json").read_bytes()
+    (kept / "same.json").write_bytes(envelope)
+    assert failed(kept, keys) == []
+    document = document_of(dsse.opened(envelope)[0], "statement")
+    document["predicate"]["root"] = "00" * 32
+    (kept / "same.json").write_bytes(dsse.sign(json_bytes(document), [world.key("log_key.pem")]))
+    assert failed(kept, keys) == ["Log"]
+
+
 class TestBundle:
     def test_what_is_named_must_be_ours(self, tmp_path):
         (tmp_path / "note.txt").write_text("hello")

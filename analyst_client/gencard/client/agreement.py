@@ -179,7 +179,7 @@ class Agreement:
 
     def _receipt(self, found: pb.Release) -> Receipt:
         key = self.connection.credentials.public_controller_key()
-        receipt = checked_receipt(found.receipt, key, card_digest=self.digest)
+        receipt = checked_receipt(found.receipt, key, self.card, card_digest=self.digest)
         told = (found.name, found.rows, found.seed, found.digest, found.psi_digest)
         signed = (receipt.name, receipt.rows, receipt.seed, receipt.rows_digest, receipt.psi_digest)
         if told != signed:

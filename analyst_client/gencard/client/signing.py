@@ -53,13 +53,11 @@ def card_of_statement(payload: bytes) -> Card:
     return card
 
 
-def checked_receipt(
-    envelope: bytes, key: Ed25519PublicKey, *, card_digest: str, rows_digest: str | None = None
-) -> Receipt:
-    """The receipt of a release, signed by the controller and about this card and these rows.
+def checked_receipt(envelope: bytes, key: Ed25519PublicKey, card: Card, *, card_digest: str) -> Receipt:
+    """The receipt of a release, signed by the controller, about this card and within its terms.
 
     Raises:
-        VerificationError: Not signed, not a receipt, or about something else; names what.
+        VerificationError: Not signed, not a receipt, or not of this card; names what.
     """
     payload = dsse.verify(envelope, [key])
     receipt = receipt_of_document(predicate_of(payload, RECEIPT))
@@ -67,6 +65,10 @@ def checked_receipt(
         raise VerificationError(problem="the receipt is not in its canonical form")
     if receipt.card_digest != card_digest:
         raise VerificationError(problem="the receipt is about another card")
-    if rows_digest is not None and receipt.rows_digest != rows_digest:
-        raise VerificationError(problem="the receipt is about other rows")
+    if not receipt.name.startswith(f"{card.name}/releases/"):
+        raise VerificationError(problem="the receipt names a release of another card")
+    if receipt.rows > card.terms.rows:
+        raise VerificationError(problem="the receipt is about more rows than the card allows")
+    if receipt.time >= card.expire_time:
+        raise VerificationError(problem="the receipt is of a time at which the card had ended")
     return receipt

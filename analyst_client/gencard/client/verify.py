@@ -93,15 +93,16 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     over = "ended" if now >= time_of(card.expire_time) else "ends"
     record.note("Time of the card", f"{over} {card.expire_time}")
     coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
-    receipts = _receipts(bundle, keys, record)
+    receipts = _receipts(bundle, card, keys, record)
     if coding is not None:
         record.check("psi", partial(_psi_digest, bundle, card, coding, receipts), str)
         for file in bundle.all("rows"):
             record.check(
                 f"Rows {file.path.name}", partial(_rows_digest, file, card, coding, receipts), str
             )
+    known: dict[int, Checkpoint] = {}
     for file in bundle.all("checkpoint"):
-        find = partial(_checkpoint, file, keys, receipts)
+        find = partial(_checkpoint, file, keys, receipts, known)
         record.check(f"Log {file.path.name}", find, lambda found: f"{found.size} entries, {found.time}")
     _check_facts(bundle, keys, record)
     return record.checks
@@ -121,7 +122,7 @@ def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
     """
     card = signed_card(bundle, keys)
     coding = _schema(bundle, card)
-    receipt = _receipt(bundle, bundle.one("receipt"), keys)
+    receipt = _receipt(bundle, card, bundle.one("receipt"), keys)
     return receipt, rebuilt(card, bundle.psi(), receipt, coding), coding
 
 
@@ -136,15 +137,15 @@ def _schema(bundle: Bundle, card: Card) -> Coding:
     return coding
 
 
-def _receipt(bundle: Bundle, file: File, keys: Keys) -> Receipt:
-    return checked_receipt(file.content, keys.controller, card_digest=_card_digest(bundle))
+def _receipt(bundle: Bundle, card: Card, file: File, keys: Keys) -> Receipt:
+    return checked_receipt(file.content, keys.controller, card, card_digest=_card_digest(bundle))
 
 
-def _receipts(bundle: Bundle, keys: Keys, record: _Record) -> list[Receipt]:
-    found = [
-        record.check(f"Receipt {file.path.name}", partial(_receipt, bundle, file, keys), _receipt_text)
-        for file in bundle.all("receipt")
-    ]
+def _receipts(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> list[Receipt]:
+    found = []
+    for file in bundle.all("receipt"):
+        find = partial(_receipt, bundle, card, file, keys)
+        found.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
     return [receipt for receipt in found if receipt is not None]
 
 
@@ -168,8 +169,12 @@ def _rows_digest(file: File, card: Card, coding: Coding, receipts: list[Receipt]
     return digest
 
 
-def _checkpoint(file: File, keys: Keys, receipts: list[Receipt]) -> Checkpoint:
+def _checkpoint(
+    file: File, keys: Keys, receipts: list[Receipt], known: dict[int, Checkpoint]
+) -> Checkpoint:
     checkpoint = checkpoint_of(file.content, keys.log)
+    if known.setdefault(checkpoint.size, checkpoint).root != checkpoint.root:
+        raise VerificationError(problem="the log was forked: another checkpoint has another root")
     if any(receipt.log_index >= checkpoint.size for receipt in receipts):
         raise VerificationError(problem="the log ends before a receipt's entry")
     return checkpoint
