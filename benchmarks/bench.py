@@ -1,7 +1,7 @@
 """What every benchmark shares: a table, targets with their verdict, JSON, one line, an exit code.
 
 A benchmark is a module with a function ``run(quick: bool) -> Result`` that ends in
-``bench.main("name", run)``; it takes ``--quick`` and ``--json FILE``.
+``bench.main("name", run)``; it takes ``--quick``, ``--json FILE`` and ``--plot FILE``.
 """
 
 import argparse
@@ -61,11 +61,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a benchmark measured. ``figures`` is anything more that belongs in the JSON."""
+    """What a benchmark measured.
+
+    Args:
+        figures: Anything more that belongs in the JSON.
+        plot: Draws it to a file, where it can be drawn.
+    """
 
     tables: Sequence[Table]
     targets: Sequence[Target]
     figures: dict[str, Any] | None = None
+    plot: Callable[[Path], None] | None = None
 
 
 def main(name: str, run: Callable[[bool], Result], arguments: Sequence[str] | None = None) -> NoReturn:
@@ -73,6 +79,9 @@ def main(name: str, run: Callable[[bool], Result], arguments: Sequence[str] | No
     parser = argparse.ArgumentParser(prog=f"benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help="a small part, in a few seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the plot, if it has one, to FILE"
+    )
     options = parser.parse_args(arguments)
     begin = time.perf_counter()
     result = run(options.quick)
@@ -82,6 +91,8 @@ def main(name: str, run: Callable[[bool], Result], arguments: Sequence[str] | No
         options.json.write_text(
             json.dumps(_report(name, options.quick, result, summary), indent=2) + "\n"
         )
+    if options.plot and result.plot:
+        result.plot(options.plot)
     print(summary)
     sys.exit(0 if all(target.met for target in result.targets) else 1)
 

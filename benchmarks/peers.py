@@ -16,9 +16,12 @@ from gencard.core.domain import Domain
 from gencard.core.statistics.psi import Psi
 
 _ROOT = Path(__file__).resolve().parents[1]
-_ENVIRONMENT = _ROOT / ".venv-peers"
 
-_PACKAGES = ("mbi>=2,<3", "ipfn>=1.4", "humanleague>=2.4")
+ENVIRONMENTS = {
+    ".venv-peers": ("mbi>=2,<3", "ipfn>=1.4", "humanleague>=2.4"),
+    ".venv-peers-private": ("dpmm==0.1.9",),  # wants a numpy and a pandas of its own
+}
+"""Packages of each environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Fit:
 def fitted(program: str, psi: Psi, domain: Domain, *, iterations: int = 0, repeats: int = 1) -> Fit:
     """Run a program of ``fit_once`` in a fresh process, ours in our environment, others in theirs."""
     ours = program.startswith("gencard")
-    python = Path(sys.executable) if ours else _peers_python()
+    python = Path(sys.executable) if ours else peers_python(".venv-peers")
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.npz"
         write_job(job, psi, domain)
@@ -62,13 +65,13 @@ def write_job(path: Path, psi: Psi, domain: Domain) -> None:
     np.savez(path, **parts)
 
 
-def _peers_python() -> Path:
-    """Their interpreter; the environment is made with pip on first use."""
-    python = _ENVIRONMENT / "bin" / "python"
-    ready = _ENVIRONMENT / ".ready"
+def peers_python(environment: str) -> Path:
+    """The interpreter of one of the ``ENVIRONMENTS``, which is made with pip on first use."""
+    folder = _ROOT / environment
+    python, ready = folder / "bin" / "python", folder / ".ready"
     if not ready.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(_ENVIRONMENT)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *_PACKAGES], check=True)
+        subprocess.run([*install, *ENVIRONMENTS[environment]], check=True)
         ready.touch()
     return python

@@ -40,6 +40,13 @@ def test_a_missed_target_fails_the_run_and_all_is_written(tmp_path, capsys, valu
     assert capsys.readouterr().out.splitlines()[-1] == report["summary"]
 
 
+def test_a_plot_is_drawn_where_it_is_wanted(tmp_path):
+    result = bench.Result([], [], plot=lambda path: path.write_text("drawn"))
+    with pytest.raises(SystemExit):
+        bench.main("speed", lambda quick: result, ["--plot", str(tmp_path / "a.png")])
+    assert (tmp_path / "a.png").read_text() == "drawn"
+
+
 def test_memory_is_what_a_call_holds_at_its_peak():
     assert 50 < bench.peak_mib(lambda: b"x" * (64 * 2**20)) < 80
 
