@@ -24,6 +24,12 @@ class TestMainJob:
         assert offered.terms.marginals == (("sex", "health"), ("age", "health"))
         assert offered.price == Price(12)
 
+    def test_without_rows_it_asks_for_what_the_policy_allows(self, ana):
+        card = ana.propose("survey", all_marginals(1), purpose="?")
+        assert card.terms.rows == ana.dataset("survey").policy.most_rows
+        with pytest.raises(errors.InvalidNumberError):
+            ana.propose("survey", all_marginals(1), purpose="?", rows=0)
+
     def test_accept_generate_replay(self, agreed):
         data = agreed.generate(rows=500, seed=7)
         assert list(data.columns) == ["sex", "age", "health"]

@@ -49,8 +49,18 @@ class TestNotebook:
         assert len(card.changes) == 6
         more = tuple(card.changes) * 2
         card._negotiation = replace(card.negotiation, offer=replace(card.offer, changes=more))
-        assert "and 4 more" in text_of(card._repr_html_())
-        assert "and 4 more" in rich_text(card)
+        assert "and 8 more" in text_of(card._repr_html_())
+        assert "and 8 more" in rich_text(card)
+
+    def test_an_entry_of_a_list_claims_no_policy(self, ana):
+        entry, whole = ana.datasets()[0], ana.dataset("survey")
+        for shown in (text_of(entry._repr_html_()), rich_text(entry)):
+            assert f'dataset("{entry.id}")' in shown
+            assert "at most" not in shown
+        assert "at most" in rich_text(whole)
+
+    def test_somebody_connected_says_who(self, ana):
+        assert "/analyst/ana at localhost:" in repr(ana)
 
     def test_what_came_from_outside_is_escaped(self, ana):
         entry = ana.dataset("survey")

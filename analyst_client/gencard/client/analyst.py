@@ -87,6 +87,9 @@ class Analyst:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<Analyst {self.identity.uri} at {self._connection.address}>"
+
     @property
     def identity(self) -> Identity:
         """Who our certificate says we are."""
@@ -111,7 +114,7 @@ class Analyst:
         *,
         purpose: str,
         generator: str = "ipf",
-        rows: int = 1_000_000,
+        rows: int | None = None,
         audit: AuditTerms = USUAL_AUDIT,
         dry_run: bool = False,
         **measured: Unpack[Measured],
@@ -123,7 +126,7 @@ class Analyst:
             marginals: Cliques of attribute names, or ``all_marginals(order=2)``.
             purpose: What the data are wanted for, in a sentence.
             generator: Its name in the catalogue.
-            rows: At most so many in one release.
+            rows: At most so many in one release; as many as the policy allows where not given.
             audit: How audits under the card are run.
             dry_run: Only price and judge; nothing is stored, no record is touched.
             measured: How: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
@@ -136,7 +139,8 @@ class Analyst:
         domain = entry.coding.domain
         cliques = cliques_of(marginals, domain)
         privacy, weights = privacy_said(measured) or EXACT, weights_said(measured, cliques)
-        asked = Proposal(entry.name, purpose, cliques, generator, rows, privacy, audit, weights)
+        most = entry.policy.most_rows if rows is None else rows
+        asked = Proposal(entry.name, purpose, cliques, generator, most, privacy, audit, weights)
         request = pb.ProposeCardRequest(
             terms=terms_message(asked.in_order_of(domain)),
             request_id=str(uuid4()),
@@ -156,7 +160,7 @@ class Analyst:
         *,
         kind: str = "logistic",
         generator: str = "ipf",
-        rows: int = 1_000_000,
+        rows: int | None = None,
         **measured: Unpack[Measured],
     ) -> Plan:
         """The smallest Phi that determines an analysis, and what it would cost; nothing is stored.
@@ -166,7 +170,7 @@ class Analyst:
             formula: Such as ``grade ~ group + birth * family``; names with spaces go into backticks.
             kind: "logistic", "multinomial", "linear" or "crosstab".
             generator: Its name in the catalogue.
-            rows: At most so many in one release.
+            rows: At most so many in one release; as many as the policy allows where not given.
             measured: How the marginals are; see ``Measured``.
 
         Raises:

@@ -31,7 +31,7 @@ NEXT = {
 }
 CHANGED = "The offer differs from what was asked:"
 CHANGE_HEADS = ("Field", "Asked", "Offered", "Why")
-_MOST_CHANGES = 8
+_MOST_CHANGES = 4
 
 
 class CardView:

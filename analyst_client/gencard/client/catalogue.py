@@ -21,6 +21,8 @@ from gencard.wire.transform_codec import transform_of
 
 _TIER = {pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION, pb.TIER_AUDITED: Tier.AUDITED}
 
+_HEADS = ("Attribute", "Levels", "", "Meaning")
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -56,7 +58,7 @@ class Policy:
         yield "Valid for", f"{self.valid.days} days"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CatalogueEntry:
     """A dataset as everybody may know it. A list holds it without attributes and policy."""
 
@@ -80,21 +82,25 @@ class CatalogueEntry:
             shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
             yield attribute.name, str(len(names)), shown, attribute.description
 
+    def lines(self) -> list[tuple[str, str]]:
+        """The policy, or of an entry of a list how to get at it."""
+        declared = ("Declared by", self.declared_by)
+        if not self.coding.attributes:
+            return [declared, ("Next", f'dataset("{self.id}") holds schema and policy')]
+        return [*self.policy.lines(), declared]
+
     def _repr_html_(self) -> str:
-        return html.panel(
-            self.title or self.id,
-            html.paragraph(self.description),
-            html.grid(("Attribute", "Levels", "", "Meaning"), self.levels()),
-            html.facts([*self.policy.lines(), ("Declared by", self.declared_by)]),
-        )
+        grid = html.grid(_HEADS, self.levels()) if self.coding.attributes else ""
+        about = html.paragraph(self.description)
+        return html.panel(self.title or self.id, about, grid, html.facts(self.lines()))
 
     def __rich__(self) -> Panel:
-        return text.panel(
-            self.title or self.id,
-            text.plain(self.description),
-            text.grid(("Attribute", "Levels", "", "Meaning"), self.levels()),
-            text.facts([*self.policy.lines(), ("Declared by", self.declared_by)]),
-        )
+        grid = [text.grid(_HEADS, self.levels())] if self.coding.attributes else []
+        about = text.plain(self.description)
+        return text.panel(self.title or self.id, about, *grid, text.facts(self.lines()))
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.id}: {self.title}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Connection:
     """
 
     def __init__(self, address: str, credentials: Credentials) -> None:
-        self.credentials = credentials
+        self.address, self.credentials = address, credentials
         self.channel = _channel(address, credentials)
         self.catalog = catalog_pb2_grpc.CatalogServiceStub(self.channel)
         self.negotiation = negotiation_pb2_grpc.NegotiationServiceStub(self.channel)

@@ -7,6 +7,7 @@ _PANEL = (
     "border:1px solid color-mix(in srgb, currentColor 25%, transparent);border-radius:6px;"
     "padding:.6em 1em;margin:.4em 0;max-width:60em;line-height:1.45"
 )
+_NAME = "white-space:nowrap;font-weight:500;opacity:.75"
 _CELL = "text-align:left;vertical-align:top;padding:.15em 1.2em .15em 0;background:none"
 
 
@@ -23,7 +24,7 @@ def paragraph(text: str) -> str:
 def facts(lines: Iterable[tuple[str, str]]) -> str:
     """A table of names and values."""
     rows = "".join(
-        f'<tr><th scope="row" style="{_CELL};font-weight:500;opacity:.75">{escape(name)}</th>'
+        f'<tr><th scope="row" style="{_CELL};{_NAME}">{escape(name)}</th>'
         f'<td style="{_CELL}">{escape(value)}</td></tr>'
         for name, value in lines
     )

@@ -39,7 +39,9 @@ Marginal = Annotated[
 Order = Annotated[int | None, typer.Option("--marginals-of-order", help="All marginals of this order.")]
 Attributes = Annotated[str | None, typer.Option(help="Only among these, such as sex,health,age.")]
 Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
-Rows = Annotated[int, typer.Option(help="At most so many rows in one release.")]
+Rows = Annotated[
+    int | None, typer.Option(help="At most so many rows in one release; else the policy's most.")
+]
 
 
 def propose(
@@ -49,7 +51,7 @@ def propose(
     marginals_of_order: Order = None,
     attributes: Attributes = None,
     generator: Generator = "ipf",
-    rows: Rows = 1_000_000,
+    rows: Rows = None,
     epsilon: Epsilon = None,
     rho: Rho = None,
     delta: Delta = None,
@@ -77,7 +79,7 @@ def price(
     marginals_of_order: Order = None,
     attributes: Attributes = None,
     generator: Generator = "ipf",
-    rows: Rows = 1_000_000,
+    rows: Rows = None,
     epsilon: Epsilon = None,
     rho: Rho = None,
     delta: Delta = None,

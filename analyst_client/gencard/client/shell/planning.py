@@ -18,7 +18,7 @@ def plan(
     formula: Annotated[str, typer.Argument(help="Such as 'health ~ sex + age * work'.")],
     kind: Annotated[Analysis, typer.Option(help="What is to be done with it.")] = Analysis.LOGISTIC,
     generator: Generator = "ipf",
-    rows: Rows = 1_000_000,
+    rows: Rows = None,
     epsilon: Epsilon = None,
     rho: Rho = None,
     delta: Delta = None,
