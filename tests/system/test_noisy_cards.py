@@ -4,6 +4,7 @@ import json
 from decimal import Decimal
 from itertools import combinations
 
+import grpc
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,13 +23,16 @@ from gencard.core.errors import (
 )
 from gencard.core.negotiation import CardState
 from gencard.core.statistics.accounting import epsilon_of, in_words, together
+from gencard.v1 import common_pb2 as common
+from gencard.v1 import negotiation_pb2
 from gencard.wire.psi_document import psi_document
 from tests.system.books import assert_in_order, lines_of
-from tests.system.edge import configure, enrolled, nothing_changes
-from tests.system.house import House, build, survey
+from tests.system.edge import call, configure, enrolled, nothing_changes
+from tests.system.house import House, build, request_id, survey
 
 NAMES = ("sex", "health", "work")
 PAIRS = tuple(combinations(NAMES, 2))
+PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 RELATION = "replace-one"
 NOISE = '{ mechanism = "gaussian", neighbouring = "replace-one", rho = "0.01" }'
 CAP = "{ statistics = 1_000, epsilon = 5, rho = 0.5 }"
@@ -297,7 +301,43 @@ BAD = {
 }
 
 
+def raw(**changes: object) -> common.Terms:
+    """Terms with noise, as no client of ours would send them."""
+    privacy = {"mechanism": 2, "neighbouring": 2, "epsilon": "1"} | changes.pop("privacy", {})
+    cliques = [common.Clique(attributes=clique) for clique in PAIRS]
+    usual = {"dataset": "datasets/survey", "purpose": "to see", "generator": "ipf", "rows": 9}
+    return common.Terms(**usual | changes, marginals=cliques, privacy=common.Privacy(**privacy))
+
+
+RAW = {
+    "epsilon NaN": (raw(privacy={"epsilon": "NaN"}), "INVALID_NUMBER"),
+    "epsilon 0": (raw(privacy={"epsilon": "0"}), "INVALID_NUMBER"),
+    "rho for Laplace": (raw(privacy={"rho": "1"}), "INVALID_INPUT"),
+    "delta for Laplace": (raw(privacy={"delta": "0.1"}), "INVALID_INPUT"),
+    "delta 2": (
+        raw(privacy={"mechanism": 3, "epsilon": "", "rho": "1", "delta": "2"}),
+        "INVALID_NUMBER",
+    ),
+    "no relation": (raw(privacy={"neighbouring": 0}), "INVALID_INPUT"),
+    "an unknown relation": (raw(privacy={"neighbouring": 77}), "INVALID_INPUT"),
+    "an unknown mechanism": (raw(privacy={"mechanism": 77}), "INVALID_INPUT"),
+    "too few weights": (raw(weights=[1, 2]), "INVALID_INPUT"),
+    "a weight of 0": (raw(weights=[1, 0, 2]), "INVALID_NUMBER"),
+    "a weight too large": (raw(weights=[1, 2**32 - 1, 2]), "INVALID_NUMBER"),
+    "checks of noisy counts": (raw(transform=common.Transform(threshold=3)), "INVALID_INPUT"),
+    "rounding out of range": (raw(transform=common.Transform(rounding=2**32 - 1)), "INVALID_NUMBER"),
+}
+
+
 class TestErrors:
+    @pytest.mark.parametrize("name", RAW)
+    def test_the_service_refuses_what_the_client_would_not_send(self, house, name):
+        terms, reason = RAW[name]
+        request = negotiation_pb2.ProposeCardRequest(terms=terms, request_id=request_id())
+        with nothing_changes(house):
+            ending = call(house.channel(), PROPOSE, request)
+        assert (ending.code, ending.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+
     @pytest.mark.parametrize("name", BAD)
     def test_bad_budgets_have_their_typed_errors_and_spend_nothing(self, house, ana, name):
         measured, kind, says = BAD[name]
@@ -372,6 +412,18 @@ class TestShell:
             self.run("counter", card["name"], "--rho", "0.1", "--neighbouring", RELATION, "--json")
         )
         assert countered["price"] == {"statistics": "0", "epsilon": "0", "rho": "0.1"}
+
+    def test_a_noisy_release_is_verified_and_replayed_offline(self, ana, tmp_path):
+        card = propose(ana, rho="0.001", neighbouring=RELATION, weights={("sex", "work"): 2}).accept()
+        release = tmp_path / "release"
+        self.run("generate", card.name, "--rows", "300", "--seed", "4", "-o", str(release))
+        assert "Every byte agrees" in self.run("replay", str(release))
+        self.run("verify", str(release))
+        psi = json.loads((release / "psi.json").read_text())
+        assert len({entry["stddev"] for entry in psi["measurements"]}) == 2
+        shown = (release / "psi.json").read_text()
+        (release / "psi.json").write_text(shown.replace(psi["measurements"][0]["stddev"], "0.5"))
+        assert "VERIFICATION" in self.run("replay", str(release), code=1)
 
     def test_the_budget_shows_each_currency(self, ana):
         propose(ana, [("region",)], epsilon="0.001", neighbouring=RELATION).accept().generate(

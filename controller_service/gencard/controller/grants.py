@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from sqlalchemy import Connection
 
-from gencard.controller.card_body import as_of, negotiation_of, signed_card
+from gencard.controller.card_body import negotiation_of, offer_of, signed_card
 from gencard.controller.holdings import Holding
 from gencard.controller.measuring import NEIGHBOURING
 from gencard.controller.state.cards import CardStore
 from gencard.core.budget import Mechanism, Neighbouring
 from gencard.core.card import Card
 from gencard.core.errors import ProposalRefusedError
-from gencard.core.negotiation import CardState
 from gencard.core.statistics.differencing import Grant, shows_a_difference
 
 DIFFERENCING = "DIFFERENCING"
@@ -49,21 +49,32 @@ class Grants:
         self, tx: Connection, dataset: str, exact: Grant, relation: Neighbouring | None
     ) -> Mapping[Mechanism, str]:
         """Budgets under two neighbouring relations cannot be added; see also ``differencing``."""
+        granted = set(self._granted(tx, dataset))
+        counts = [told for told in granted if isinstance(told, Grant)]
+        relations = granted - set(counts)
         closed: dict[Mechanism, str] = {}
-        for card in self._granted(tx, dataset):
-            privacy = card.terms.privacy
-            if privacy.noisy and relation not in (None, privacy.neighbouring):
-                closed |= dict.fromkeys(_NOISY, NEIGHBOURING)
-            if not privacy.noisy and shows_a_difference(exact, [_grant_of(card)]):
-                closed[Mechanism.EXACT] = DIFFERENCING
+        if shows_a_difference(exact, counts):
+            closed[Mechanism.EXACT] = DIFFERENCING
+        if relation is not None and relations - {relation}:
+            closed |= dict.fromkeys(_NOISY, NEIGHBOURING)
         return closed
 
-    def _granted(self, tx: Connection, dataset: str) -> Iterator[Card]:
-        """All but those that ran out before they were measured."""
+    def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Neighbouring | None]:
+        """What each card tells; all but those that ran out before they were measured."""
+        now = self.clock()
         for row in self.store.granted(tx, dataset):
-            card = as_of(negotiation_of(row.body), self.clock())
-            if card.state is not CardState.EXPIRED or self.store.measured(tx, card.name):
-                yield signed_card(card)
+            told, expires = _told(row.body)
+            if now < expires or self.store.measured(tx, row.name):
+                yield told
+
+
+@lru_cache(maxsize=1_000)
+def _told(body: bytes) -> tuple[Grant | Neighbouring | None, datetime]:
+    """What a granted card tells, and until when it may: exact counts, or the relation of its noise."""
+    card = negotiation_of(body)
+    signed = signed_card(card)
+    exact = not signed.terms.privacy.noisy
+    return _grant_of(signed) if exact else signed.terms.privacy.neighbouring, offer_of(card).expire_time
 
 
 def _grant_of(card: Card) -> Grant:
