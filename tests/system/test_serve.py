@@ -1,9 +1,12 @@
 """What starts, and what is refused before it can do harm."""
 
 import socket
+from contextlib import ExitStack
+from threading import Timer
 
 import pytest
 
+from gencard.controller.state_lock import state_lock
 from gencard.controller.wiring import serve
 from gencard.core.errors import InvalidInputError
 from tests.system.house import build
@@ -21,6 +24,14 @@ def test_a_state_has_one_service(tmp_path):
     finally:
         house.stop()
     house.start().stop()
+
+
+def test_one_that_was_just_killed_may_take_a_moment_to_let_go(tmp_path):
+    dying = ExitStack()
+    dying.enter_context(state_lock(tmp_path))
+    Timer(0.3, dying.close).start()
+    with state_lock(tmp_path):
+        assert (tmp_path / "lock").exists()
 
 
 def test_a_start_that_fails_leaves_the_state_free(tmp_path):

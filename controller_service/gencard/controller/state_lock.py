@@ -2,11 +2,15 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gencard.core.errors import InvalidInputError, StorageError
+
+PATIENCE = 2.0
+"""Seconds that a service which was killed may take until all its threads are gone."""
 
 
 @contextmanager
@@ -36,6 +40,13 @@ def _opened(path: Path) -> int:
 
 
 def _taken(lock: int) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not (taken := _took(lock)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return taken
+
+
+def _took(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
