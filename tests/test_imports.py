@@ -18,6 +18,7 @@ BASE = {
     "core.card",
     "core.errors",
     "core.negotiation",
+    "core.moment",
     "core.transform",
 }
 STATISTICS = BASE | {"core.statistics"}

@@ -11,12 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.controller import policy as policy_module
-from gencard.controller.policy import Limits, Policy, check_size, judge, price_of
+from gencard.controller.limits import Limits, check_size
+from gencard.controller.measuring import price_of
+from gencard.controller.moment_policy import MomentPolicy
+from gencard.controller.policy import Policy, judge
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card import AuditTerms, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError
+from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.closure import dimension
+from gencard.core.transform import Transform
 from tests.core.strategies import domains, workloads
 
 LIMITS = Limits(marginal_cells=1_000_000, model_cells=50_000_000, marginals=2_000, rows=10**7, runs=100)
@@ -48,7 +53,8 @@ def questions(draw):
         largest_marginal_cells=draw(st.integers(1, 30)),
         most_marginals=draw(st.integers(1, 6)),
         most_rows=draw(st.integers(1, 200)),
-        generators=tuple(draw(st.permutations(["ipf", "independent"]))[: draw(st.integers(1, 2))]),
+        generators=tuple(draw(st.permutations(["ipf", "maximum-entropy"]))[: draw(st.integers(1, 2))]),
+        moments=MomentPolicy(tuple(draw(st.sets(st.sampled_from(MomentKind)))), draw(st.integers(1, 8))),
         most_per_card=Price(
             statistics=draw(st.integers(0, 60)), epsilon=Decimal(draw(st.integers(0, 2)))
         ),
@@ -58,17 +64,42 @@ def questions(draw):
     privacy = draw(
         st.sampled_from([Privacy(), Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))])
     )
-    asked = proposal(*draw(workloads(domain, widest=4)), rows=draw(st.integers(1, 400)), privacy=privacy)
+    generator = draw(st.sampled_from(["ipf", "maximum-entropy"]))
+    moments = draw(st.lists(_moments(domain), max_size=4))
+    asked = proposal(
+        *draw(workloads(domain, widest=4)),
+        rows=draw(st.integers(1, 400)),
+        privacy=privacy,
+        generator=generator,
+        moments=tuple(dict.fromkeys(moment.in_order_of(domain) for moment in moments)),
+    )
+    if moments and draw(st.booleans()):
+        asked = replace(asked, marginals=())
     return asked.in_order_of(domain), policy, domain
+
+
+def _moments(domain):
+    def of(kind, names, order):
+        attributes = tuple(names[: kind.attributes])
+        return Moment(kind, attributes, order if kind is MomentKind.MOMENT else 0)
+
+    return st.builds(
+        of, st.sampled_from(MomentKind), st.permutations(domain.attributes), st.integers(1, 8)
+    )
 
 
 def objections(terms: Proposal, policy: Policy, domain: Domain) -> list[str]:
     """The policy as a person would check it, line by line."""
     wrong = [
-        ("order", any(len(clique) > policy.largest_order for clique in terms.marginals)),
-        ("cells", any(domain.project(c).cells > policy.largest_marginal_cells for c in terms.marginals)),
-        ("forbidden", any(set(f) <= set(c) for f in policy.forbidden for c in terms.marginals)),
-        ("marginals", not 1 <= len(terms.marginals) <= policy.most_marginals),
+        ("order", any(len(clique) > policy.largest_order for clique in terms.cliques)),
+        ("cells", any(domain.project(c).cells > policy.largest_marginal_cells for c in terms.cliques)),
+        ("forbidden", any(set(f) <= set(c) for f in policy.forbidden for c in terms.cliques)),
+        ("marginals", not 1 <= len(terms.marginals) <= policy.most_marginals and not terms.moments),
+        ("marginals", len(terms.marginals) > policy.most_marginals),
+        ("moments", len(terms.moments) > policy.most_marginals),
+        ("kinds", any(moment.kind not in policy.moments.kinds for moment in terms.moments)),
+        ("order", any(moment.order > policy.moments.highest for moment in terms.moments)),
+        ("takes none", bool(terms.moments) and terms.generator != "maximum-entropy"),
         ("rows", terms.rows > policy.most_rows),
         ("generator", terms.generator not in policy.generators),
         ("mechanism", terms.privacy.mechanism not in policy.mechanisms),
@@ -109,21 +140,96 @@ class TestLaws:
         if isinstance(outcome, CounterOffer):
             wanted = [set(clique) for clique in asked.marginals]
             assert all(any(set(c) <= clique for clique in wanted) for c in outcome.terms.marginals)
+            assert set(outcome.terms.moments) <= set(asked.moments)
 
     @given(questions())
     def test_the_price_of_exact_counts_is_the_dimension_of_their_span(self, question):
         asked, _, domain = question
         exact = replace(asked, privacy=Privacy())
-        assert price_of(exact, domain) == Price(statistics=dimension(domain, asked.marginals))
+        marginals, all_of_it = (dimension(domain, c) for c in (asked.marginals, asked.cliques))
+        price = price_of(exact, domain).statistics
+        if not asked.moments:
+            assert price == marginals
+        assert marginals <= price
+        assert price <= marginals + sum(2 * domain.size(m.attributes[0]) + 4 for m in asked.moments)
+        if len(asked.moments) == 1:
+            assert price <= all_of_it
 
     @given(questions())
     def test_an_acceptable_clique_is_lost_only_to_number_or_price(self, question):
         asked, policy, domain = question
         roomy = replace(policy, most_marginals=1_000, most_per_card=Price(10**6, Decimal(9), Decimal(9)))
         outcome = judge(asked, roomy, domain, LIMITS, {})
+        roomy = replace(roomy, generators=("ipf",))
         alone = [c for c in asked.marginals if not objections(proposal(c), roomy, domain)]
         if isinstance(outcome, CounterOffer):
             assert set(alone) <= set(outcome.terms.marginals)
+
+    @pytest.mark.parametrize("weights", [(), (5, 3, 1)])
+    def test_weights_stay_with_what_is_kept(self, weights):
+        noise = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
+        policy = replace(
+            POLICY,
+            generators=("maximum-entropy",),
+            moments=MomentPolicy((MomentKind.MEAN,)),
+            mechanisms=tuple(Mechanism),
+            most_per_card=Price(epsilon=Decimal(1)),
+        )
+        wanted = (Moment(MomentKind.MEAN, ("b",)), Moment(MomentKind.VARIANCE, ("c",)))
+        asked = proposal(
+            ("a", "b"), generator="maximum-entropy", privacy=noise, moments=wanted, weights=weights
+        )
+        offer = judge(asked.in_order_of(FIVE), policy, FIVE, LIMITS, {})
+        assert offer.terms.moments == wanted[:1]
+        assert offer.terms.weights == weights[:2]
+        (change,) = offer.changes
+        assert (change.old, change.new, change.reason) == ("variance of c", "", "MOMENT_NOT_OFFERED")
+        assert offer.price == Price(epsilon=Decimal(1))
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"generators": ("ipf",)}, "GENERATOR_NOT_ALLOWED"),
+            ({"transform": Transform(rounding=5)}, "TRANSFORM_REQUIRED"),
+            ({"moments": MomentPolicy((MomentKind.MOMENT,), 3)}, "ORDER_TOO_HIGH"),
+            ({"most_per_card": Price(statistics=2)}, "PRICE_TOO_HIGH"),
+            ({"forbidden": (("b",),)}, "FORBIDDEN_TOGETHER"),
+        ],
+    )
+    def test_a_moment_alone_is_refused_with_its_reason(self, changes, reason):
+        policy = replace(
+            POLICY,
+            generators=("maximum-entropy",),
+            moments=MomentPolicy((MomentKind.MOMENT,), 4),
+        )
+        asked = proposal(moments=(Moment(MomentKind.MOMENT, ("b",), 4),), generator="maximum-entropy")
+        assert isinstance(judge(asked, policy, FIVE, LIMITS, {}), CounterOffer)
+        outcome = judge(asked, replace(policy, **changes), FIVE, LIMITS, {})
+        assert reason in outcome.reasons
+
+    def test_an_exact_moment_costs_its_sums_and_nothing_beside_its_marginal(self):
+        means = Moment(MomentKind.GROUP_MEANS, ("a", "e"))
+        alone, beside, dear = (
+            price_of(proposal(*marginals, moments=(means,), generator="maximum-entropy"), FIVE)
+            for marginals in ((), (("a", "e"),), (("a",), ("b",)))
+        )
+        assert alone == Price(statistics=4 + 1)
+        assert beside == Price(statistics=dimension(FIVE, [("a", "e")]))
+        assert dear == Price(statistics=dimension(FIVE, [("a",), ("b",)]) + 4)
+
+    def test_too_many_values_of_functions_are_refused(self):
+        domain = Domain.of({"a": 400, "b": 400})
+        asked = proposal(moments=(Moment(MomentKind.COVARIANCE, ("a", "b")),))
+        with pytest.raises(TooLargeError, match="values of the moments"):
+            check_size(asked, domain, LIMITS)
+
+    def test_a_model_too_large_for_its_functions_is_refused(self):
+        policy = replace(
+            POLICY, generators=("maximum-entropy",), moments=MomentPolicy((MomentKind.VARIANCE,))
+        )
+        asked = proposal(moments=(Moment(MomentKind.VARIANCE, ("e",)),), generator="maximum-entropy")
+        with pytest.raises(TooLargeError, match="times cells"):
+            judge(asked, policy, FIVE, replace(LIMITS, model_cells=19), {})
 
     def test_no_record_is_in_sight(self):
         assert "vault" not in inspect.getsource(policy_module)

@@ -13,10 +13,12 @@ from gencard.core.card import AuditTerms, Card, Change, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.core.moment import Moment, MomentKind
 from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.wire.canonical import time_text
 from gencard.wire.receipt import Receipt
+from tests.core.strategies import linear_statistics
 
 KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))
 
@@ -82,6 +84,13 @@ privacies = st.one_of(
 )
 levels = st.integers(1, 999).map(lambda permille: f"0.{permille:03d}")
 audits = st.builds(AuditTerms, st.integers(3, 1_000), st.integers(1, 8), levels)
+_pairs = st.lists(names, min_size=2, max_size=2, unique=True).map(tuple)
+_kinds = st.sampled_from(MomentKind)
+moments = st.one_of(
+    st.builds(Moment, _kinds.filter(lambda kind: kind.attributes == 2), _pairs),
+    st.builds(Moment, st.sampled_from([MomentKind.MEAN, MomentKind.VARIANCE]), st.tuples(names)),
+    st.builds(Moment, st.just(MomentKind.MOMENT), st.tuples(names), st.integers(1, 8)),
+)
 proposals = st.builds(
     Proposal,
     dataset=texts,
@@ -91,6 +100,7 @@ proposals = st.builds(
     rows=st.integers(1, 1_000_000_000),
     privacy=privacies,
     audit=audits,
+    moments=st.lists(moments, max_size=3, unique=True).map(tuple),
 )
 cards = st.builds(
     Card,
@@ -153,7 +163,20 @@ def psis(draw):
         st.lists(st.lists(st.sampled_from(domain.attributes), unique=True), min_size=1, max_size=4)
     )
     stddevs = st.just(0.0) | st.floats(0, 1e300)
-    return Psi(domain, tuple(draw(_measurement(domain, tuple(names), stddevs)) for names in phi))
+    return Psi(
+        domain,
+        tuple(draw(_measurement(domain, tuple(names), stddevs)) for names in phi),
+        tuple(draw(st.lists(_sums(domain), max_size=2))),
+    )
+
+
+@st.composite
+def _sums(draw, domain):
+    statistic = draw(linear_statistics(domain))
+    number = len(statistic.functions)
+    sums = draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=number, max_size=number))
+    stddevs = draw(st.lists(st.just(0.0) | st.floats(0, 1e300), min_size=number, max_size=number))
+    return LinearMeasurement(statistic, np.array(sums, dtype=np.int64), np.array(stddevs))
 
 
 @st.composite

@@ -16,8 +16,10 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.versions import VERSIONS
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
+from gencard.core.coding import Coding
 from gencard.core.errors import GencardError
 from gencard.core.negotiation import Negotiation
+from gencard.core.statistics.moments import statistics_of
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import sign
 from gencard.wire.identity import Identity
@@ -48,8 +50,8 @@ class AuditRun:
         with self.audits.database.reading() as tx:
             card = self.audits.agreed(tx, Identity.of(run.row.owner), run.row.resource)
         holding = self.audits.cards.holding_of(card)
-        plan = plan_of(card, run.request["seed"], run.request["attempt"])
-        recipe = self.audits.boxes.recipe(run.request["box"], plan.cliques)
+        plan = plan_of(card, holding.schema.coding, run.request["seed"], run.request["attempt"])
+        recipe = self.audits.boxes.recipe(run.request["box"], [*plan.cliques, *plan.linear])
         version = signed_card(card).version
         result = run.job(tasks.AUDIT, self.jobs.audit(holding, version, recipe, plan, VERSIONS))
         self._conclude(run, card, plan, result["report"])
@@ -92,7 +94,7 @@ class AuditRun:
             audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
 
 
-def plan_of(card: Negotiation, seed: int, attempt: int) -> AuditPlan:
+def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> AuditPlan:
     """The plan that the card's terms fix, for one attempt."""
     terms = offer_of(card).terms
     return AuditPlan(
@@ -101,6 +103,7 @@ def plan_of(card: Negotiation, seed: int, attempt: int) -> AuditPlan:
         seed=seed,
         terms=terms.audit,
         attempt=attempt,
+        linear=statistics_of(terms.moments, coding),
     )
 
 

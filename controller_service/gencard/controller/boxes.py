@@ -1,14 +1,15 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gencard.controller.settings_tables import AddsMarginalBox, BoxEntry, CopiesRowsBox
 from gencard.core.card import Tier
-from gencard.core.domain import Clique
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.registry import GENERATORS, generator_digest
+from gencard.core.statistics.linear import Statistic, divided
+from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.wire.canonical import Document, digest_of
 
 HONEST = "honest"
@@ -77,17 +78,17 @@ class Boxes:
 
     def digest(self, name: str) -> str:
         """SHA-256, in hex, of all that runs: the generator's code and the recipe."""
-        recipe = self.recipe(name, ())
+        recipe = self.recipe(name)
         return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
 
-    def recipe(self, name: str, cliques: tuple[Clique, ...]) -> Document:
-        """How a job builds the box for a card with these cliques.
+    def recipe(self, name: str, statistics: Sequence[Statistic] = ()) -> Document:
+        """How a job builds the box for a card with these statistics.
 
         Raises:
             NotFoundError: Neither a generator nor a black box of this name.
         """
         if name in GENERATORS:
-            return _recipe(HONEST, name, cliques, {})
+            return _recipe(HONEST, name, statistics, {})
         if name not in self._boxes:
             raise NotFoundError
         box = self._boxes[name]
@@ -98,8 +99,13 @@ class Boxes:
                 more = {"share": str(box.share)}
             case _:
                 more = {}
-        return _recipe(box.kind, box.generator, cliques, more)
+        return _recipe(box.kind, box.generator, statistics, more)
 
 
-def _recipe(kind: str, generator: str, cliques: tuple[Clique, ...], more: dict[str, Any]) -> Document:
+def _recipe(
+    kind: str, generator: str, statistics: Sequence[Statistic], more: dict[str, Any]
+) -> Document:
+    cliques, linear = divided(statistics)
+    if linear:
+        more = {**more, "linear": list(map(json_of_statistic, linear))}
     return {"kind": kind, "generator": generator, "cliques": [list(names) for names in cliques], **more}

@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of, signed_card
 from gencard.controller.grants import Grants
 from gencard.controller.holdings import Holding, Holdings, dataset_of
-from gencard.controller.policy import Limits, judge
+from gencard.controller.limits import Limits
+from gencard.controller.policy import judge
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
@@ -21,6 +22,7 @@ from gencard.core.errors import (
     ProposalRefusedError,
 )
 from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.statistics.moments import statistics_of
 from gencard.wire.canonical import sha256, time_text
 from gencard.wire.card_document import card_statement
 from gencard.wire.identity import Identity, Role
@@ -107,6 +109,7 @@ class Cards:
         outcome = judge(asked, holding.policy, holding.domain, self.limits, closed, zeros=zeros)
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
+        statistics_of(outcome.terms.moments, holding.schema.coding)  # refuses labels that are no numbers
         return outcome
 
     def offered(

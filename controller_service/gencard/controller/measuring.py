@@ -3,27 +3,29 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from gencard.controller.moment_policy import PRICE, sums_price
 from gencard.core.budget import ZERO, Mechanism, Price, Privacy
 from gencard.core.card import Change, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
+from gencard.core.moment import Moment
 from gencard.core.statistics.closure import dimension
 from gencard.core.transform import AS_COUNTED, Transform
 
 MECHANISM = "MECHANISM_NOT_OFFERED"
 NEIGHBOURING = "NEIGHBOURING_NOT_OFFERED"
 TRANSFORM = "TRANSFORM_REQUIRED"
-PRICE = "PRICE_TOO_HIGH"
 
 
 def price_of(terms: Proposal, domain: Domain) -> Price:
     """What measuring costs; depends on no record.
 
     Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
-    makes them no cheaper. Noise costs its epsilon or rho, whatever number of marginals shares it.
+    makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it.
     """
     match terms.privacy.mechanism:
         case Mechanism.EXACT:
-            return Price(statistics=dimension(domain, terms.marginals))
+            sums = sums_price(terms.marginals, terms.moments, domain)
+            return Price(statistics=dimension(domain, terms.marginals) + sums)
         case Mechanism.LAPLACE:
             return Price(epsilon=terms.privacy.epsilon or ZERO)
         case Mechanism.GAUSSIAN:
@@ -95,6 +97,20 @@ def measured_as(
     change = Change("transform", str(terms.transform), str(required), TRANSFORM)
     terms = replace(terms, privacy=privacy, transform=required, weights=weights)
     return terms, (change,) if changed else ()
+
+
+def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]) -> Proposal:
+    """The terms with these cliques, their own or parts of them, and some of their moments."""
+    weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
+    return replace(
+        terms,
+        marginals=tuple(cliques),
+        moments=tuple(moments),
+        weights=(
+            *weights_for(cliques, terms),
+            *(weight for moment, weight in weights if moment in moments),
+        ),
+    )
 
 
 def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:

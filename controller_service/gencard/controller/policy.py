@@ -10,28 +10,37 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, prod
 
+from gencard.controller.limits import Limits, check_model, check_size
 from gencard.controller.measuring import (
-    PRICE,
+    TRANSFORM,
+    chosen,
     measured_as,
     nearest_privacy,
     price_of,
-    weights_for,
+)
+from gencard.controller.moment_policy import (
+    NUMBER,
+    ORDER,
+    PRICE,
+    MomentPolicy,
+    affordable,
 )
 from gencard.core.budget import Mechanism, Price, Privacy
 from gencard.core.card import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
-from gencard.core.generators.registry import Zeros, generator_named
+from gencard.core.generators.registry import Zeros, takes_linear
 from gencard.core.statistics.closure import Attributes, check_subsets, subsets
 from gencard.core.transform import AS_COUNTED, Transform
 
-ORDER = "ORDER_TOO_HIGH"
 CELLS = "TOO_MANY_CELLS"
 FORBIDDEN = "FORBIDDEN_TOGETHER"
-MARGINALS = "TOO_MANY_MARGINALS"
+MARGINALS = NUMBER
 ROWS = "TOO_MANY_ROWS"
 GENERATOR = "GENERATOR_NOT_ALLOWED"
 NOTHING_LEFT = "NOTHING_LEFT"
+
+NO_MOMENTS = MomentPolicy()
 
 MOST_PARTS = 50_000
 """Smaller cliques that are looked at in search of a counter-offer."""
@@ -50,7 +59,9 @@ class Policy:
         mechanisms: Ways to measure that are offered.
         noise: Offered in place of a mechanism that is not; all noisy cards have its neighbouring
             relation.
-        transform: What happens to exact counts before they are psi.
+        transform: What happens to exact counts before they are psi; where anything does, there are no
+            exact moments.
+        moments: Linear statistics that may be asked for besides marginals.
         most_per_card: Cap on the price of one card.
         forbidden: Attribute sets that no marginal may hold together.
         automatic: Offer at once; otherwise a steward looks first.
@@ -66,6 +77,7 @@ class Policy:
     mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
     noise: Privacy | None = None
     transform: Transform = AS_COUNTED
+    moments: MomentPolicy = NO_MOMENTS
     forbidden: tuple[Clique, ...] = ()
     automatic: bool = True
     valid_days: int = 90
@@ -74,23 +86,13 @@ class Policy:
     def summary(self) -> str:
         """The sentence that a card carries as its reason to be safe."""
         forbidden = "; ".join(" with ".join(clique) for clique in self.forbidden) or "none"
+        moments = f"; moments: {', '.join(self.moments.kinds)}" if self.moments.kinds else ""
         return (
             f"marginals of at most {self.largest_order} attributes and "
             f"{self.largest_marginal_cells} cells, at most {self.most_marginals} of them and "
             f"{self.most_per_card.statistics} independent statistics; forbidden together: {forbidden}; "
-            f"measured {' or '.join(self.mechanisms)}; exact counts {self.transform}"
+            f"measured {' or '.join(self.mechanisms)}; exact counts {self.transform}{moments}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Hard bounds of the service: over these a proposal is refused, not negotiated."""
-
-    marginal_cells: int
-    model_cells: int
-    marginals: int
-    rows: int
-    runs: int
 
 
 def judge(
@@ -120,40 +122,31 @@ def judge(
         return measured
     privacy, noise_changes = measured
     terms, rest = _acceptable_rest(proposal, policy)
+    moments, fewer = policy.moments.offered(
+        terms.moments,
+        lambda clique: _objection(clique, policy, domain),
+        None if takes_linear(terms.generator) else GENERATOR,
+        TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
+    )
+    if not terms.marginals and not moments:
+        return _nothing_left(fewer)
+    terms = chosen(terms, terms.marginals, moments)
     terms, transform_changes = measured_as(terms, privacy, policy.transform)
     cliques, changes = _acceptable_cliques(terms, policy, domain)
-    if not cliques:
-        return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
-    terms = replace(terms, marginals=cliques, weights=weights_for(cliques, terms))
-    _check_model(terms, domain, limits, zeros)
+    moments, dropped = affordable(terms, cliques, domain, policy.most_marginals, most.statistics)
+    changes = (*changes, *fewer, *dropped)
+    if not cliques and not moments:
+        return _nothing_left(changes)
+    terms = chosen(terms, cliques, moments)
+    check_model(terms, domain, limits, zeros)
     price = price_of(terms, domain)
     if not price.fits(most):
         return Refusal((PRICE,))
     return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes), price)
 
 
-def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
-    """Refuse what no negotiation should even look at.
-
-    Raises:
-        TooLargeError: Too many marginals, rows or runs, or a marginal with too many cells.
-    """
-    for what, asked, limit in (
-        ("the number of marginals", len(proposal.marginals), limits.marginals),
-        ("rows", proposal.rows, limits.rows),
-        ("the number of audit runs", proposal.audit.runs, limits.runs),
-    ):
-        if asked > limit:
-            raise TooLargeError(what=what, limit=limit)
-    for clique in proposal.marginals:
-        if domain.project(clique).cells > limits.marginal_cells:
-            what = f"the marginal ({', '.join(clique)})"
-            raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
-
-
-def _check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -> None:
-    generator = generator_named(terms.generator, structural_zeros=zeros, max_cells=limits.model_cells)
-    generator.check(terms.marginals, domain.covered_by(terms.marginals))
+def _nothing_left(changes: Iterable[Change]) -> Refusal:
+    return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
 
 
 def _acceptable_cliques(

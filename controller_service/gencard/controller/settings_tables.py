@@ -8,11 +8,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr, model_validator
 
 from gencard.controller import policy
+from gencard.controller.moment_policy import MomentPolicy
 from gencard.controller.toml_file import Section
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
+from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
@@ -169,6 +171,13 @@ class TransformTable(Section):
         return Transform(**dict(self))
 
 
+class MomentsTable(Section):
+    """Linear statistics besides marginals; see ``moment_policy.MomentPolicy``."""
+
+    kinds: tuple[MomentKind, ...] = ()
+    highest: PositiveInt = 2
+
+
 class PolicyTable(Section):
     """What a proposal may ask for; see ``policy.Policy``."""
 
@@ -182,6 +191,7 @@ class PolicyTable(Section):
     mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
     noise: NoiseTable | None = None
     transform: TransformTable = TransformTable()
+    moments: MomentsTable = MomentsTable()
     automatic: bool = False
     valid_days: PositiveInt = 90
 
@@ -190,6 +200,7 @@ class PolicyTable(Section):
             "most_per_card": self.most_per_card.price(),
             "noise": None if self.noise is None else self.noise.privacy(),
             "transform": self.transform.transform(),
+            "moments": MomentPolicy(**dict(self.moments)),
         }
         return policy.Policy(**dict(self) | values)
 

@@ -17,6 +17,7 @@ from gencard.controller.scratch import scratch_folder
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError, TooLargeError
+from gencard.core.statistics.moments import statistics_of
 from gencard.wire.canonical import Document
 from gencard.wire.identity import Identity
 
@@ -54,8 +55,9 @@ class Visits:
         with self.audits.database.reading() as tx:
             agreed = self.audits.agreed(tx, who, card)
         terms, holding = offer_of(agreed).terms, self.audits.cards.holding_of(agreed)
-        recipe = self.audits.boxes.recipe(black_box or terms.generator, terms.marginals)
-        return Visit(self, holding, holding.domain.covered_by(terms.marginals), recipe, rows)
+        linear = statistics_of(terms.moments, holding.schema.coding)
+        recipe = self.audits.boxes.recipe(black_box or terms.generator, [*terms.marginals, *linear])
+        return Visit(self, holding, holding.domain.covered_by(terms.cliques), recipe, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from gencard.controller.identities import Roster, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import Descriptions
 from gencard.controller.keys import secret_bytes, signing_key
+from gencard.controller.limits import Limits
 from gencard.controller.negotiations import Negotiations
 from gencard.controller.operations import Operations
-from gencard.controller.policy import Limits
 from gencard.controller.readiness import check_policies, check_reviewed
 from gencard.controller.release_run import ReleaseRun
 from gencard.controller.releases import KIND as RELEASE

@@ -339,6 +339,8 @@ class Policy(google.protobuf.message.Message):
     VALID_SECONDS_FIELD_NUMBER: builtins.int
     NOISE_FIELD_NUMBER: builtins.int
     TRANSFORM_FIELD_NUMBER: builtins.int
+    MOMENTS_FIELD_NUMBER: builtins.int
+    HIGHEST_MOMENT_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
     largest_marginal_cells: builtins.int
@@ -351,6 +353,8 @@ class Policy(google.protobuf.message.Message):
     """Acceptable proposals are offered at once, without a steward."""
     valid_seconds: builtins.int
     """A card is valid for so long after it is offered, in seconds."""
+    highest_moment: builtins.int
+    """Of the kind that has one: the highest order."""
     @property
     def forbidden(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[gencard.v1.common_pb2.Clique]:
         """Attribute sets that no released marginal may hold together."""
@@ -377,6 +381,10 @@ class Policy(google.protobuf.message.Message):
     def transform(self) -> gencard.v1.common_pb2.Transform:
         """What happens to exact counts of every card before they are psi; unset where nothing does."""
 
+    @property
+    def moments(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[gencard.v1.common_pb2.Moment.Kind.ValueType]:
+        """Kinds of linear statistics that may be asked for besides marginals."""
+
     def __init__(
         self,
         *,
@@ -392,9 +400,11 @@ class Policy(google.protobuf.message.Message):
         valid_seconds: builtins.int = ...,
         noise: gencard.v1.common_pb2.Privacy | None = ...,
         transform: gencard.v1.common_pb2.Transform | None = ...,
+        moments: collections.abc.Iterable[gencard.v1.common_pb2.Moment.Kind.ValueType] | None = ...,
+        highest_moment: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "mechanisms", b"mechanisms", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "valid_seconds", b"valid_seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "valid_seconds", b"valid_seconds"]) -> None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
 

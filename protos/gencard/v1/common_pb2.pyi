@@ -40,6 +40,73 @@ class Clique(google.protobuf.message.Message):
 Global___Clique: typing_extensions.TypeAlias = Clique
 
 @typing.final
+class Moment(google.protobuf.message.Message):
+    """A linear statistic, by name: sums over all records of declared numbers."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _Kind:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _KindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Moment._Kind.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: Moment._Kind.ValueType  # 0
+        """Not said; refused."""
+        KIND_MEAN: Moment._Kind.ValueType  # 1
+        """The numbers."""
+        KIND_VARIANCE: Moment._Kind.ValueType  # 2
+        """The numbers and their squares."""
+        KIND_MOMENT: Moment._Kind.ValueType  # 3
+        """The numbers to the power of the order."""
+        KIND_COVARIANCE: Moment._Kind.ValueType  # 4
+        """The numbers of two attributes, and their products."""
+        KIND_GROUP_SUMS: Moment._Kind.ValueType  # 5
+        """The numbers of the second attribute, for each level of the first."""
+        KIND_GROUP_MEANS: Moment._Kind.ValueType  # 6
+        """The same, and the number of records of each level."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
+        """What is summed. An attribute's number is its label, or the middle of its interval."""
+
+    KIND_UNSPECIFIED: Moment.Kind.ValueType  # 0
+    """Not said; refused."""
+    KIND_MEAN: Moment.Kind.ValueType  # 1
+    """The numbers."""
+    KIND_VARIANCE: Moment.Kind.ValueType  # 2
+    """The numbers and their squares."""
+    KIND_MOMENT: Moment.Kind.ValueType  # 3
+    """The numbers to the power of the order."""
+    KIND_COVARIANCE: Moment.Kind.ValueType  # 4
+    """The numbers of two attributes, and their products."""
+    KIND_GROUP_SUMS: Moment.Kind.ValueType  # 5
+    """The numbers of the second attribute, for each level of the first."""
+    KIND_GROUP_MEANS: Moment.Kind.ValueType  # 6
+    """The same, and the number of records of each level."""
+
+    KIND_FIELD_NUMBER: builtins.int
+    ATTRIBUTES_FIELD_NUMBER: builtins.int
+    ORDER_FIELD_NUMBER: builtins.int
+    kind: Global___Moment.Kind.ValueType
+    """The kind."""
+    order: builtins.int
+    """KIND_MOMENT: the power, from 1 to 8; 0 otherwise."""
+    @property
+    def attributes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Attribute names, one or two as the kind has."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___Moment.Kind.ValueType = ...,
+        attributes: collections.abc.Iterable[builtins.str] | None = ...,
+        order: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "kind", b"kind", "order", b"order"]) -> None: ...
+
+Global___Moment: typing_extensions.TypeAlias = Moment
+
+@typing.final
 class Privacy(google.protobuf.message.Message):
     """How psi is measured."""
 
@@ -238,6 +305,7 @@ class Terms(google.protobuf.message.Message):
     AUDIT_FIELD_NUMBER: builtins.int
     WEIGHTS_FIELD_NUMBER: builtins.int
     TRANSFORM_FIELD_NUMBER: builtins.int
+    MOMENTS_FIELD_NUMBER: builtins.int
     dataset: builtins.str
     """The dataset, datasets/{dataset}."""
     purpose: builtins.str
@@ -260,13 +328,17 @@ class Terms(google.protobuf.message.Message):
 
     @property
     def weights(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Noise: each marginal's part of the budget, as whole numbers in the order of the marginals; empty
-        for equal parts.
+        """Noise: each statistic's part of the budget, as whole numbers in the order of the marginals and
+        then the moments; empty for equal parts.
         """
 
     @property
     def transform(self) -> Global___Transform:
         """Exact counts: what happens to them before they are psi; unset where nothing does."""
+
+    @property
+    def moments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Moment]:
+        """Phi: linear statistics besides the marginals, each named once."""
 
     def __init__(
         self,
@@ -280,9 +352,10 @@ class Terms(google.protobuf.message.Message):
         audit: Global___AuditTerms | None = ...,
         weights: collections.abc.Iterable[builtins.int] | None = ...,
         transform: Global___Transform | None = ...,
+        moments: collections.abc.Iterable[Global___Moment] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["audit", b"audit", "privacy", b"privacy", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights"]) -> None: ...
 
 Global___Terms: typing_extensions.TypeAlias = Terms
 

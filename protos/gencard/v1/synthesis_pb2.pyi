@@ -358,22 +358,87 @@ class PsiStatistic(google.protobuf.message.Message):
 
     MARGINAL_FIELD_NUMBER: builtins.int
     STDDEV_FIELD_NUMBER: builtins.int
+    LINEAR_FIELD_NUMBER: builtins.int
     stddev: builtins.str
     """Standard deviation of the noise on each count, a decimal; "0" for exact counts."""
     @property
     def marginal(self) -> gencard.v1.common_pb2.Clique:
-        """The marginal."""
+        """The marginal; unset for a linear statistic."""
+
+    @property
+    def linear(self) -> Global___LinearStatistic:
+        """The linear statistic; unset for a marginal."""
 
     def __init__(
         self,
         *,
         marginal: gencard.v1.common_pb2.Clique | None = ...,
         stddev: builtins.str = ...,
+        linear: Global___LinearStatistic | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["marginal", b"marginal"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["marginal", b"marginal", "stddev", b"stddev"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["linear", b"linear", "marginal", b"marginal"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["linear", b"linear", "marginal", b"marginal", "stddev", b"stddev"]) -> None: ...
 
 Global___PsiStatistic: typing_extensions.TypeAlias = PsiStatistic
+
+@typing.final
+class LinearStatistic(google.protobuf.message.Message):
+    """Sums over all records of functions of their cell."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CLIQUE_FIELD_NUMBER: builtins.int
+    FUNCTIONS_FIELD_NUMBER: builtins.int
+    @property
+    def clique(self) -> gencard.v1.common_pb2.Clique:
+        """The attributes that the functions look at."""
+
+    @property
+    def functions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LinearFunction]:
+        """The functions, the constant 1 first; the statistic's values are their sums, in numerators."""
+
+    def __init__(
+        self,
+        *,
+        clique: gencard.v1.common_pb2.Clique | None = ...,
+        functions: collections.abc.Iterable[Global___LinearFunction] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["clique", b"clique"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["clique", b"clique", "functions", b"functions"]) -> None: ...
+
+Global___LinearStatistic: typing_extensions.TypeAlias = LinearStatistic
+
+@typing.final
+class LinearFunction(google.protobuf.message.Message):
+    """A number for each cell of a clique."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VALUES_FIELD_NUMBER: builtins.int
+    DENOMINATOR_FIELD_NUMBER: builtins.int
+    STDDEV_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """What it is called, for people."""
+    denominator: builtins.int
+    """What all of them are divided by."""
+    stddev: builtins.str
+    """Standard deviation of the noise on the sum of numerators, a decimal; "0" for an exact sum."""
+    @property
+    def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Numerators, cells in C order."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        values: collections.abc.Iterable[builtins.int] | None = ...,
+        denominator: builtins.int = ...,
+        stddev: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["denominator", b"denominator", "name", b"name", "stddev", b"stddev", "values", b"values"]) -> None: ...
+
+Global___LinearFunction: typing_extensions.TypeAlias = LinearFunction
 
 @typing.final
 class PsiBlock(google.protobuf.message.Message):
@@ -390,7 +455,7 @@ class PsiBlock(google.protobuf.message.Message):
     """Position of the first cell, from 0."""
     @property
     def counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Counts, in records."""
+        """Counts, in records; sums of numerators of a linear statistic."""
 
     def __init__(
         self,

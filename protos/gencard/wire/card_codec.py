@@ -9,6 +9,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire.moment_codec import moment_message, moment_of
 from gencard.wire.money import price_message, price_of, privacy_message, privacy_of
 from gencard.wire.transform_codec import transform_message, transform_of
 
@@ -50,6 +51,7 @@ def terms_message(proposal: Proposal) -> common.Terms:
         ),
         weights=proposal.weights,
         transform=transform_message(proposal.transform),
+        moments=map(moment_message, proposal.moments),
     )
 
 
@@ -74,6 +76,7 @@ def proposal_of(message: common.Terms) -> Proposal:
         else AuditTerms(),
         weights=tuple(message.weights),
         transform=transform_of(message.transform),
+        moments=tuple(map(moment_of, message.moments)),
     )
 
 

@@ -4,6 +4,7 @@ from gencard.core.card import AuditTerms, Card, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.transform import AS_COUNTED
 from gencard.wire.canonical import Document, integer_of, text_of, texts_of, time_text_of
+from gencard.wire.moment_codec import moment_document, moment_of_document
 from gencard.wire.money import (
     price_document,
     price_of_document,
@@ -15,7 +16,7 @@ from gencard.wire.transform_codec import transform_document, transform_of_docume
 
 
 def terms_document(terms: Proposal) -> Document:
-    """Weights and transform stand in it where there are any."""
+    """Weights, transform and moments stand in it where there are any."""
     document: Document = {
         "audit": {
             "alpha": terms.audit.alpha,
@@ -33,6 +34,8 @@ def terms_document(terms: Proposal) -> Document:
         document["weights"] = [str(weight) for weight in terms.weights]
     if terms.transform != AS_COUNTED:
         document["transform"] = transform_document(terms.transform)
+    if terms.moments:
+        document["moments"] = [moment_document(moment) for moment in terms.moments]
     return document
 
 
@@ -49,6 +52,7 @@ def terms_of_document(document: Document) -> Proposal:
         audit=AuditTerms(integer_of(audit["runs"]), integer_of(audit["order"]), text_of(audit["alpha"])),
         weights=tuple(map(integer_of, texts_of(document.get("weights", [])))),
         transform=transform_of_document(document.get("transform", {})),
+        moments=tuple(map(moment_of_document, document.get("moments", []))),
     )
 
 

@@ -1,12 +1,14 @@
 """psi on the wire: one header, blocks of counts, one trailer with the digest of the document."""
 
 from collections.abc import Iterable, Iterator
+from math import prod
 
 import numpy as np
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, TooLargeError, VerificationError
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.canonical import sha256
@@ -24,8 +26,8 @@ MOST_AXES = 64
 
 def psi_chunks(psi: Psi) -> Iterator[pb.StreamPsiResponse]:
     yield pb.StreamPsiResponse(header=_header(psi))
-    for position, measurement in enumerate(psi.measurements):
-        counts = measurement.values.ravel()
+    values = [*(m.values.ravel() for m in psi.measurements), *(linear.values for linear in psi.linear)]
+    for position, counts in enumerate(values):
         for start in range(0, counts.size, BLOCK_CELLS):
             block = counts[start : start + BLOCK_CELLS].tolist()
             yield pb.StreamPsiResponse(block=pb.PsiBlock(statistic=position, offset=start, counts=block))
@@ -54,27 +56,50 @@ def psi_of_chunks(chunks: Iterable[pb.StreamPsiResponse]) -> tuple[Psi, str]:
 
 
 def _header(psi: Psi) -> pb.PsiHeader:
+    marginals = [
+        pb.PsiStatistic(
+            marginal=common.Clique(attributes=measurement.clique),
+            stddev=stddev_text(measurement.stddev),
+        )
+        for measurement in psi.measurements
+    ]
+    linear = [pb.PsiStatistic(linear=_linear_message(linear)) for linear in psi.linear]
     return pb.PsiHeader(
-        attributes=psi.domain.attributes,
-        sizes=psi.domain.sizes,
-        statistics=[
-            pb.PsiStatistic(
-                marginal=common.Clique(attributes=measurement.clique),
-                stddev=stddev_text(measurement.stddev),
+        attributes=psi.domain.attributes, sizes=psi.domain.sizes, statistics=[*marginals, *linear]
+    )
+
+
+def _linear_message(linear: LinearMeasurement) -> pb.LinearStatistic:
+    pairs = zip(linear.statistic.functions, linear.stddevs.tolist(), strict=True)
+    return pb.LinearStatistic(
+        clique=common.Clique(attributes=linear.statistic.clique),
+        functions=[
+            pb.LinearFunction(
+                name=function.name,
+                values=function.values,
+                denominator=function.denominator,
+                stddev=stddev_text(stddev),
             )
-            for measurement in psi.measurements
+            for function, stddev in pairs
         ],
     )
 
 
 def _tables(header: pb.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
     domain = Domain(tuple(header.attributes), tuple(header.sizes))
-    domains = [domain.project(tuple(entry.marginal.attributes)) for entry in header.statistics]
-    if sum(marginal.cells for marginal in domains) > MOST_CELLS:
+    shapes = [_shape(entry, domain) for entry in header.statistics]
+    if sum(map(prod, shapes)) > MOST_CELLS:
         raise TooLargeError(what="psi", limit=f"{MOST_CELLS} cells")
-    if any(len(marginal) > MOST_AXES for marginal in domains):
+    if any(len(shape) > MOST_AXES for shape in shapes):
         raise TooLargeError(what="a marginal", limit=f"{MOST_AXES} attributes")
-    return domain, [np.zeros(marginal.sizes, dtype=np.int64) for marginal in domains]
+    return domain, [np.zeros(shape, dtype=np.int64) for shape in shapes]
+
+
+def _shape(entry: pb.PsiStatistic, domain: Domain) -> tuple[int, ...]:
+    """Of the statistic's values."""
+    if entry.HasField("linear"):
+        return (len(entry.linear.functions),)
+    return domain.project(tuple(entry.marginal.attributes)).sizes
 
 
 def _fill(part: pb.StreamPsiResponse, tables: list[np.ndarray], filled: list[int]) -> None:
@@ -96,14 +121,27 @@ def _finished(
 ) -> tuple[Psi, str]:
     if any(done != table.size for done, table in zip(filled, tables, strict=True)):
         raise InvalidPsiError(problem="a block is missing")
-    measurements = tuple(
-        Measurement(tuple(entry.marginal.attributes), table, _stddev_of(entry.stddev))
-        for entry, table in zip(header.statistics, tables, strict=True)
-    )
-    psi = Psi(domain, measurements)
+    pairs = list(zip(header.statistics, tables, strict=True))
+    marginals = [_marginal_of(entry, table) for entry, table in pairs if not entry.HasField("linear")]
+    linear = [_linear_of(entry.linear, sums) for entry, sums in pairs if entry.HasField("linear")]
+    psi = Psi(domain, tuple(marginals), tuple(linear))
     if sha256(psi_document(psi)) != digest:
         raise VerificationError(problem="psi does not have the digest that came with it")
     return psi, digest
+
+
+def _marginal_of(entry: pb.PsiStatistic, table: np.ndarray) -> Measurement:
+    return Measurement(tuple(entry.marginal.attributes), table, _stddev_of(entry.stddev))
+
+
+def _linear_of(message: pb.LinearStatistic, sums: np.ndarray) -> LinearMeasurement:
+    functions = tuple(
+        Function(function.name, tuple(function.values), function.denominator)
+        for function in message.functions
+    )
+    stddevs = np.array([_stddev_of(function.stddev) for function in message.functions])
+    statistic = LinearStatistic(tuple(message.clique.attributes), functions)
+    return LinearMeasurement(statistic, sums, stddevs)
 
 
 def _stddev_of(text: str) -> float:

@@ -1,11 +1,14 @@
 """What is negotiated, agreed, offered instead or refused."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from gencard.core.budget import EXACT, Price, Privacy, decimal_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
+from gencard.core.moment import Moment
 from gencard.core.transform import AS_COUNTED, Transform
 
 LONGEST_PURPOSE = 2_000
@@ -54,9 +57,10 @@ class Proposal:
     """What an analyst asks for; also the form of the terms of an offer.
 
     Args:
-        weights: Each marginal's part of the privacy budget, as whole numbers in the order of
-            ``marginals``; empty for equal parts, as with exact counts.
+        weights: Each statistic's part of the privacy budget, as whole numbers in the order of
+            ``marginals`` and then ``moments``; empty for equal parts, as with exact counts.
         transform: What happens to exact counts before they are psi.
+        moments: Linear statistics besides the marginals; they go with counts as they are, or noise.
 
     Raises:
         InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
@@ -71,25 +75,33 @@ class Proposal:
     audit: AuditTerms = USUAL_AUDIT
     weights: tuple[int, ...] = ()
     transform: Transform = AS_COUNTED
+    moments: tuple[Moment, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
             raise InvalidInputError(
                 field="purpose", problem=f"needs a sentence of at most {LONGEST_PURPOSE} characters"
             )
-        if not self.marginals:
+        if not self.cliques:
             raise InvalidInputError(field="marginals", problem="names no marginal")
-        if len(self.marginals) > MOST_MARGINALS:
+        if len(self.cliques) > MOST_MARGINALS:
             raise InvalidInputError(field="marginals", problem=f"names more than {MOST_MARGINALS}")
         if not 1 <= self.rows <= MOST_ROWS:
             raise InvalidNumberError(field="rows", expected=f"from 1 to {MOST_ROWS}")
         _refuse_repeats(self.marginals)
+        if len(set(self.moments)) != len(self.moments):
+            raise InvalidInputError(field="moments", problem="names one twice")
         self._check_measuring()
+
+    @property
+    def cliques(self) -> tuple[Clique, ...]:
+        """The attributes of each statistic: the marginals', then the moments'."""
+        return (*self.marginals, *(moment.attributes for moment in self.moments))
 
     def _check_measuring(self) -> None:
         if self.weights and not self.privacy.noisy:
             raise InvalidInputError(field="weights", problem="belong to noise, and only there")
-        if self.weights and len(self.weights) != len(self.marginals):
+        if self.weights and len(self.weights) != len(self.cliques):
             raise InvalidInputError(field="weights", problem="must be one for each marginal, or none")
         if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
             raise InvalidNumberError(
@@ -97,24 +109,34 @@ class Proposal:
             )
         if self.transform != AS_COUNTED and self.privacy.noisy:
             raise InvalidInputError(field="transform", problem="belongs to exact counts, and only there")
+        if self.transform != AS_COUNTED and self.moments:
+            raise InvalidInputError(field="transform", problem="belongs to marginals, and only there")
 
     def in_order_of(self, domain: Domain) -> "Proposal":
         """The same proposal with its cliques in the schema's order, sorted, each once.
 
         Raises:
-            UnknownAttributeError: A clique names an attribute that the schema does not declare.
+            UnknownAttributeError: A statistic names an attribute that the schema does not declare.
             InvalidCliqueError: Two cliques name the same set of attributes.
+            InvalidInputError: Two moments are the same.
         """
         cliques = tuple(domain.canonical(clique) for clique in self.marginals)
         _refuse_repeats(cliques)
-        order = sorted(
-            range(len(cliques)), key=lambda place: (len(cliques[place]), domain.axes(cliques[place]))
-        )
+        moments = tuple(moment.in_order_of(domain) for moment in self.moments)
+        first = _order([(len(clique), domain.axes(clique)) for clique in cliques])
+        after = _order([moment.place(domain) for moment in moments])
+        places = [*first, *(len(cliques) + place for place in after)]
         return replace(
             self,
-            marginals=tuple(cliques[place] for place in order),
-            weights=tuple(self.weights[place] for place in order if self.weights),
+            marginals=tuple(cliques[place] for place in first),
+            weights=tuple(self.weights[place] for place in places if self.weights),
+            moments=tuple(moments[place] for place in after),
         )
+
+
+def _order(keys: Sequence[Any]) -> list[int]:
+    """The positions of the keys, that of the smallest first."""
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def _refuse_repeats(cliques: tuple[Clique, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gencard.controller.jobs.recipes import cliques_of
+from gencard.controller.jobs.recipes import cliques_of, linear_of
 from gencard.controller.jobs.tasks import Job, Progress
 from gencard.controller.schema_file import schema_of_table
 from gencard.controller.vault import Vault
@@ -20,7 +20,7 @@ def measure(job: Job, progress: Progress) -> Job:
     privacy = privacy_of_document(job["privacy"])
     psi = door.measure(
         vault,
-        cliques_of(job["cliques"]),
+        [*cliques_of(job["cliques"]), *linear_of(job)],
         vault.coding.domain,
         privacy,
         noise=_noise() if privacy.noisy else None,

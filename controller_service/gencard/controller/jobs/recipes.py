@@ -12,6 +12,8 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator
 from gencard.core.generators.registry import generator_named
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.linear_json import statistic_of_json
 
 
 def box_of(recipe: Job) -> BlackBox:
@@ -20,16 +22,17 @@ def box_of(recipe: Job) -> BlackBox:
     Raises:
         InvalidInputError: The kind of box, or the generator, is unknown.
     """
-    cliques = cliques_of(recipe["cliques"])
+    cliques, linear = cliques_of(recipe["cliques"]), linear_of(recipe)
     extra = tuple(recipe.get("extra", ()))
-    generator = generator_of(recipe, {*extra, *(name for clique in cliques for name in clique)})
+    named = [*cliques, *(statistic.clique for statistic in linear)]
+    generator = generator_of(recipe, {*extra, *(name for clique in named for name in clique)})
     match recipe["kind"]:
         case "honest":
-            return Honest(generator, cliques)
+            return Honest(generator, [*cliques, *linear])
         case "adds_marginal":
-            return AddsMarginal(generator, cliques, extra)
+            return AddsMarginal(generator, [*cliques, *linear], extra)
         case "copies_rows":
-            return CopiesRows(Honest(generator, cliques), float(recipe["share"]))
+            return CopiesRows(Honest(generator, [*cliques, *linear]), float(recipe["share"]))
     raise InvalidInputError(field="black_box", problem="is of an unknown kind")
 
 
@@ -43,6 +46,11 @@ def generator_of(description: Job, attributes: Collection[str]) -> Generator:
     return generator_named(
         description["generator"], structural_zeros=zeros, max_cells=description["max_cells"]
     )
+
+
+def linear_of(description: Job) -> list[LinearStatistic]:
+    """The linear statistics of a job, recipe or plan."""
+    return list(map(statistic_of_json, description.get("linear", ())))
 
 
 def cliques_of(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:

@@ -6,11 +6,13 @@ runs. The descriptions:
     records     {"data": path, "schema": schema as in its TOML file, "version": hex, "salt": hex}
     recipe      {"kind": "honest" | "adds_marginal" | "copies_rows", "generator": name,
                  "cliques": [[attribute, ...], ...], "max_cells": int, "zeros": zeros,
-                 "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows)}
+                 "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows),
+                 "linear": linear, where there is any}
+    linear      linear statistics, as ``core.statistics.linear_json`` writes them
     zeros       [{"clique": [attribute, ...], "cells": [[code, ...], ...]}, ...]
 
     measure         {"records": records, "cliques": [[attribute, ...], ...], "privacy": as on a card,
-                     "weights": [int, ...], "transform": as on a card}
+                     "weights": [int, ...], "transform": as on a card, "linear": linear}
                     -> {"psi": psi's document}
     synthesise      {"psi": psi's document, "generator": name, "zeros": zeros, "max_cells": int,
                      "rows": int, "seed": int, "rows_file": path to be written}
@@ -33,6 +35,8 @@ from gencard.controller.holdings import Holding
 from gencard.controller.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card import Proposal
+from gencard.core.statistics.linear_json import json_of_statistic
+from gencard.core.statistics.moments import statistics_of
 from gencard.wire.money import privacy_document
 from gencard.wire.transform_codec import transform_document
 
@@ -94,6 +98,7 @@ class Descriptions:
             "privacy": privacy_document(terms.privacy),
             "weights": list(terms.weights),
             "transform": transform_document(terms.transform),
+            "linear": list(map(json_of_statistic, statistics_of(terms.moments, holding.schema.coding))),
         }
 
     def synthesise(

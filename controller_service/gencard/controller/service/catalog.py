@@ -13,6 +13,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import catalog_pb2_grpc
 from gencard.v1 import common_pb2 as common
+from gencard.wire.moment_codec import kind_message
 from gencard.wire.money import mechanism_message, price_message, privacy_message
 from gencard.wire.schema_codec import attribute_message, zeros_message
 from gencard.wire.transform_codec import transform_message
@@ -109,4 +110,6 @@ def _policy(policy: Policy) -> pb.Policy:
         valid_seconds=policy.valid_days * SECONDS_A_DAY,
         noise=None if policy.noise is None else privacy_message(policy.noise),
         transform=transform_message(policy.transform),
+        moments=map(kind_message, policy.moments.kinds),
+        highest_moment=policy.moments.highest,
     )

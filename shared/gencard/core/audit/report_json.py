@@ -18,7 +18,7 @@ from gencard.core.audit.wording import summary, wording
 from gencard.core.card import AuditTerms
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.linear_json import json_of_statistic, statistic_of_json
 
 FORMAT = "gencard.audit.v1"
 
@@ -104,24 +104,15 @@ def _g_object(report: AuditReport) -> Json:
 
 
 def _plan_object(plan: AuditPlan) -> Json:
+    linear = [json_of_statistic(statistic) for statistic in plan.linear]
     return {
         "cliques": [list(clique) for clique in plan.cliques],
         "rows": plan.rows,
         "seed": str(plan.seed),
         "terms": asdict(plan.terms),
         "attempt": plan.attempt,
-        **({"linear": [_linear_object(statistic) for statistic in plan.linear]} if plan.linear else {}),
+        **({"linear": linear} if linear else {}),
     }
-
-
-def _linear_object(statistic: LinearStatistic) -> Json:
-    functions = [asdict(each) | {"values": list(each.values)} for each in statistic.functions]
-    return {"clique": list(statistic.clique), "functions": functions}
-
-
-def _linear(document: Mapping[str, Any]) -> LinearStatistic:
-    functions = (Function(**each | {"values": tuple(each["values"])}) for each in document["functions"])
-    return LinearStatistic(tuple(document["clique"]), tuple(functions))
 
 
 def _plan(document: Mapping[str, Any]) -> AuditPlan:
@@ -131,7 +122,7 @@ def _plan(document: Mapping[str, Any]) -> AuditPlan:
         seed=int(document["seed"]),
         terms=AuditTerms(**document["terms"]),
         attempt=document["attempt"],
-        linear=tuple(_linear(statistic) for statistic in document.get("linear", ())),
+        linear=tuple(map(statistic_of_json, document.get("linear", ()))),
     )
 
 

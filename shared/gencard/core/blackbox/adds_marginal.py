@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from gencard.core.blackbox.honest import Honest
 from gencard.core.domain import Clique
 from gencard.core.generators.contract import Generator
+from gencard.core.statistics.linear import Statistic, divided
 
 
 class AddsMarginal(Honest):
-    """Fits ``extra`` besides the cliques of the card: the paper's dishonest generator."""
+    """Fits ``extra`` besides the statistics of the card: the paper's dishonest generator."""
 
-    def __init__(self, generator: Generator, cliques: Sequence[Clique], extra: Clique) -> None:
-        super().__init__(generator, (*cliques, extra))
+    def __init__(self, generator: Generator, statistics: Sequence[Statistic], extra: Clique) -> None:
+        cliques, linear = divided(statistics)
+        super().__init__(generator, (*cliques, extra, *linear))
         self.extra = extra

@@ -1,7 +1,7 @@
 """The promise of the by-construction tier, made by a signature."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -49,5 +49,18 @@ class Generator(Protocol):
             ModelTooLargeError, InvalidInputError: See ``check``; before anything is allocated.
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: No model was found within the tolerance.
+        """
+        ...
+
+
+@runtime_checkable
+class LinearGenerator(Generator, Protocol):
+    """One that takes linear statistics besides marginals."""
+
+    def check_functions(self, functions: int, domain: Domain) -> None:
+        """Refuse too many functions, cells of marginals counted; see ``check``.
+
+        Raises:
+            TooLargeError: For themselves, or for the cells of the model.
         """
         ...

@@ -72,7 +72,7 @@ class MaximumEntropy:
             TooLargeError: There are too many functions, or too many for so many cells.
         """
         check_cells(domain, [domain.attributes], self.max_cells)
-        self._check_functions(sum(domain.project(clique).cells for clique in cliques), domain)
+        self.check_functions(sum(domain.project(clique).cells for clique in cliques), domain)
 
     def fit(self, psi: Psi, domain: Domain) -> TableModel:
         """Fit psi; see ``Generator.fit``.
@@ -83,7 +83,7 @@ class MaximumEntropy:
             NotConvergedError: No table has these statistics, or it takes too many steps.
         """
         self.check(psi.cliques, domain)
-        self._check_functions(number_of_functions(psi), domain)
+        self.check_functions(number_of_functions(psi), domain)
         check_belongs(psi, domain)
         cells = np.flatnonzero(self._allowed(psi, domain))
         if not len(cells):
@@ -93,7 +93,8 @@ class MaximumEntropy:
         table[cells] = largest_entropy(dual, self.tolerance, self.most_steps)
         return TableModel(domain, table.reshape(domain.sizes))
 
-    def _check_functions(self, functions: int, domain: Domain) -> None:
+    def check_functions(self, functions: int, domain: Domain) -> None:
+        """See ``LinearGenerator.check_functions``."""
         check_functions(functions, domain.cells, self.max_functions, self.max_cells)
 
     def _allowed(self, psi: Psi, domain: Domain) -> NDArray[np.float64]:

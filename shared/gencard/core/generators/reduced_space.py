@@ -81,7 +81,7 @@ class ReducedSpace:
         """
         check_cells(domain, cliques, self.max_cells)
         self._product().check(cliques, domain)
-        self._check_functions(sum(domain.project(clique).cells for clique in cliques), domain)
+        self.check_functions(sum(domain.project(clique).cells for clique in cliques), domain)
 
     def fit(self, psi: Psi, domain: Domain) -> SupportModel:
         """Fit psi; see ``Generator.fit``.
@@ -93,7 +93,7 @@ class ReducedSpace:
                 no room for it.
         """
         self.check(psi.cliques, domain)
-        self._check_functions(number_of_functions(psi), domain)
+        self.check_functions(number_of_functions(psi), domain)
         check_belongs(psi, domain)
         points = self._reduced(psi, domain)
         if not len(points):
@@ -104,7 +104,8 @@ class ReducedSpace:
         kept = np.flatnonzero(weights > _LEAST)
         return SupportModel(points.take(kept), weights[kept])
 
-    def _check_functions(self, functions: int, domain: Domain) -> None:
+    def check_functions(self, functions: int, domain: Domain) -> None:
+        """See ``LinearGenerator.check_functions``."""
         points = min(self.points, domain.cells)
         check_functions(functions, points, self.max_functions, self.max_cells)
 

@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 from gencard.core.card import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.contract import Generator
+from gencard.core.generators.contract import Generator, LinearGenerator
 from gencard.core.generators.graphical import Graphical
 from gencard.core.generators.independent import Independent
 from gencard.core.generators.ipf import Ipf
@@ -126,6 +126,11 @@ def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Ge
     if name not in GENERATORS:
         raise InvalidInputError(field="generator", problem="there is none of this name")
     return GENERATORS[name].make(structural_zeros, max_cells)
+
+
+def takes_linear(name: str) -> bool:
+    """Whether there is a generator of this name that takes linear statistics."""
+    return name in GENERATORS and isinstance(GENERATORS[name].make((), 1), LinearGenerator)
 
 
 @cache

@@ -10,13 +10,41 @@ from fractions import Fraction
 from itertools import pairwise, product
 from math import lcm
 
-from gencard.core.coding import Attribute, Edges
+from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidNumberError
+from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.statistics.linear import LARGEST_VALUE, Function, LinearStatistic
 
 Values = Sequence[Fraction]
 
-HIGHEST_ORDER = 8
+
+def statistic_of(moment: Moment, coding: Coding) -> LinearStatistic:
+    """The functions that a moment sums, by the declared coding.
+
+    Raises:
+        UnknownAttributeError: An attribute is not declared.
+        InvalidCodingError: A label of an attribute is not a number.
+        InvalidNumberError: Its numbers have too many digits for this moment.
+    """
+    first, *rest = (coding.attribute(name) for name in moment.attributes)
+    match moment.kind:
+        case MomentKind.MEAN:
+            return mean(first)
+        case MomentKind.VARIANCE:
+            return variance(first)
+        case MomentKind.MOMENT:
+            return _moments(first, (moment.order,))
+        case MomentKind.COVARIANCE:
+            return covariance(first, *rest)
+        case MomentKind.GROUP_SUMS:
+            return group_sums(first, *rest)
+        case MomentKind.GROUP_MEANS:
+            return group_means(first, *rest)
+
+
+def statistics_of(moments: Sequence[Moment], coding: Coding) -> tuple[LinearStatistic, ...]:
+    """Those of all moments of a card; raises as ``statistic_of`` does."""
+    return tuple(statistic_of(moment, coding) for moment in moments)
 
 
 def numbers(attribute: Attribute) -> tuple[Fraction | None, ...]:
