@@ -148,6 +148,16 @@ class TestSchema:
         assert "age" not in coding.domain
         Vault(path, coding).check()
 
+    def test_marks_of_missing_numbers_are_no_labels(self, tmp_path):
+        age = [str(number % 61) for number in range(400)]
+        path = csv(tmp_path, age=["NA", "-", *age, None], state=["NA", "CA"] * 200 + ["CA"] * 3)
+        path.write_text(path.read_text().replace('""', ""))
+        schema, _ = draft_schema(path, "t")
+        assert schema.coding.attribute("age").coding == Edges((0, 10, 20, 30, 40, 50, 60), missing=True)
+        assert schema.absent == {"age": ("-", "NA")}
+        assert schema.coding.attribute("state").coding.labels == ("CA", "NA")
+        Vault(path, schema.coding, schema.absent).check()
+
     def test_names_and_running_numbers_are_left_out(self, tmp_path):
         names = [f"Ann {number}" for number in range(60)]
         path = csv(tmp_path, id=range(60), name=names, sex=["f", "m"] * 30)

@@ -92,13 +92,23 @@ kind = "honest"
 description = "Measures what the card says, fits IPF, draws rows."
 """
 
+_REVIEW = (
+    "Review me: labels and edges were drafted from the records. Everybody will see them.",
+    "",
+    "An attribute has labels or edges; edges = [0, 18, 65] are the levels [0, 18) and [18, 65].",
+    'Beside them it may say description = "...", ordered = true for labels in an order, and',
+    'missing = true (empty values are a level of their own) or missing = ["NA", "-9"] (these, too).',
+    "A value that is none of an attribute's levels stops everything: widen edges, add labels.",
+    "Left out was what looks like a name, a date or a running number, or is empty.",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What was drafted.
 
     Args:
-        left_out: Columns that the draft does not declare: they look like names or running numbers.
+        left_out: Columns that the draft does not declare: names, dates, running numbers, empty ones.
     """
 
     folder: Path
@@ -153,11 +163,8 @@ def _write_credentials(folder: Path, now: datetime) -> None:
 
 
 def _write_texts(folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str]) -> None:
-    comments = ["Review me: labels and edges were drafted from the records. Everybody will see them."]
-    comments += [
-        f"Left out, for it looks like a name or a running number: {name!r}" for name in left_out
-    ]
-    text = "".join(f"# {line}\n" for line in comments) + "\n" + schema_text(schema)
+    comments = [*_REVIEW, *(f"Left out: {name!r}" for name in left_out)]
+    text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n" + schema_text(schema)
     write_new(folder / "schema.toml", text.encode(), private=False)
     write_new(folder / "controller.toml", _settings_text(data, schema.coding.domain).encode())
     os.mkdir(folder / "state", 0o700)

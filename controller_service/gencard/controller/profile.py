@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gencard.controller.encoding import Column, number_text
+from gencard.controller.encoding import Column, number_text, quoted
 from gencard.controller.vault import Records
 from gencard.core.errors import EmptyDatasetError
 
 _MOST_VALUES = 100
+_MARKS = ("NA", "N/A", "null", "NULL", ".", "-", "?")
+"""What people write where a number is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Profile:
         distinct: About how many different values there are.
         spread: Where its values lie, if every one is a number.
         values: The different values as text, in order; empty where there are more than 100.
+        absent: Marks such as NA, where every other value is a number.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Profile:
     missing: bool
     spread: Spread | None
     values: tuple[str, ...]
+    absent: tuple[str, ...] = ()
 
 
 def profiles(path: Path) -> list[Profile]:
@@ -53,20 +57,29 @@ def profiles(path: Path) -> list[Profile]:
 def _profile(records: Records, column: Column) -> Profile:
     number = f"CASE WHEN isfinite({column.number}) THEN {column.number} END"
     empty = f"({column.absent(())} OR coalesce(isnan({column.number}), false))"
-    ((count, present, distinct, numbers, *spread),) = records.rows(
-        f"SELECT count(*), count(*) FILTER (NOT {empty}), approx_count_distinct({column.sql}), "  # noqa: S608  # quoted
+    mark = _is_a_mark(column)
+    ((count, present, marked, distinct, numbers, *spread),) = records.rows(
+        f"SELECT count(*), count(*) FILTER (NOT {empty}), count(*) FILTER ({mark}), "  # noqa: S608  # quoted
+        f"approx_count_distinct({column.sql}), "
         f"count({number}), min({number}), median({number}), max({number}) FROM records"
     )
-    numeric = 0 < numbers == present
+    numeric = 0 < numbers == present - marked
     value = number if numeric else column.text
-    query = f"SELECT DISTINCT {value} FROM records WHERE NOT {empty} LIMIT {_MOST_VALUES + 1}"  # noqa: S608  # quoted
-    values = sorted(row[0] for row in records.rows(query))
+    query = f"SELECT DISTINCT {value} AS v FROM records WHERE NOT {empty} AND v IS NOT NULL "  # noqa: S608  # quoted
+    values = sorted(row[0] for row in records.rows(f"{query} LIMIT {_MOST_VALUES + 1}"))
     texts = tuple(number_text(value) if numeric else value for value in values)
+    found = records.rows(f"SELECT DISTINCT {column.text} FROM records WHERE {mark}") if numeric else []  # noqa: S608  # quoted
     return Profile(
         name=column.name,
         records=count,
         distinct=distinct,
-        missing=present < count,
+        missing=present < count or bool(found),
         spread=Spread(*spread) if numeric else None,
         values=texts if len(texts) <= _MOST_VALUES else (),
+        absent=tuple(sorted(mark for (mark,) in found)),
     )
+
+
+def _is_a_mark(column: Column) -> str:
+    marks = ", ".join(quoted(mark, "'") for mark in _MARKS)
+    return f"{column.text} IN ({marks})"

@@ -24,8 +24,8 @@ def draft_schema(path: Path, title: str) -> tuple[PublicSchema, tuple[str, ...]]
         InvalidInputError: No column can be declared.
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
     """
-    found = [(profile.name, _coding(profile)) for profile in profiles(path)]
-    attributes = tuple(Attribute(name, coding) for name, coding in found if coding)
+    found = [(profile, _coding(profile)) for profile in profiles(path)]
+    attributes = tuple(Attribute(profile.name, coding) for profile, coding in found if coding)
     if not attributes:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
     schema = PublicSchema(
@@ -34,8 +34,9 @@ def draft_schema(path: Path, title: str) -> tuple[PublicSchema, tuple[str, ...]]
         declared_by="nobody yet",
         reviewed=False,
         coding=Coding(attributes),
+        absent={profile.name: profile.absent for profile, coding in found if coding and profile.absent},
     )
-    return schema, tuple(name for name, coding in found if not coding)
+    return schema, tuple(profile.name for profile, coding in found if not coding)
 
 
 def _coding(profile: Profile) -> Labels | Edges | None:
