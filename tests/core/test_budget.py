@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
+from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
 amounts = st.decimals(0, 1000, places=9)
@@ -100,3 +100,9 @@ class TestPrice:
         assert price.fits(price + cap)
         within = (price.statistics <= cap.statistics, price.epsilon <= cap.epsilon, price.rho <= cap.rho)
         assert price.fits(cap) == all(within)
+
+
+@pytest.mark.parametrize("text", ["", "x", "NaN", "0", "1", "-0.1", "1e-19", "0.5" + 37 * "0" + "x"])
+def test_a_delta_that_is_no_number_in_range_is_refused(text):
+    with pytest.raises(InvalidNumberError, match="delta"):
+        delta_of(text)

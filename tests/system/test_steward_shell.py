@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import told
 from gencard.core.budget import Price
-from gencard.core.errors import StaleEtagError, UndeclaredLevelError
+from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
 from tests.system.house import build
 
 
@@ -66,6 +66,14 @@ def test_an_error_is_one_line_and_advice(tmp_path, capsys):
     assert second.startswith("→")
 
 
+def test_an_error_is_text_and_no_markup(capsys):
+    def refused():
+        raise InvalidInputError(field="a[/b]c", problem="is wrong")
+
+    assert told(refused) == 1
+    assert "a[/b]c: is wrong." in capsys.readouterr().err
+
+
 def test_what_waits_is_shown_and_approved(run, asked):
     (waiting,) = (
         card for card in json.loads(run("cards", "--waiting", "--json")) if card["name"] == asked.name
@@ -85,6 +93,23 @@ def test_a_counter_offer_leaves_out_what_it_says(run, asked):
     assert "offered" in run("counter", asked.name, "--drop", "sex,work", "--rows", 50)
     terms = asked.refresh().offer.terms
     assert (terms.marginals, terms.rows) == ((("sex", "health"),), 50)
+
+
+def test_a_counter_offer_keeps_the_weights_of_what_it_keeps(run, watched_house):
+    marginals = [("sex", "health"), ("sex", "work")]
+    noise = {"epsilon": "0.5", "neighbouring": "add-remove", "weights": {("sex", "work"): 3}}
+    with watched_house.analyst() as analyst:
+        card = analyst.propose("survey", marginals, purpose="To see", rows=100, **noise)
+        assert "offered" in run("counter", card.name, "--drop", "sex,health")
+        assert card.refresh().offer.terms.marginals == (("sex", "work"),)
+
+
+def test_a_marginal_that_was_not_asked_for_cannot_be_left_out(asked, watched_house):
+    """A slip of the pen must not offer what was to be left out."""
+    words = ["counter", asked.name, "--drop", "sex,wrk", "--config", str(watched_house.settings_file)]
+    with pytest.raises(InvalidInputError, match="drop"):
+        app(words, standalone_mode=False)
+    assert asked.refresh().state == "requested"
 
 
 def test_what_is_rejected_is_over(run, asked):

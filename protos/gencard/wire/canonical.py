@@ -3,6 +3,7 @@
 import hashlib
 import json
 from datetime import UTC, datetime
+from math import isinf
 from typing import Any
 
 import rfc8785
@@ -44,7 +45,10 @@ def document_of(data: bytes, field: str) -> Document:
     """
     try:
         document = json.loads(
-            data.decode(), object_pairs_hook=_each_name_once, parse_constant=_no_such_number
+            data.decode(),
+            object_pairs_hook=_each_name_once,
+            parse_constant=_no_such_number,
+            parse_float=_finite,
         )
     except (ValueError, RecursionError):
         document = None
@@ -107,6 +111,13 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> Document:
     if len(document) != len(pairs):
         raise ValueError
     return document
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError
+    return number
 
 
 def _no_such_number(_: str) -> None:

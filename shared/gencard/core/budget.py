@@ -56,8 +56,10 @@ def delta_of(text: str) -> Decimal:
         InvalidNumberError: Not a number, finer than 1e-18, or not between 0 and 1.
     """
     refusal = InvalidNumberError(field="privacy.delta", expected="a decimal from 1e-18 to below 1")
+    if len(text) > 32:
+        raise refusal
     try:
-        number = Decimal(text[:40])
+        number = Decimal(text)
     except InvalidOperation:
         raise refusal from None
     if not number.is_finite() or not _FINEST_DELTA <= number < 1:

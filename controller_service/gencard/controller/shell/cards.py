@@ -1,5 +1,6 @@
 """cards, approve, counter, reject, revoke: what a steward decides."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -18,6 +19,8 @@ from gencard.controller.shell.terminal import (
     say_json,
     stewardship,
 )
+from gencard.core.card import Proposal
+from gencard.core.errors import InvalidInputError
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.wire.canonical import time_text
 from gencard.wire.card_document import terms_document
@@ -71,9 +74,8 @@ def counter(
     with stewardship(config, steward) as desk_of_steward:
         with desk_of_steward.database.reading() as tx:
             asked = desk_of_steward.cards.card(tx, name).proposed
-        kept = tuple(clique for clique in asked.marginals if frozenset(clique) not in left_out)
-        terms = replace(asked, marginals=kept, rows=rows or asked.rows)
-        _say(desk_of_steward.offer(name, terms))
+        terms = _without(asked, left_out)
+        _say(desk_of_steward.offer(name, replace(terms, rows=rows or asked.rows)))
 
 
 def reject(
@@ -90,6 +92,21 @@ def revoke(
     """End an agreed card for good; a signed revocation is added to it."""
     with stewardship(config, steward) as desk_of_steward:
         _say(desk_of_steward.revoke(name, remark))
+
+
+def _without(asked: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
+    """The terms without these marginals and their weights.
+
+    Raises:
+        InvalidInputError: One of them was not asked for.
+    """
+    if not {frozenset(clique) for clique in asked.marginals}.issuperset(left_out):
+        raise InvalidInputError(field="--drop", problem="names a marginal that was not asked for")
+    kept = [place for place, clique in enumerate(asked.marginals) if frozenset(clique) not in left_out]
+    weights = tuple(asked.weights[place] for place in kept if asked.weights)
+    others = asked.weights[len(asked.marginals) :]
+    marginals = tuple(asked.marginals[place] for place in kept)
+    return replace(asked, marginals=marginals, weights=(*weights, *others))
 
 
 def _say_short(card: Negotiation) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gencard.controller.settings import Settings
@@ -39,8 +40,8 @@ def told(run: Callable[[], object]) -> int:
     try:
         run()
     except GencardError as error:
-        failures.print(f"[bold red]{error.reason}[/]  {error}", soft_wrap=True)
-        failures.print(f"[dim]→ {error.advice}[/]", soft_wrap=True)
+        failures.print(f"[bold red]{error.reason}[/]  {escape(str(error))}", soft_wrap=True)
+        failures.print(f"[dim]→ {escape(error.advice)}[/]", soft_wrap=True)
         return 1
     return 0
 
