@@ -16,6 +16,7 @@ from itertools import combinations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from examples.fair_survey import ATTRIBUTES, BLACK_BOXES, SCHEMA, write_records
 from examples.wire_meter import WireMeter
@@ -27,6 +28,9 @@ from gencard.core.errors import GencardError
 FOLDER = Path("demo")
 CONTROLLER = FOLDER / "controller"
 RECORDS = FOLDER / "records" / "fair.csv"
+ANA, AUD = (CONTROLLER / "people" / name for name in ("ana", "aud"))
+PROGRAMS = Path(os.path.relpath(Path(sys.executable).parent))
+PURPOSE = "How marriage, religion and affairs go together"
 ROWS, SEED = 10_000, 7
 console = Console(highlight=False)
 
@@ -88,17 +92,24 @@ def port_of(process: "subprocess.Popen[str]") -> int:
 
 def negotiate_and_release(meter: WireMeter) -> str:
     """The analyst's part; the name of the card that was agreed."""
-    with Analyst.connect(f"localhost:{meter.port}", folder=CONTROLLER / "people" / "ana") as analyst:
-        chapter("The analyst reads the catalogue", "gencard datasets fair")
+    with Analyst.connect(f"localhost:{meter.port}", folder=ANA) as analyst:
+        chapter(
+            "The analyst reads the catalogue",
+            f"export GENCARD_CONNECTION={ANA}",
+            "gencard datasets fair",
+        )
         dataset = analyst.dataset("fair")
         say(f"{dataset.title}: {len(dataset.coding.attributes)} attributes, and what the policy allows.")
         crossed(meter, "a schema and a policy; both public by declaration")
 
-        chapter("The analyst asks for too much", "gencard propose fair --marginals-of-order 3 ...")
+        chapter(
+            "The analyst asks for too much",
+            f'gencard propose fair --marginals-of-order 3 --rows {ROWS} --purpose "{PURPOSE}"',
+        )
         card = analyst.propose(
             "fair",
             list(combinations(ATTRIBUTES, 3)),
-            purpose="How marriage, religion and affairs go together",
+            purpose=PURPOSE,
             rows=ROWS,
         )
         say(
@@ -107,12 +118,15 @@ def negotiate_and_release(meter: WireMeter) -> str:
         console.print(card)
         crossed(meter, "a proposal and a counter-offer with its price; no record was touched")
 
-        chapter("Both sign", "gencard accept CARD")
+        chapter("Both sign", f"gencard accept {card.name}")
         card.accept()
         say(f"State: [bold]{card.state}[/]. Digest of the card: {card.offer.digest[:16]}…")
         crossed(meter, "two Ed25519 signatures over the same bytes")
 
-        chapter("Measure, fit, sample", f"gencard generate CARD --rows {ROWS} --seed {SEED}")
+        chapter(
+            "Measure, fit, sample",
+            f"gencard generate {card.name} --rows {ROWS} --seed {SEED} --output release",
+        )
         release = card.release(rows=ROWS, seed=SEED)
         released = sum(measurement.values.size for measurement in card.psi.measurements)
         say(f"{ROWS:,} synthetic rows. The generator saw psi, {released:,} counts, and nothing else:")
@@ -121,21 +135,24 @@ def negotiate_and_release(meter: WireMeter) -> str:
 
         chapter("The analyst replays", "gencard replay demo/")
         replayed = card.replay(release)
-        say(f"psi + card + seed give the same rows, to the byte: {replayed}")
+        say("From psi, card and seed the analyst's own machine makes the rows again.")
+        say(str(replayed))
         release.save(FOLDER, rows="synthetic.parquet")
         return card.name
 
 
 def audit(meter: WireMeter, name: str) -> None:
     """The auditor's part: an honest generator, and one that smuggles."""
-    with Analyst.connect(f"localhost:{meter.port}", folder=CONTROLLER / "people" / "aud") as auditor:
+    with Analyst.connect(f"localhost:{meter.port}", folder=AUD) as auditor:
         meter.since_last()
         card = auditor.card(name)
         for box, title in (("ipf", "an honest generator"), ("smuggler", "a generator that smuggles")):
-            chapter(f"The auditor audits {title}", f"gencard audit CARD --black-box {box} --where card")
+            command = f"gencard audit {name} --black-box {box} --where card --seed {SEED}"
+            chapter(f"The auditor audits {title}", f"export GENCARD_CONNECTION={AUD}", command)
             tell(card.audit(box, where="card", seed=SEED), f"audit-{box}")
             crossed(meter, "a verdict, and for the auditor's eyes the full report")
-        chapter("The auditor trusts nobody", "gencard audit CARD --black-box smuggler")
+        command = f"gencard audit {name} --black-box smuggler --seed {SEED} --runs 5"
+        chapter("The auditor trusts nobody", command)
         say("Datasets that the auditor makes up go to the black box; no real record plays a part.")
         tell(card.audit("smuggler", seed=SEED, runs=5), "audit-smuggler-made-up")
         crossed(meter, "made-up datasets, and what the box made of them")
@@ -146,17 +163,19 @@ def tell(found: Audit, name: str) -> None:
     findings = found.findings
     assert findings is not None, "an auditor sees the full report"  # noqa: S101 - a type's guard
     console.print(found)
-    say(f"p = {findings.p_value:.2g}. Of the inputs' difference outside Phi, a part of", end=" ")
-    say(f"{findings.effect.smallest:.2%} would have been found in 80 % of such audits.")
     if found.verdict is Verdict.LEAKAGE:
-        say(f"Leaked marginal: [bold red]{' × '.join(findings.strongest.clique)}[/]")
+        marginal = " × ".join(findings.strongest.clique)
+        say(f"p = {findings.p_value:.2g}. Leaked marginal: [bold red]{marginal}[/]")
+    else:
+        say(f"p = {findings.p_value:.2g}. A generator that reproduces {findings.effect.smallest:.2%} of")
+        say("the inputs' difference outside Phi would have been found in 80 % of such audits.")
     found.report.save_html(FOLDER / f"{name}.html")
     found.report.save_json(FOLDER / f"{name}.json")
 
 
 def keep_log() -> None:
     """The controller's log, checked and kept."""
-    chapter("The log", "gencard-controller log verify")
+    chapter("The log", f"gencard-controller log verify --config {CONTROLLER}/controller.toml")
     steward("log", "verify", "--config", str(CONTROLLER / "controller.toml"))
     log = steward("log", "--json", "--config", str(CONTROLLER / "controller.toml"), quiet=True)
     (FOLDER / "log.json").write_text(log)
@@ -167,25 +186,23 @@ def close(seconds: float) -> None:
     chapter(f"Done in {seconds:.0f} s", "ls demo/")
     for path in sorted(FOLDER.iterdir()):
         say(f"  {path}{'/' if path.is_dir() else ''}")
-    say("\nTry next; [bold].venv/bin[/] holds the programs:")
-    ana = CONTROLLER / "people" / "ana"
-    for command, what in (
-        (f"gencard verify demo/ -c {ana}", "every signature and digest, offline"),
-        (f"gencard replay demo/ -c {ana}", "the rows made again, to the byte, offline"),
-        ("demo/audit-smuggler.html", "in a browser: what a caught generator looks like"),
-        (
-            f"gencard-controller serve -c {CONTROLLER}/controller.toml",
-            "the controller once more, and then",
-        ),
-        (f"gencard cards -c {ana}", "in a second shell, as the analyst"),
+    say("\nTry next:")
+    for what, command in (
+        ("every signature and digest, offline", f"gencard verify {FOLDER} -c {ANA}"),
+        ("the rows made again, to the byte, offline", f"gencard replay {FOLDER} -c {ANA}"),
+        ("the controller once more", f"gencard-controller serve -c {CONTROLLER}/controller.toml"),
+        ("and in a second shell, as the analyst", f"gencard cards -c {ANA}"),
     ):
-        say(f"  [bold]{command:66}[/] {what}")
+        say(f"  [dim]# {what}[/]\n  [bold]{PROGRAMS}/{command}[/]")
+    say(f"  [dim]# in a browser: what a caught generator looks like[/]\n  {FOLDER}/audit-smuggler.html")
 
 
-def chapter(title: str, command: str) -> None:
+def chapter(title: str, *commands: str) -> None:
+    """A new part of the story, and the commands that do the same by hand."""
     console.print()
     console.rule(f"[bold]{title}", align="left")
-    console.print(f"[dim]$ {command}[/]")
+    for command in commands:
+        say(f"[dim]$ {escape(command)}[/]")
 
 
 def say(text: str, end: str = "\n") -> None:
