@@ -1,10 +1,12 @@
 """Cards with noise, from what they would cost to the replay, over real TLS and with real jobs."""
 
 import json
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from itertools import combinations
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -12,6 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.client import all_marginals
 from gencard.client.measuring import stddevs
 from gencard.client.shell.main import app
 from gencard.controller.jobs import tasks
@@ -147,6 +150,14 @@ class TestTheWholeWay:
         assert card.terms.weights == (5, 1, 1, 3)
         region, sex_health, _, health_work = stddevs(card.terms)
         assert region < health_work < sex_health
+
+    def test_the_page_on_budgets_shows_what_works(self, ana):
+        page = (Path(__file__).resolve().parents[2] / "docs" / "budgets.md").read_text()
+        (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        names = {"analyst": ana, "all_marginals": all_marginals}
+        exec(block, names)
+        assert names["card"].price == Price(epsilon=Decimal("0.5"))
+        assert sorted(names["card"].terms.weights) == [1] * 9 + [3]
 
     def test_the_card_says_what_it_costs_and_how_far_counts_are_off(self, ana):
         lines = dict(propose(ana, rho="0.02", neighbouring=RELATION, delta="1e-9").lines())
