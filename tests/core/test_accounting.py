@@ -6,6 +6,8 @@ claims must not be below it.
 
 from collections.abc import Iterable
 from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations
 from math import log, log1p
 
 import dp_accounting
@@ -22,7 +24,8 @@ from hypothesis import strategies as st
 
 from gencard.core.budget import Mechanism, Neighbouring, Privacy, gaussian, laplace
 from gencard.core.statistics.accounting import epsilon_of, rho_of, rho_of_pure, together
-from gencard.core.statistics.noise import scales
+from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.noise import scales, sum_scales
 
 WEIGHTS = ((1,), (1, 1, 1), (5, 1, 2))
 STEP = 1e-4
@@ -97,6 +100,46 @@ class TestGaussian:
         theirs = accountant.get_epsilon(float(delta))
         ours = float(epsilon_of(Decimal(rho), Decimal(delta)))
         assert theirs * (1 - 1e-4) <= ours <= theirs + 1e-9
+
+
+STATISTIC = LinearStatistic(
+    ("a",), (Function("1", (1, 1, 1)), Function("x", (0, 2, 3)), Function("y", (-1, 0, 4)))
+)
+
+
+class TestLinearStatistics:
+    """Each pair of cells that a record can leave and enter, or each one cell, sum by sum."""
+
+    @pytest.mark.parametrize("neighbouring", Neighbouring)
+    @pytest.mark.parametrize("privacy_of", [laplace, gaussian])
+    def test_sums_spend_what_they_say(self, neighbouring, privacy_of):
+        privacy = privacy_of("0.5", neighbouring=neighbouring)
+        pure = privacy.mechanism is Mechanism.LAPLACE
+        found = sum_scales(STATISTIC, privacy, Fraction(1, 2))
+        delta = 1e-12 if pure else 1e-5
+        claimed = 0.5 if pure else float(epsilon_of(Decimal("0.5"), Decimal("1e-5")))
+        true = max(self._epsilon(moved, found, delta, pure=pure) for moved in self._moved(neighbouring))
+        assert 0.75 * claimed <= true <= claimed + 1e-9
+
+    def _moved(self, neighbouring):
+        cells = STATISTIC.numerators.T
+        if neighbouring is Neighbouring.ADD_REMOVE:
+            return cells
+        return [one - other for one, other in combinations(cells, 2)]
+
+    def _epsilon(self, moved, found, delta, *, pure):
+        from_one = from_discrete_laplace_mechanism if pure else from_discrete_gaussian_mechanism
+        parts = [
+            from_one(
+                1 / scale if pure else scale,
+                sensitivity=int(abs(units)),
+                pessimistic_estimate=False,
+                value_discretization_interval=STEP,
+            )
+            for units, scale in zip(moved, found, strict=True)
+            if units
+        ]
+        return composed(parts).get_epsilon_for_delta(delta)
 
 
 class TestTogether:
