@@ -259,6 +259,7 @@ class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
         entry = catalog.Generator(
             name="ipf", tier=1, description="fits", digest="00" * 32, needs="any marginals",
             bound="all cells", most_cells=2**20, cell_bytes=64,
+            parameters=[catalog.Parameter(name="tolerance", value="0.1")],
         )  # fmt: skip
         box = catalog.Generator(name="leaky", tier=2, description="leaks", digest="11" * 32)
         return catalog.ListGeneratorsResponse(generators=[entry, box])

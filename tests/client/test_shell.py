@@ -60,7 +60,13 @@ class TestCatalogue:
 
     def test_generators(self, run):
         shown = run("generators").stdout
-        for words in ("by-construction", "any marginals", "all cells: 1,048,576 of 64 bytes", "leaky"):
+        for words in (
+            "by-construction",
+            "any marginals",
+            "all cells: 1,048,576 of 64 bytes",
+            "leaky",
+            "tolerance 0.1",
+        ):
             assert words in shown
         ipf, box = json.loads(run("generators", "--json").stdout)
         assert (ipf["name"], ipf["tier"], ipf["cell_bytes"]) == ("ipf", "by-construction", 64)
@@ -178,6 +184,10 @@ class TestAudit:
         honest = Honest(Ipf(), [("sex", "health"), ("age", "health")])
         world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
         page, report = tmp_path / "a.html", tmp_path / "a.json"
+        (tmp_path / "kept.csv").touch()
+        refused = run("audit", name, "--html", tmp_path / "kept.csv" / "a.html", code=1)
+        assert refused.stderr.startswith("INVALID_INPUT")
+        assert not refused.stdout
         shown = run("audit", name, "--runs", 3, "--html", page, "--report", report).stdout
         assert "No evidence of leakage" in shown
         assert page.read_text().startswith("<!doctype html>")

@@ -113,6 +113,7 @@ class GeneratorEntry:
         bound: What is counted against ``most_cells``; a larger model is refused before any record is
             read.
         cell_bytes: Most memory of a fit for each cell so counted, in bytes.
+        parameters: What it runs with, the same for every card.
     """
 
     name: str
@@ -123,6 +124,7 @@ class GeneratorEntry:
     bound: str
     most_cells: int
     cell_bytes: int
+    parameters: dict[str, str]
 
 
 def list_datasets(connection: Connection) -> list[CatalogueEntry]:
@@ -158,6 +160,7 @@ def _generator(message: pb.Generator) -> GeneratorEntry:
         bound=message.bound,
         most_cells=message.most_cells,
         cell_bytes=message.cell_bytes,
+        parameters={parameter.name: parameter.value for parameter in message.parameters},
     )
 
 

@@ -1,13 +1,13 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gencard.controller.settings_tables import AddsMarginalBox, BoxEntry, CopiesRowsBox
 from gencard.core.card import Tier
 from gencard.core.errors import NotFoundError
-from gencard.core.generators.registry import GENERATORS, generator_digest
+from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.wire.canonical import Document, digest_of
@@ -27,6 +27,7 @@ class CatalogueEntry:
     bound: str = ""
     most_cells: int = 0
     cell_bytes: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 class Boxes:
@@ -64,6 +65,7 @@ class Boxes:
             bound=entry.bound,
             most_cells=self._model_cells,
             cell_bytes=entry.cell_bytes,
+            parameters=parameters_of(name),
         )
 
     def facts(self, name: str) -> tuple[Tier, str]:

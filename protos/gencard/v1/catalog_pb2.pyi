@@ -468,6 +468,7 @@ class Generator(google.protobuf.message.Message):
     BOUND_FIELD_NUMBER: builtins.int
     MOST_CELLS_FIELD_NUMBER: builtins.int
     CELL_BYTES_FIELD_NUMBER: builtins.int
+    PARAMETERS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     tier: Global___Tier.ValueType
@@ -484,6 +485,10 @@ class Generator(google.protobuf.message.Message):
     """A larger model is refused before anything is measured, in cells; 0 for black boxes."""
     cell_bytes: builtins.int
     """Most memory of a fit for each cell counted, in bytes; 0 for black boxes."""
+    @property
+    def parameters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Parameter]:
+        """What it runs with, the same for every card; none for black boxes."""
+
     def __init__(
         self,
         *,
@@ -495,7 +500,30 @@ class Generator(google.protobuf.message.Message):
         bound: builtins.str = ...,
         most_cells: builtins.int = ...,
         cell_bytes: builtins.int = ...,
+        parameters: collections.abc.Iterable[Global___Parameter] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["bound", b"bound", "cell_bytes", b"cell_bytes", "description", b"description", "digest", b"digest", "most_cells", b"most_cells", "name", b"name", "needs", b"needs", "tier", b"tier"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "cell_bytes", b"cell_bytes", "description", b"description", "digest", b"digest", "most_cells", b"most_cells", "name", b"name", "needs", b"needs", "parameters", b"parameters", "tier", b"tier"]) -> None: ...
 
 Global___Generator: typing_extensions.TypeAlias = Generator
+
+@typing.final
+class Parameter(google.protobuf.message.Message):
+    """A parameter of a generator."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name, as in the documentation of the generator."""
+    value: builtins.str
+    """Its value, a decimal; its unit is in the documentation."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        value: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "value", b"value"]) -> None: ...
+
+Global___Parameter: typing_extensions.TypeAlias = Parameter

@@ -47,9 +47,10 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
         say_json([asdict(entry) for entry in entries])
         return
     lines = [
-        (entry.name, entry.tier, entry.description, entry.needs, _bound(entry)) for entry in entries
+        (entry.name, entry.tier, entry.description, entry.needs, _bound(entry), _parameters(entry))
+        for entry in entries
     ]
-    say_table(("Name", "Tier", "Description", "Needs", "Bound"), lines)
+    say_table(("Name", "Tier", "Description", "Needs", "Bound", "Runs with"), lines)
 
 
 def _bound(entry: GeneratorEntry) -> str:
@@ -58,6 +59,10 @@ def _bound(entry: GeneratorEntry) -> str:
         return "—"
     gib = entry.most_cells * entry.cell_bytes / 2**30
     return f"{entry.bound}: {entry.most_cells:,} of {entry.cell_bytes} bytes, {gib:.1f} GiB"
+
+
+def _parameters(entry: GeneratorEntry) -> str:
+    return ", ".join(f"{name} {value}" for name, value in entry.parameters.items()) or "—"
 
 
 def _document(entry: CatalogueEntry) -> dict[str, object]:

@@ -58,6 +58,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                 bound=entry.bound,
                 most_cells=entry.most_cells,
                 cell_bytes=entry.cell_bytes,
+                parameters=[
+                    pb.Parameter(name=name, value=value) for name, value in entry.parameters.items()
+                ],
             )
             for entry in entries[start:end]
         ]

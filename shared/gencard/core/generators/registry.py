@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any
 
 from gencard.core.card import Tier
 from gencard.core.coding import StructuralZeros
@@ -126,6 +127,17 @@ def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Ge
     if name not in GENERATORS:
         raise InvalidInputError(field="generator", problem="there is none of this name")
     return GENERATORS[name].make(structural_zeros, max_cells)
+
+
+def parameters_of(name: str) -> dict[str, str]:
+    """What a generator of the catalogue runs with besides structural zeros and the bound on cells."""
+    generator: Any = GENERATORS[name].make((), 1)
+    names = [field.name for field in fields(generator)]
+    return {
+        name: str(getattr(generator, name))
+        for name in names
+        if name not in ("structural_zeros", "max_cells")
+    }
 
 
 def takes_linear(name: str) -> bool:
