@@ -14,11 +14,17 @@ from benchmarks.raab import EPSILONS, Row, reproduced
 _SYNTHESES = {3: 100, 5: 100, 7: 10}
 """Of each row of synthpop's tables, by number of attributes. The paper has 10."""
 
-_CONTESTS = {3: 4_000, 5: 40, 7: 10}
-"""Of each contest: with 3 attributes and little noise both come near to what sampling lets them be."""
+_CONTESTS = {3: 400, 5: 40, 7: 10}
+"""Of each contest, by number of attributes."""
+
+_CLOSE_CONTESTS = {(3, 1.0): 2_000, (3, 2.0): 10_000}
+"""Where so little noise is left that both come near to what sampling lets them be."""
 
 _HIGHEST_EPSILON = 2.0
 """Ours must be better up to here."""
+
+_ABOVE_PAPER = 1.25
+"""Errors of Application 1 by the paper's: of what psi lacks, more is chance in a tenth of the records."""
 
 _ERRORS = 3.0
 """Largest difference of our means from the paper's and from those of R, in standard errors."""
@@ -35,7 +41,7 @@ def run(quick: bool) -> bench.Result:
             _uniques_table(rows),
             _contests_table(contests),
         ],
-        _targets(applications, fits, rows, contests),
+        [*_fit_targets(applications, fits), *_noise_targets(rows, contests)],
         {"rows": [_figures(row) for row in rows]},
     )
 
@@ -50,7 +56,10 @@ def _full() -> tuple[list[Row], list[Contest]]:
     exact = [(size, method, 0.0) for method in ("catall", "ipf") for size in _SYNTHESES]
     noisy = [(size, "ipf", epsilon) for epsilon in EPSILONS for size in _SYNTHESES]
     rows = [reproduced(*asked, _SYNTHESES[asked[0]]) for asked in (*exact, *noisy)]
-    return rows, [contested(size, epsilon, _CONTESTS[size]) for size, _, epsilon in noisy]
+    return rows, [
+        contested(size, epsilon, _CLOSE_CONTESTS.get((size, epsilon), _CONTESTS[size]))
+        for size, _, epsilon in noisy
+    ]
 
 
 def _applications_table(applications: list[Errors]) -> bench.Table:
@@ -135,33 +144,37 @@ def _contests_table(contests: list[Contest]) -> bench.Table:
     )
 
 
-def _targets(
-    applications: list[Errors], fits: dict[str, float], rows: list[Row], contests: list[Contest]
-) -> list[bench.Target]:
+def _fit_targets(applications: list[Errors], fits: dict[str, float]) -> list[bench.Target]:
+    farthest = max(one.psi for one in applications)
+    return [
+        bench.Target("psi of the model", farthest, TOLERANCE, "at most"),
+        bench.Target("errors to Houssiau's", _to_paper(applications), _ABOVE_PAPER, "at most", "x"),
+        *(bench.Target(f"{name} beside mipfp", off, 1e-6, "at most") for name, off in fits.items()),
+    ]
+
+
+def _noise_targets(rows: list[Row], contests: list[Contest]) -> list[bench.Target]:
+    farthest = max(max(row.deviations) for row in rows)
     private = [one for one in contests if one.epsilon <= _HIGHEST_EPSILON]
+    two = max(one.two.ours / one.two.theirs for one in private)
+    three = max(one.three.ours / one.three.theirs for one in private)
     unconverged = sum(one.ours.unconverged for one in contests)
     return [
-        bench.Target("psi of the model", max(one.psi for one in applications), TOLERANCE, "at most"),
-        *(
-            bench.Target(f"{name}: fit beside mipfp", farthest, 1e-6, "at most")
-            for name, farthest in fits.items()
-        ),
-        bench.Target(
-            "synthpop again: largest deviation",
-            max(max(row.deviations) for row in rows),
-            3,
-            "at most",
-            "se",
-        ),
-        *(
-            bench.Target(f"{ways}, ours to synthpop's, worst row", max(ratios), 1, "at most", "x")
-            for ways, ratios in (
-                ("two-way S_pMSE", [one.two.ours / one.two.theirs for one in private]),
-                ("three-way S_pMSE", [one.three.ours / one.three.theirs for one in private]),
-            )
-        ),
+        bench.Target("Raab's rows: farthest mean", farthest, _ERRORS, "at most", "se"),
+        bench.Target("two-way S_pMSE to synthpop's, worst row", two, 1, "at most", "x"),
+        bench.Target("three-way S_pMSE to synthpop's, worst row", three, 1, "at most", "x"),
         bench.Target("fits of ours that did not converge", float(unconverged), 0, "at most"),
     ]
+
+
+def _to_paper(applications: list[Errors]) -> float:
+    """The largest of the errors that the paper prints, ours by theirs, of as many rows as theirs."""
+    return max(
+        ours[FULL_FILE] / theirs
+        for one in applications
+        if one.gap
+        for ours, theirs in zip((one.three, one.gap), PRINTED[one.generator], strict=True)
+    )
 
 
 def _figures(row: Row) -> dict[str, Any]:
