@@ -31,6 +31,11 @@ def test_a_psi_that_means_nothing_is_refused(values, stddev):
         psi_of(values, stddev=stddev)
 
 
+def test_psi_shows_itself_in_one_line():
+    assert repr(psi_of(np.array([1, 2]))) == "<Psi: 2 counts in 1 marginals, 0 sums, exact>"
+    assert "with noise" in repr(psi_of(np.array([1.0, 2.0]), stddev=1.0))
+
+
 def test_an_empty_psi_is_refused():
     with pytest.raises(InvalidPsiError, match="no measurement"):
         Psi(DOMAIN, ())

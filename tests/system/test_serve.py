@@ -1,6 +1,8 @@
 """What starts, and what is refused before it can do harm."""
 
 import socket
+import subprocess
+import sys
 from contextlib import ExitStack
 from threading import Timer
 
@@ -45,9 +47,15 @@ def test_a_start_that_fails_leaves_the_state_free(tmp_path):
     house.start().stop()
 
 
-def test_an_address_that_is_taken(tmp_path):
+def test_an_address_that_is_taken_is_said_in_our_words(tmp_path):
+    """Two lines: gRPC's own are kept away."""
     house = build(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         house.edit({"address": f'"127.0.0.1:{taken.getsockname()[1]}"'})
-        with pytest.raises(InvalidInputError, match=r"server\.address: is taken"):
-            house.start()
+        program = "from gencard.controller.shell.main import main; main()"
+        command = [sys.executable, "-c", program, "serve", "--config", house.settings_file]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith("INVALID_INPUT  server.address: is taken")
+    assert second.startswith("→")

@@ -78,5 +78,7 @@ def _checked(identity: Identity) -> Identity:
     except UnauthenticatedError:
         same = False
     if not same or identity.name.startswith("."):
-        raise InvalidInputError(field="name", problem="names and projects are made of a-z, 0-9 and -")
+        raise InvalidInputError(
+            field="name", problem="is made of a-z, 0-9, dot, _ and -; a project of a-z, 0-9 and -"
+        )
     return identity

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.folder import write_bytes
+from gencard.client.folder import make_folder, write_bytes
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -43,6 +43,9 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Audit a black box, or the card's own generator. Exit code 0 whatever the verdict is."""
+    written = [path for path in (page, report, attestation) if path is not None]
+    for path in written:
+        make_folder(path.parent)
     with connected(connection) as analyst:
         found = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs)
     say_json(dict(found.lines())) if as_json else console.print(found)
@@ -52,6 +55,5 @@ def audit(
         found.report.save_json(report)
     if attestation is not None:
         write_bytes(attestation, found.attestation)
-    written = [str(path) for path in (page, report, attestation) if path is not None]
     if written and not as_json:
-        say(f"Written: {', '.join(written)}")
+        say(f"Written: {', '.join(map(str, written))}")

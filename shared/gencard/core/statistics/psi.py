@@ -60,7 +60,7 @@ class LinearMeasurement:
         return means
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Psi:
     """All measurements of a card, in the card's order, over the domain of the attributes they name.
 
@@ -100,6 +100,12 @@ class Psi:
         return not any(m.stddev for m in self.measurements) and not any(
             linear.stddevs.any() for linear in self.linear
         )
+
+    def __repr__(self) -> str:
+        counts = sum(measurement.values.size for measurement in self.measurements)
+        sums = sum(linear.values.size for linear in self.linear)
+        how = "exact" if self.exact else "with noise"
+        return f"<Psi: {counts:,} counts in {len(self.measurements)} marginals, {sums:,} sums, {how}>"
 
 
 def _check_linear(linear: LinearMeasurement, domain: Domain) -> None:
