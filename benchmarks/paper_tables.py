@@ -24,7 +24,7 @@ _HIGHEST_EPSILON = 2.0
 """Ours must be better up to here."""
 
 _ABOVE_PAPER = 1.25
-"""Errors of Application 1 by the paper's: of what psi lacks, more is chance in a tenth of the records."""
+"""Errors of Application 1 by the paper's: of what psi lacks, more is chance in so few records."""
 
 _ERRORS = 3.0
 """Largest difference of our means from the paper's and from those of R, in standard errors."""
