@@ -104,6 +104,17 @@ class TestManyTries:
             assert {found.verdict for found in tries} == {"leakage"}
             assert {found.wording for found in tries} == {KNOWN_LEAK}
 
+    def test_s31_a_leak_is_not_held_against_a_card_that_allows_more(self, audit_house, canned):
+        """What uses more than a small Phi may well use no more than a large one."""
+        with audit_house.analyst() as analyst:
+            small, large = (
+                analyst.propose("survey", pairs, purpose="a test").accept()
+                for pairs in (PAIRS[:2], PAIRS)
+            )
+            canned += ["leakage"] + ["no-evidence"] * 2
+            tries = [audit(card, "independent") for card in (small, large, small)]
+        assert [found.verdict for found in tries] == ["leakage", "no-evidence", "leakage"]
+
     def test_s31_a_failed_try_counts(self, audit_house, canned, card):
         canned += ["no-evidence"]
         before = audit(card, "honest").attempt

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits import Audits, audit_message
+from gencard.controller.audits import Audits, audit_message, plan_of
 from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.jobs import tasks
 from gencard.controller.refunds import refund
@@ -16,17 +16,12 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.versions import VERSIONS
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
-from gencard.core.coding import Coding
 from gencard.core.errors import GencardError
 from gencard.core.negotiation import Negotiation
-from gencard.core.statistics.moments import statistics_of
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import sign
 from gencard.wire.identity import Identity
 from gencard.wire.statements import VERDICT, statement
-
-MOST_ROWS = 50_000
-"""Rows asked of a box in one run; more would cost time and tell little."""
 
 KNOWN_LEAK = (
     "Evidence of leakage: this very black box was found to use more than Phi in an earlier audit on "
@@ -67,8 +62,7 @@ class AuditRun:
         with audits.database.transaction() as tx:
             now = audits.cards.clock()
             row = audits.store.get(tx, run.request["audit"])
-            known = audits.store.failed(tx, row.dataset, row.box_digest)
-            verdict, wording = _outcome(report, known)
+            verdict, wording = _outcome(report, audits.is_known_leak(tx, row, offer_of(card).terms))
             audits.cards.log.append(
                 tx,
                 action="verdict",
@@ -92,19 +86,6 @@ class AuditRun:
             audits.ledger.settle(tx, run.request["line"], now)
             concluded = audit_message(audits.store.get(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
-
-
-def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> AuditPlan:
-    """The plan that the card's terms fix, for one attempt."""
-    terms = offer_of(card).terms
-    return AuditPlan(
-        cliques=terms.marginals,
-        rows=max(2, min(terms.rows, MOST_ROWS)),
-        seed=seed,
-        terms=terms.audit,
-        attempt=attempt,
-        linear=statistics_of(terms.moments, coding),
-    )
 
 
 def _outcome(report: dict[str, Any], known: bool) -> tuple[Verdict, str]:

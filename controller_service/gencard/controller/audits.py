@@ -1,7 +1,8 @@
 """Audits as callers see them: begun, listed, reported.
 
-Every attempt is counted before it runs and spends its share of alpha; a box that was once found to
-leak stays found, whoever asks again. A verdict is one bit about records, so it has a price.
+Every attempt is counted before it runs and spends its share of alpha. A box that was once found to
+leak stays found, for that Phi and what is inside it, whoever asks again. A verdict is one bit about
+records, so it has a price.
 """
 
 import secrets
@@ -19,11 +20,15 @@ from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
-from gencard.core.audit.blocks import outside
+from gencard.core.audit.basis import basis_of
+from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
 from gencard.core.budget import Price
+from gencard.core.card import Proposal
+from gencard.core.coding import Coding
 from gencard.core.errors import NotFoundError
 from gencard.core.negotiation import Negotiation
+from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire.card_codec import timestamp
 from gencard.wire.identity import Identity, Role
@@ -31,6 +36,9 @@ from gencard.wire.identity import Identity, Role
 KIND = "audit"
 VERDICT_PRICE = Price(statistics=1)
 """A verdict says at most one bit about the records."""
+
+MOST_ROWS = 50_000
+"""Rows asked of a box in one run; more would cost time and tell little."""
 
 _VERDICT = {Verdict.NO_EVIDENCE: pb.VERDICT_NO_EVIDENCE, Verdict.LEAKAGE: pb.VERDICT_LEAKAGE}
 
@@ -99,10 +107,16 @@ class Audits:
         """
         return in_force(self.cards.seen(tx, who, card))
 
+    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
+        """Whether the very box was found to use more than a Phi that holds all of this one."""
+        earlier = self.store.failed(tx, row.dataset, row.box_digest)
+        return any(_holds(offer_of(self.cards.card(tx, name)).terms, terms) for name in earlier)
+
     def _check_bounds(self, card: Negotiation) -> None:
         """Find what no audit could look at before one is counted and paid for."""
-        terms, domain = offer_of(card).terms, self.cards.holding_of(card).domain
-        outside(domain.covered_by(terms.marginals), terms.marginals, terms.audit.order)
+        coding = self.cards.holding_of(card).schema.coding
+        domain = coding.domain.covered_by(offer_of(card).terms.cliques)
+        basis_of(domain, plan_of(card, coding, seed=0, attempt=1))
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         """Write the attempt down before it runs; which one it is."""
@@ -145,6 +159,27 @@ class Audits:
         if row.verdict is None or not _may_see(who, row):
             raise NotFoundError
         return row
+
+
+def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> AuditPlan:
+    """The plan that the card's terms fix, for one attempt."""
+    terms = offer_of(card).terms
+    return AuditPlan(
+        cliques=terms.marginals,
+        rows=max(2, min(terms.rows, MOST_ROWS)),
+        seed=seed,
+        terms=terms.audit,
+        attempt=attempt,
+        linear=statistics_of(terms.moments, coding),
+    )
+
+
+def _holds(wide: Proposal, narrow: Proposal) -> bool:
+    """Whether every statistic of one Phi follows from the other's."""
+    marginals = [set(clique) for clique in wide.marginals]
+    asked = list(narrow.marginals)
+    asked += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
+    return all(any(set(clique) <= whole for whole in marginals) for clique in asked)
 
 
 def _may_see(who: Identity, row: AuditRow) -> bool:

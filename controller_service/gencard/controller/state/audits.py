@@ -124,14 +124,14 @@ class AuditStore:
         mine = (audits.c.dataset == dataset, audits.c.submitter == submitter)
         return int(tx.execute(select(func.count()).select_from(audits).where(*mine)).scalar_one())
 
-    def failed(self, tx: Connection, dataset: str, box_digest: str) -> bool:
-        """Whether this very black box was ever found to leak on this dataset, whoever asked."""
+    def failed(self, tx: Connection, dataset: str, box_digest: str) -> tuple[str, ...]:
+        """Cards under which this very black box was found to leak on this dataset, whoever asked."""
         leaks = (
             audits.c.dataset == dataset,
             audits.c.box_digest == box_digest,
             audits.c.verdict == Verdict.LEAKAGE,
         )
-        return tx.execute(select(audits.c.number).where(*leaks).limit(1)).first() is not None
+        return tuple(tx.execute(select(audits.c.card).where(*leaks).distinct()).scalars())
 
 
 def _row_of(row: Mapping[Any, Any]) -> AuditRow:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gencard.core.audit.blocks import outside
+from gencard.core.audit.basis import basis_of
 from gencard.core.audit.comparison import brown_forsythe, welch
 from gencard.core.audit.direction import Basis
 from gencard.core.audit.exploration import Findings, Sample, explore
 from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
-from gencard.core.audit.linear_part import outside_linear
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.progress import Progress, part, quiet
 from gencard.core.audit.report import (
@@ -52,10 +51,8 @@ def audit(
             statistics.
         InvalidCliqueError, InvalidInputError, UnknownAttributeError: Phi does not fit the domain.
     """
-    cliques = tuple(dataset.domain.canonical(clique) for clique in plan.cliques)
-    basis = outside_linear(
-        dataset.domain, outside(dataset.domain, cliques, plan.terms.order), plan.linear
-    )
+    basis = basis_of(dataset.domain, plan)
+    cliques = [dataset.domain.canonical(clique) for clique in plan.cliques]
     moves = Moves.of(cliques, basis.cliques, plan.linear)
     rng = np.random.Generator(np.random.PCG64(plan.seed))
     runner = Runner(box, plan, progress)
