@@ -83,6 +83,20 @@ def canned(monkeypatch):
     return verdicts
 
 
+def test_s30_who_asks_for_an_audit_does_not_know_its_seeds(card, monkeypatch):
+    """Or the author of a box could make it honest for the seeds that a friend will ask for."""
+    seeds = []
+
+    def job(self, task, description):
+        seeds.append(description["plan"]["seed"])
+        return {"report": {"verdict": "no-evidence", "wording": "as found"}}
+
+    monkeypatch.setattr(run_module.Run, "job", job)
+    for _ in range(2):
+        audit(card, "honest", seed=7)
+    assert len({7, *seeds}) == 3
+
+
 class TestManyTries:
     def test_s31_the_levels_of_all_tries_sum_to_less_than_alpha(self, audit_house, card, canned):
         name = enrolled(audit_house, "carol", project="other")

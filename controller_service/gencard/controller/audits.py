@@ -8,6 +8,7 @@ records, so it has a price.
 import secrets
 from dataclasses import dataclass
 
+import numpy as np
 from sqlalchemy import Connection
 
 from gencard.controller.boxes import Boxes
@@ -59,6 +60,9 @@ class Audits:
     ) -> OperationRow:
         """Begin an audit around the real records.
 
+        Args:
+            seed: One of two parts; the other is drawn here, and in the full report both are one.
+
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
             NotFoundError: No such card or black box.
@@ -75,7 +79,7 @@ class Audits:
             terms = offer_of(self.agreed(tx, who, card)).terms
             name = f"{card}/audits/{secrets.token_hex(8)}"
             box = black_box or terms.generator
-            asked = {"audit": name, "card": card, "box": box, "seed": seed}
+            asked = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
             paid = {"line": self._reserve(tx, who, name), "attempt": self._begin(tx, who, name, box)}
             return self.operations.create(tx, who, KIND, card, asked | paid).encode()
 
@@ -172,6 +176,12 @@ def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> Audit
         attempt=attempt,
         linear=statistics_of(terms.moments, coding),
     )
+
+
+def _drawn(seed: int) -> int:
+    """A seed that nobody knew before: a box could be made to be honest for those that are known."""
+    words = np.random.SeedSequence([seed, secrets.randbits(128)]).generate_state(1, np.uint64)
+    return int(words[0])
 
 
 def _holds(wide: Proposal, narrow: Proposal) -> bool:

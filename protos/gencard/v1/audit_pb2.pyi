@@ -60,7 +60,9 @@ class RunAuditRequest(google.protobuf.message.Message):
     black_box: builtins.str
     """The black box, by its name in the catalogue; empty for the card's own generator."""
     seed: builtins.int
-    """Seed of the audit's own choices; the seeds of the runs derive from it."""
+    """Part of the seed of the audit's own choices, from which the seeds of the runs derive. The other
+    part is drawn by the controller: whoever asks does not know which seeds a black box will be given.
+    """
     request_id: builtins.str
     """A random UUID; the same one is the same request."""
     def __init__(
