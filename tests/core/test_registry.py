@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from gencard.core.card import Tier
@@ -11,6 +14,7 @@ from gencard.core.generators.registry import (
     generator_named,
 )
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "generators.md"
 ZEROS = (StructuralZeros(("a",), ((0,),)),)
 
 
@@ -28,6 +32,12 @@ def test_an_entry_says_what_the_generator_does_needs_and_takes(name):
     assert "exact" in entry.needs
     assert entry.bound
     assert entry.cell_bytes >= 8
+
+
+def test_the_page_says_when_to_take_which_and_what_each_does():
+    page = PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^\| `(.+?)` \|", page) == list(GENERATORS)
+    assert re.findall(r"(?m)^### `(.+?)`", page) == list(GENERATORS)
 
 
 def test_the_one_offered_first_takes_any_marginals():
