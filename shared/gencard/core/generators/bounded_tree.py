@@ -57,7 +57,7 @@ class BoundedTree:
         zeros: Sequence[StructuralZeros],
     ) -> list[Clique]:
         """The worst pairs that leave the tree within its bound, at most ``_AT_ONCE``."""
-        errors = {pair: float(np.abs(model.marginal(pair) - left[pair]).sum()) for pair in left}
+        errors = {pair: total(np.abs(model.marginal(pair) - left[pair])) for pair in left}
         added: list[Clique] = []
         for pair in sorted(left, key=lambda pair: -errors[pair]):
             wanted = [*chosen, *added, pair, *(zero.clique for zero in zeros)]

@@ -45,7 +45,7 @@ class Goal:
 
     def error(self, table: Table) -> float:
         """L1 distance between the table's marginal and the goal, in shares."""
-        return float(np.abs(self._marginal(table) - self.shares).sum())
+        return total(np.abs(self._marginal(table) - self.shares))
 
     def scale(self, table: Table) -> None:
         """Give the table this marginal, in place; cells that are zero stay zero."""
