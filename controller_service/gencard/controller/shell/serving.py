@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller import logs, scratch
+from gencard.controller import logs
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console
 from gencard.controller.wiring import serve as serve_settings
@@ -28,12 +28,6 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: _end(ended, _frame))
     settings = Settings.load(config)
-    with scratch.claimed(settings.state.work):
-        _serve(settings, ended, unreviewed=unreviewed)
-    console.print("Stopped.")
-
-
-def _serve(settings: Settings, ended: threading.Event, *, unreviewed: bool) -> None:
     with console.status("Starting"):
         controller = serve_settings(settings, unreviewed=unreviewed)
     host = settings.server.address.rpartition(":")[0]
@@ -44,6 +38,7 @@ def _serve(settings: Settings, ended: threading.Event, *, unreviewed: bool) -> N
     ended.wait()
     with console.status("Stopping: running calls end first"):
         controller.stop(GRACE_SECONDS)
+    console.print("Stopped.")
 
 
 def _end(ended: threading.Event, _frame: FrameType | None) -> None:
