@@ -16,9 +16,10 @@ def narrow(request, monkeypatch):
 def card(house):
     with house.analyst() as analyst:
         pairs = [("sex", "health"), ("sex", "work")]
-        return analyst.propose(
-            "survey", pairs, purpose="A purpose of some length, for its width", rows=9
-        )
+        purpose = "A purpose of some length, for its width"
+        agreed = analyst.propose("survey", pairs, purpose=purpose, rows=9).accept()
+        agreed.generate(5, progress=False)
+        return agreed
 
 
 def said(shell, *words):
@@ -31,6 +32,7 @@ def said(shell, *words):
 def test_a_steward_can_copy_names(house, card):
     assert card.name in said(steward_shell, "cards", "-c", house.settings_file)
     assert card.name in said(steward_shell, "log", "-c", house.settings_file)
+    assert card.name in said(steward_shell, "ledger", "-c", house.settings_file)
     assert "No card waits." in said(steward_shell, "cards", "--waiting", "-c", house.settings_file)
 
 

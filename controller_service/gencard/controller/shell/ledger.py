@@ -47,7 +47,8 @@ def show(
         if as_json:
             say_json([_document(line) for line in lines])
             return
-        console.print(_lines(lines))
+        for line in lines:
+            _say(line)
         console.print(_caps(opened))
 
 
@@ -67,19 +68,12 @@ def void(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> 
     console.print(f"Line {line} is void.")
 
 
-def _lines(lines: tuple[Spend, ...]) -> object:
-    found = table("Ledger", "line", "time", "analyst", "kind", "price", "state", "for")
-    for line in lines:
-        found.add_row(
-            str(line.line),
-            time_text(line.created),
-            plain(line.analyst),
-            line.kind,
-            str(line.price),
-            line.state,
-            line.resource,
-        )
-    return found
+def _say(line: Spend) -> None:
+    """Two lines: what somebody may want to copy is not broken."""
+    spent = f"{line.kind}  {line.price}  [bold]{line.state}[/]"
+    when = f"{line.line:>5}  {time_text(line.created)}"
+    console.print(f"{when}  {spent}  {plain(line.analyst)}", soft_wrap=True)
+    console.print(f"       {line.resource}", soft_wrap=True)
 
 
 def _caps(opened: Desk) -> object:
