@@ -9,7 +9,7 @@ from gencard.core.generators.admitted import admitted, check_settings, zeros_ins
 from gencard.core.generators.block_table import Blocks, BlockTable, PlainTable
 from gencard.core.generators.fitting import check_room, fit
 from gencard.core.generators.goals import Goal, Table
-from gencard.core.generators.junction_tree import JunctionTree, check_cells
+from gencard.core.generators.junction_tree import JunctionTree
 from gencard.core.generators.parts import inside
 from gencard.core.generators.relaxation import NOISY, relax
 from gencard.core.generators.tree_model import TreeModel
@@ -76,9 +76,7 @@ class Graphical:
         """One that holds the cliques and the structural zeros, within the bound."""
         zeros = zeros_inside(self.structural_zeros, domain)
         named = [clique for clique in cliques if set(clique) <= set(domain.attributes)]
-        tree = JunctionTree.of(domain, [*named, *(zero.clique for zero in zeros)])
-        check_cells(domain, tree.cliques, self.max_cells)
-        return tree
+        return JunctionTree.of(domain, [*named, *(zero.clique for zero in zeros)], self.max_cells)
 
     def _fitted(self, psi: Psi, domain: Domain, tree: JunctionTree, piece: Sequence[int]) -> list[Table]:
         """The marginals on the cliques of one piece."""

@@ -1,16 +1,14 @@
 """A tree of attribute sets that holds every clique and that messages can be passed on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import reduce
+from math import log2
+from operator import or_
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, ModelTooLargeError
 from gencard.core.statistics.closure import maximal
-
-Matrix = NDArray[np.float64]
 
 _NAMED = 3
 """Attribute sets that a refusal names, the largest first."""
@@ -42,26 +40,40 @@ class JunctionTree:
             met |= set(clique)
 
     @classmethod
-    def of(cls, domain: Domain, cliques: Sequence[Clique]) -> "JunctionTree":
+    def of(
+        cls, domain: Domain, cliques: Sequence[Clique], most_cells: int | None = None
+    ) -> "JunctionTree":
         """A tree whose cliques hold all the given ones, and every attribute of the domain.
 
         The graph that joins the attributes of each clique is triangulated by min-fill; of its maximal
         cliques, those that share most attributes are linked (Lauritzen 1996, section 4.4).
+
+        Raises:
+            ModelTooLargeError: The tables of all cliques are over the bound; it names the largest.
         """
-        return cls._linked(maximal(_triangulated(domain, cliques)))
+        found: list[Clique] = []
+        for clique in _eliminated(domain, cliques):
+            found.append(clique)
+            if most_cells is not None and domain.project(clique).cells > most_cells:
+                break
+        largest = maximal(found)
+        if most_cells is not None:
+            check_cells(domain, largest, most_cells)
+        return cls._linked(largest)
 
     @classmethod
     def _linked(cls, cliques: Sequence[Clique]) -> "JunctionTree":
         """Prim's algorithm on the number of shared attributes; ties go to the first in order."""
+        sets = [frozenset(clique) for clique in cliques]
         order, parents = [0], [-1]
-        nearest = {one: (_shared(cliques[one], cliques[0]), 0) for one in range(1, len(cliques))}
+        nearest = {one: (len(sets[one] & sets[0]), 0) for one in range(1, len(cliques))}
         while nearest:
             chosen = max(nearest, key=lambda one: (nearest[one][0], -one))
             parents.append(nearest.pop(chosen)[1])
             order.append(chosen)
             for one, (shared, _) in nearest.items():
-                if _shared(cliques[one], cliques[chosen]) > shared:
-                    nearest[one] = (_shared(cliques[one], cliques[chosen]), len(order) - 1)
+                if len(sets[one] & sets[chosen]) > shared:
+                    nearest[one] = (len(sets[one] & sets[chosen]), len(order) - 1)
         return cls(tuple(cliques[one] for one in order), tuple(parents))
 
     def separator(self, clique: int) -> Clique:
@@ -109,51 +121,51 @@ def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> N
         raise ModelTooLargeError(largest=named, limit=f"{most_cells:,}")
 
 
-def _shared(one: Clique, other: Clique) -> int:
-    return len(set(one) & set(other))
-
-
-def _triangulated(domain: Domain, cliques: Sequence[Clique]) -> list[Clique]:
-    """What min-fill eliminates: each attribute with its neighbours left; holds every clique.
+def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[Clique]:
+    """What min-fill eliminates: each attribute with its neighbours left. Together they hold all cliques.
 
     Ties in the number of added edges go to the smallest table, then to the domain's order.
     """
     joined = _graph(domain, cliques)
-    sizes = np.rint(2**20 * np.log2(domain.sizes))  # whole numbers, whose sums are exact in any order
-    left = np.arange(len(domain))
-    eliminated = []
-    while len(left):
-        cells = sizes[left] + joined @ sizes[left]
-        first = int(np.lexsort((cells, _fill(joined)))[0])
-        neighbours = joined[first] > 0
-        eliminated.append(
-            tuple(domain.attributes[i] for i in left[neighbours | _only(first, len(left))])
-        )
-        joined[np.ix_(neighbours, neighbours)] = 1
-        np.fill_diagonal(joined, 0)
-        joined = np.delete(np.delete(joined, first, axis=0), first, axis=1)
-        left = np.delete(left, first)
-    return eliminated
+    sizes = [round(2**20 * log2(size)) for size in domain.sizes]  # whole, so that sums are exact
+    costs = {one: _cost(joined, sizes, one) for one in range(len(domain))}
+    while costs:
+        first = min(costs, key=lambda one: (costs[one], one))
+        del costs[first]
+        around = joined[first]
+        yield tuple(domain.attributes[one] for one in _members(around | 1 << first))
+        for one in _members(around):
+            joined[one] = (joined[one] | around) & ~(1 << one | 1 << first)
+        for one in _members(_or([around, *(joined[one] for one in _members(around))])):
+            costs[one] = _cost(joined, sizes, one)
 
 
-def _graph(domain: Domain, cliques: Sequence[Clique]) -> Matrix:
-    """Adjacency of the attributes: 1 where a clique holds both, 0 on the diagonal."""
-    joined = np.zeros((len(domain), len(domain)))
+def _graph(domain: Domain, cliques: Sequence[Clique]) -> list[int]:
+    """For each attribute the set of those that share a clique with it: bit ``i`` for attribute ``i``."""
+    joined = [0] * len(domain)
     for clique in cliques:
-        axes = list(domain.axes(clique))
-        joined[np.ix_(axes, axes)] = 1
-    np.fill_diagonal(joined, 0)
+        axes = domain.axes(clique)
+        together = _or(1 << axis for axis in axes)
+        for axis in axes:
+            joined[axis] |= together & ~(1 << axis)
     return joined
 
 
-def _fill(joined: Matrix) -> Matrix:
-    """For each attribute the number of edges, times two, that its neighbours lack among themselves."""
-    degree = joined.sum(axis=1)
-    missing: Matrix = degree * (degree - 1) - ((joined @ joined) * joined).sum(axis=1)
-    return missing
+def _cost(joined: Sequence[int], sizes: Sequence[int], one: int) -> tuple[int, int]:
+    """Edges, times two, that the neighbours of an attribute lack among themselves; size of its table."""
+    around = joined[one]
+    near = list(_members(around))
+    missing = sum((around & ~joined[other]).bit_count() - 1 for other in near)
+    return missing, sizes[one] + sum(sizes[other] for other in near)
 
 
-def _only(place: int, length: int) -> NDArray[np.bool_]:
-    mask = np.zeros(length, dtype=bool)
-    mask[place] = True
-    return mask
+def _members(mask: int) -> Iterator[int]:
+    """The numbers in a set of bits, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _or(masks: Iterable[int]) -> int:
+    return reduce(or_, masks, 0)
