@@ -1,6 +1,8 @@
 """The steward's shell, command by command, beside a controller that serves."""
 
 import json
+import subprocess
+import sys
 from decimal import Decimal
 
 import pytest
@@ -64,6 +66,20 @@ def test_an_error_is_one_line_and_advice(tmp_path, capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("INVALID_INPUT")
     assert second.startswith("→")
+
+
+def test_no_command_leaves_a_core_dump():
+    """Some of them read records, and all of them keys."""
+    program = (
+        "import resource\n"
+        "from gencard.controller.shell import main as shell\n"
+        "shell.told = lambda _: print(resource.getrlimit(resource.RLIMIT_CORE)) or 0\n"
+        "shell.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "(0, 0)\n"
 
 
 def test_an_error_is_text_and_no_markup(capsys):

@@ -1,5 +1,6 @@
 """The console entry: every command in its place."""
 
+import resource
 import sys
 
 import typer
@@ -30,4 +31,5 @@ app.add_typer(log.app, name="log")
 
 def main() -> None:
     """Run ``gencard-controller``; exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # records and keys lie in no core dump
     sys.exit(told(app))
