@@ -8,6 +8,7 @@ import grpc
 import numpy as np
 import pandas as pd
 import pytest
+from google.longrunning import operations_pb2
 
 from gencard.core.card import AuditTerms
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
@@ -148,3 +149,10 @@ def test_s10_an_audit_is_bounded_before_it_counts_as_an_attempt(wide_house, marg
     with nothing_changes(wide_house):
         ending = call(wide_house.channel(), "/gencard.v1.AuditService/RunAudit", asked)
     assert ending.reason == reason
+
+
+def test_s10_a_page_of_operations_is_bounded_on_both_sides(wide_house):
+    path = "/google.longrunning.Operations/ListOperations"
+    for size in (-1, -(2**31), 501):
+        asked = operations_pb2.ListOperationsRequest(page_size=size)
+        assert call(wide_house.channel(), path, asked).reason == "INVALID_NUMBER"

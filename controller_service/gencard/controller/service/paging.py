@@ -10,8 +10,8 @@ def page_size(asked: int) -> int:
     """0 means 50; more than 500 is refused.
 
     Raises:
-        InvalidNumberError: Over 500.
+        InvalidNumberError: Below 0 or over 500.
     """
-    if asked > LARGEST:
-        raise InvalidNumberError(field="page_size", expected=f"at most {LARGEST}")
+    if not 0 <= asked <= LARGEST:
+        raise InvalidNumberError(field="page_size", expected=f"from 0 to {LARGEST}")
     return asked or USUAL
