@@ -155,7 +155,7 @@ class TestRefusals:
         with pytest.raises(NoExtremalPairError, match="no room"):
             audit(Honest(BOX, [variance(X)]), dataset, plan())
 
-    def test_tables_too_large_for_the_integer_program_are_refused(self):
+    def test_tables_too_large_for_circuits_are_refused(self):
         domain = Domain.of({"x": 11, "z": 200})
         dataset = Dataset(domain, np.zeros((5, 2), dtype=int))
         with pytest.raises(TooLargeError, match="linear"):

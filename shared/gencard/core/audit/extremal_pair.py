@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gencard.core.audit.blocks import minimal
 from gencard.core.audit.cells import Cells, key_of
+from gencard.core.audit.circuits import along_circuits
 from gencard.core.audit.direction import Direction
 from gencard.core.audit.integer_program import farthest
 from gencard.core.audit.moves import climb, leads
@@ -27,8 +28,8 @@ class Moves:
     """The kinds of cube move that keep Phi, each a set of attributes led by the one it flips.
 
     Args:
-        linear: Linear statistics of Phi. Moves keep the whole marginal on their cliques; what else
-            leaves them as they are is for the integer program to find.
+        linear: Linear statistics of Phi. Cube moves keep the whole marginal on their cliques; what
+            else leaves them as they are is for circuits to find.
     """
 
     cliques: tuple[Clique, ...]
@@ -111,11 +112,13 @@ def extremal_pair(
         _climbed(side, moves, uphill, rng=rng, progress=_half(progress, half))
         for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True))
     )
-    if moves.linear or beta.value(high) <= beta.value(low):
+    if moves.linear:
         low, high = (
-            max(side, _farthest(dataset, moves, uphill, rng=rng), key=uphill.value)
+            _along_circuits(side, moves, uphill, rng=rng)
             for side, uphill in ((low, -beta), (high, beta))
         )
+    elif beta.value(high) <= beta.value(low):
+        low, high = (farthest(dataset, moves.cliques, uphill) for uphill in (-beta, beta))
     if beta.value(high) <= beta.value(low):
         raise NoExtremalPairError(
             problem="the records leave no room for a move; try a made-up, denser dataset"
@@ -165,8 +168,10 @@ def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[n
     return [statistic.sums(count) for statistic, count in zip(linear, counts, strict=True)]
 
 
-def _farthest(dataset: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator) -> Dataset:
-    found = farthest(dataset, moves.cliques, beta, moves.linear)
+def _along_circuits(
+    side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
+) -> Dataset:
+    found = along_circuits(side, moves.cliques, moves.linear, beta)
     return found.take(rng.permutation(len(found)))
 
 

@@ -10,20 +10,14 @@ from scipy import optimize, sparse
 from gencard.core.audit.direction import Direction
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.marginal import count_all
 
 MOST_CELLS = 2_000
 """Cells of the full table up to which the program is tried."""
 _MOST_SECONDS = 10.0
 
 
-def farthest(
-    dataset: Dataset,
-    cliques: Sequence[Clique],
-    beta: Direction,
-    linear: Sequence[LinearStatistic] = (),
-) -> Dataset:
+def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Dataset:
     """A dataset with the psi of ``dataset`` and the largest ``<beta, table>`` of all.
 
     Returns:
@@ -33,40 +27,22 @@ def farthest(
     if domain.cells > MOST_CELLS:
         return dataset
     cells = np.indices(domain.sizes).reshape(len(domain), -1)
-    rows = [_marginalising(domain, cliques, cells), _summing(domain, linear, cells)]
-    matrix = sparse.vstack([part for part in rows if part.shape[0]], format="csr")
-    here = matrix @ _table(dataset).astype(np.float64)
+    counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
     found = optimize.milp(
         c=-beta.of(list(cells)),
-        constraints=optimize.LinearConstraint(matrix, here, here),
+        constraints=optimize.LinearConstraint(_marginalising(domain, cliques, cells), counts, counts),
         integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
     )
-    if found.x is None or not np.array_equal(matrix @ np.rint(found.x), here):
+    if found.x is None:
         return dataset
     records = np.repeat(cells.T, np.rint(found.x).astype(np.int64), axis=0)
     return Dataset(domain, records)
 
 
-def _table(dataset: Dataset) -> NDArray[np.int64]:
-    """Number of records in each cell of the full table."""
-    return count(dataset, dataset.domain.attributes).ravel()
-
-
-def _summing(domain: Domain, linear: Sequence[LinearStatistic], cells: NDArray[Any]) -> sparse.csr_array:
-    """From the full table to the sums of all functions, each in the largest unit that it is whole in."""
-    rows = [np.zeros((0, domain.cells))]
-    for statistic in linear:
-        sizes = domain.project(statistic.clique).sizes
-        inside = np.ravel_multi_index(tuple(cells[list(domain.axes(statistic.clique))]), sizes)
-        units = np.gcd.reduce(statistic.numerators, axis=1, keepdims=True)
-        rows.append((statistic.numerators // units)[:, inside].astype(np.float64))
-    return sparse.csr_array(np.vstack(rows))
-
-
 def _marginalising(domain: Domain, cliques: Sequence[Clique], cells: NDArray[Any]) -> sparse.csr_array:
     """The 0-1 matrix from the full table to all marginals, one after the other."""
-    blocks = [sparse.csr_array((0, domain.cells))]
+    blocks = []
     for clique in cliques:
         sizes = domain.project(clique).sizes
         row = np.ravel_multi_index(tuple(cells[list(domain.axes(clique))]), sizes)

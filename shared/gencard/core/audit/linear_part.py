@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gencard.core.audit.circuits import MOST_CELLS
 from gencard.core.audit.direction import Basis
-from gencard.core.audit.integer_program import MOST_CELLS
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NoExtremalPairError, TooLargeError
 from gencard.core.statistics.interactions import FloatArray, coefficients
@@ -27,8 +27,8 @@ def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[Li
 
     Raises:
         InvalidInputError, UnknownAttributeError: A statistic does not fit the domain.
-        TooLargeError: The table is too large for the integer program, which alone changes what lies
-            inside the clique of a linear statistic.
+        TooLargeError: The table is too large to look for circuits, which alone change what lies inside
+            the clique of a linear statistic.
         NoExtremalPairError: Nothing is left.
     """
     for statistic in linear:
