@@ -42,9 +42,10 @@ def job(name: str) -> tuple[Psi, Dataset]:
 def graphical_race(name: str, repeats: int) -> tuple[Fit, Fit]:
     """Ours and mbi's."""
     psi, dataset = job(name)
-    ours = fitted("gencard", psi, dataset.domain, repeats=repeats)
+    ours = fitted("gencard", psi, dataset.domain, repeats=repeats, processes=3)
     iterations = _PEER_ITERATIONS.get(name, 1_000)
-    return ours, fitted("mbi", psi, dataset.domain, iterations=iterations)
+    processes = 1 if name in _PEER_ITERATIONS else 3
+    return ours, fitted("mbi", psi, dataset.domain, iterations=iterations, processes=processes)
 
 
 def ipf_race(sweeps: int) -> dict[str, Fit]:

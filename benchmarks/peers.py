@@ -29,7 +29,7 @@ class Fit:
     """How one program did.
 
     Args:
-        cold: Seconds from the start of the first import to the fitted marginals.
+        cold: Seconds from the start of the first import to the fitted marginals, median over processes.
         warm: The same for a second fit in the same process, median; not a number where there was none.
         worst: Largest L1 distance of a marginal from psi, in shares.
         variation: Mean total variation of the marginals.
@@ -41,20 +41,36 @@ class Fit:
     variation: float
 
 
-def fitted(program: str, psi: Psi, domain: Domain, *, iterations: int = 0, repeats: int = 1) -> Fit:
-    """Run a program of ``fit_once`` in a fresh process, ours in our environment, others in theirs."""
+def fitted(
+    program: str,
+    psi: Psi,
+    domain: Domain,
+    *,
+    iterations: int = 0,
+    repeats: int = 1,
+    processes: int = 1,
+) -> Fit:
+    """Run a program of ``fit_once`` in fresh processes, ours in our environment, others in theirs."""
     ours = program.startswith("gencard")
     python = Path(sys.executable) if ours else peers_python(".venv-peers")
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.npz"
         write_job(job, psi, domain)
         arguments = [fit_once.__file__, program, str(job), str(iterations), str(repeats)]
-        done = subprocess.run(
-            [str(python), *arguments], capture_output=True, text=True, check=True, cwd=folder
-        )
-    answer = json.loads(done.stdout.splitlines()[-1])
-    warm = median(answer["warm"]) if answer["warm"] else float("nan")
-    return Fit(answer["cold"], warm, max(answer["errors"]), 0.5 * mean(answer["errors"]))
+        command = [str(python), *arguments]
+        outputs = [
+            subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
+            for _ in range(processes)
+        ]
+    answers = [json.loads(output.splitlines()[-1]) for output in outputs]
+    warm = [seconds for answer in answers for seconds in answer["warm"]]
+    errors = answers[0]["errors"]
+    return Fit(
+        median(answer["cold"] for answer in answers),
+        median(warm) if warm else float("nan"),
+        max(errors),
+        0.5 * mean(errors),
+    )
 
 
 def write_job(path: Path, psi: Psi, domain: Domain) -> None:
