@@ -14,8 +14,9 @@ from gencard.client import all_marginals
 from gencard.client.measuring import stddevs
 from gencard.controller.jobs import tasks
 from gencard.controller.state.accounts import Account, Scope
-from gencard.core.budget import Neighbouring, Price
-from gencard.core.errors import BudgetExceededError
+from gencard.controller.state.psis import PsiStore
+from gencard.core.budget import Neighbouring, Price, SpendState
+from gencard.core.errors import BudgetExceededError, CardStateError, StorageError
 from gencard.core.statistics.accounting import epsilon_of, in_words, together
 from gencard.wire.psi_document import psi_document
 from tests.system.books import assert_in_order, lines_of
@@ -149,6 +150,27 @@ class TestOnce:
                 card = analyst.card(card.name)
                 assert card.generate(rows=50, seed=1, progress=False).equals(data)
                 assert psi_document(card.psi) == first
+
+    def test_a_psi_that_could_not_be_stored_is_paid_for_once_and_never_seen(
+        self, house, ana, monkeypatch
+    ):
+        put, faults, before = PsiStore.put, [StorageError()], spent(house)
+
+        def failing(store, *arguments):
+            if faults:
+                raise faults.pop()
+            return put(store, *arguments)
+
+        monkeypatch.setattr(PsiStore, "put", failing)
+        card = propose(ana, epsilon="0.1", neighbouring=RELATION).accept()
+        with pytest.raises(StorageError):
+            card.generate(rows=10, progress=False)
+        with pytest.raises(CardStateError):
+            _ = card.psi
+        card.generate(rows=10, progress=False)
+        assert spent(house) == before + card.price
+        states = [line.state for line in lines_of(house.controller.desk, card.name)]
+        assert states == [SpendState.SETTLED, SpendState.VOIDED]
 
     def test_another_card_pays_and_draws_again(self, ana):
         psis = []

@@ -8,8 +8,9 @@ import pytest
 from gencard.client.card import Card
 from gencard.controller.state.event import event_of
 from gencard.controller.wiring import serve
-from gencard.core.errors import ProposalRefusedError
+from gencard.core.errors import InvalidInputError, ProposalRefusedError
 from gencard.core.negotiation import CardState
+from tests.system.canaries import ENTRY
 from tests.system.edge import agreed, configure, enrolled, nothing_changes
 from tests.system.house import Clock, House, build, survey
 
@@ -179,3 +180,15 @@ def test_s26_noise_is_offered_where_exact_counts_are_refused(house, clock):
         assert card.terms.privacy.noisy
         card.accept().generate(rows=10, progress=False)
         assert not card.psi.exact
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_s26_the_same_records_are_not_offered_twice(tmp_path, copied):
+    """Under another name they would have another ledger, and grants that nobody compares."""
+    house = build(tmp_path)
+    data = house.folder.parent / ("copy.csv" if copied else "survey.csv")
+    survey().to_csv(data, index=False)
+    with house.settings_file.open("a") as settings:
+        settings.write(ENTRY.format(name="again", data=data, automatic="true"))
+    with pytest.raises(InvalidInputError, match="the same records as datasets/again"):
+        house.start()

@@ -21,6 +21,19 @@ def check_reviewed(holdings: Holdings) -> None:
             )
 
 
+def check_apart(holdings: Holdings) -> None:
+    """The same records under two names would have two ledgers, and could be told by two schemas.
+
+    Raises:
+        InvalidInputError: Two datasets are of one version.
+    """
+    first: dict[str, str] = {}
+    for holding in holdings:
+        other = first.setdefault(holding.version, holding.name)
+        if other != holding.name:
+            raise InvalidInputError(field=holding.name, problem=f"holds the same records as {other}")
+
+
 def check_policies(holdings: Holdings) -> None:
     """A policy that names what is not there forbids or allows nothing, in silence.
 

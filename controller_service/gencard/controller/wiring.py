@@ -24,7 +24,7 @@ from gencard.controller.keys import secret_bytes, signing_key
 from gencard.controller.limits import Limits
 from gencard.controller.negotiations import Negotiations
 from gencard.controller.operations import Operations
-from gencard.controller.readiness import check_policies, check_reviewed
+from gencard.controller.readiness import check_apart, check_policies, check_reviewed
 from gencard.controller.release_run import ReleaseRun
 from gencard.controller.releases import KIND as RELEASE
 from gencard.controller.releases import Releases
@@ -153,6 +153,7 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
 def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack) -> Controller:
     read_identities(settings.signing.identities)
     desk = open_desk(settings, clock)
+    check_apart(desk.cards.holdings)
     check_policies(desk.cards.holdings)
     if not unreviewed:
         check_reviewed(desk.cards.holdings)
