@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
+from gencard.core.privacy.combinations import combination_numbers
 
-_LARGEST = 2**62
-"""Numbers of combinations below fit into 64 bits together with one more attribute."""
+Counts = NDArray[np.int64]
+"""Records of each combination, one number for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +24,39 @@ class ReplicatedUniques:
 
     Args:
         records: Number of original records.
-        in_original: Combinations of exactly one original record.
-        in_synthetic: Combinations of exactly one synthetic record.
+        synthetic_records: Number of synthetic records.
+        in_original: UiO: combinations of exactly one original record.
+        in_synthetic: UiS: combinations of exactly one synthetic record.
+        found: UiOiS: those of ``in_original`` that some synthetic record has.
         present: Those of ``in_synthetic`` that some original record has.
-        replicated: Those that are unique in both.
+        replicated: repU: those that are unique in both.
     """
 
     records: int
+    synthetic_records: int
     in_original: int
     in_synthetic: int
+    found: int
     present: int
     replicated: int
 
     @property
     def share(self) -> float:
         """Replicated uniques by original records."""
-        return self.replicated / self.records if self.records else 0.0
+        return self.replicated / max(self.records, 1)
+
+    @property
+    def named(self) -> dict[str, float]:
+        """The measures under their names in the literature, in shares of the original records.
+
+        UiS is a share of the synthetic ones.
+        """
+        return {
+            "UiO": self.in_original / max(self.records, 1),
+            "UiS": self.in_synthetic / max(self.synthetic_records, 1),
+            "UiOiS": self.found / max(self.records, 1),
+            "repU": self.share,
+        }
 
 
 def replicated_uniques(
@@ -51,33 +69,57 @@ def replicated_uniques(
         InvalidCliqueError: The keys are none, or repeat.
         UnknownAttributeError: A key is not in the domain.
     """
-    check_same_domain(original.domain, synthetic.domain)
-    chosen = original.domain.canonical(original.domain.attributes if keys is None else keys)
-    combinations = _combinations(original.project(chosen), synthetic.project(chosen))
-    ours = np.bincount(combinations[: len(original)], minlength=combinations.max(initial=0) + 1)
-    theirs = np.bincount(combinations[len(original) :], minlength=len(ours))
+    ours, theirs, _ = _counted(original, synthetic, keys)
+    return uniques_among(ours, theirs, theirs, records=len(original), synthetic_records=len(synthetic))
+
+
+def replicated_rows(
+    original: Dataset, synthetic: Dataset, keys: Clique | None = None
+) -> NDArray[np.intp]:
+    """Where in the synthetic data the replicated uniques are, ascending; raises as the count does.
+
+    To take them out is to look at the original once more: what is left is no longer made from psi alone,
+    and that they are missing tells something too.
+    """
+    ours, theirs, combinations = _counted(original, synthetic, keys)
+    return np.flatnonzero(((ours == 1) & (theirs == 1))[combinations])
+
+
+def uniques_among(
+    ours: Counts, theirs: Counts, present: Counts, *, records: int, synthetic_records: int
+) -> ReplicatedUniques:
+    """Count uniques among combinations that were counted already.
+
+    Args:
+        ours: Original records of each combination, shape ``(k,)``.
+        theirs: Synthetic records of each.
+        present: Synthetic records that an original unique may be found among; ``theirs``, or more.
+        records: Number of original records to take shares of.
+        synthetic_records: Number of synthetic ones.
+    """
+    unique, twin = ours == 1, theirs == 1
     return ReplicatedUniques(
-        records=len(original),
-        in_original=int(np.sum(ours == 1)),
-        in_synthetic=int(np.sum(theirs == 1)),
-        present=int(np.sum((theirs == 1) & (ours > 0))),
-        replicated=int(np.sum((theirs == 1) & (ours == 1))),
+        records=records,
+        synthetic_records=synthetic_records,
+        in_original=int(unique.sum()),
+        in_synthetic=int(twin.sum()),
+        found=int((unique & (present > 0)).sum()),
+        present=int((twin & (ours > 0)).sum()),
+        replicated=int((unique & twin).sum()),
     )
 
 
-def _combinations(original: Dataset, synthetic: Dataset) -> NDArray[np.int64]:
-    """The number of each record's combination, counted from 0; original records first."""
-    numbers = np.zeros(len(original) + len(synthetic), dtype=np.int64)
-    levels = 1
-    for axis, size in enumerate(original.domain.sizes):
-        if levels * size > _LARGEST:
-            numbers, levels = _ranks(numbers)
-        column = np.concatenate([original.codes[:, axis], synthetic.codes[:, axis]])
-        numbers, levels = numbers * size + column, levels * size
-    return _ranks(numbers)[0]
-
-
-def _ranks(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """The same numbers without holes between them, and how many there are."""
-    found, ranks = np.unique(numbers, return_inverse=True)
-    return ranks, max(len(found), 1)
+def _counted(
+    original: Dataset, synthetic: Dataset, keys: Clique | None
+) -> tuple[Counts, Counts, NDArray[np.int64]]:
+    """Original and synthetic records of each combination, and that of each synthetic record."""
+    check_same_domain(original.domain, synthetic.domain)
+    domain = original.domain
+    columns = (
+        (np.concatenate([original.column(name), synthetic.column(name)]), domain.size(name))
+        for name in domain.canonical(domain.attributes if keys is None else keys)
+    )
+    numbers = combination_numbers(len(original) + len(synthetic), columns)
+    first, second = numbers[: len(original)], numbers[len(original) :]
+    ours = np.bincount(first, minlength=numbers.max(initial=0) + 1)
+    return ours, np.bincount(second, minlength=len(ours)), second
