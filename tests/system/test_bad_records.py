@@ -10,8 +10,9 @@ from tests.system.edge import agreed, nothing_changes
 from tests.system.house import House, build
 
 HEADER = b"sex,health,work,region,age\n"
+RECORD = b"female,good,none,north,30\n"
 BAD = {
-    "undeclared": HEADER + b"female,good,none,north,30\nCANARY,good,none,north,30\n",
+    "undeclared": HEADER + RECORD + b"CANARY,good,none,north,30\n",
     "empty": HEADER,
     "garbled": HEADER + b'"\n' * 50 + b"\xff\xfe\x00" * 100,
     "lacking": b"sex,health\nfemale,good\n",
@@ -35,12 +36,14 @@ def records_house(tmp_path_factory):
     """Datasets whose records are wrong in all the ways that records are."""
     house = build(tmp_path_factory.mktemp("records"))
     good = (house.folder.parent / "survey.csv").read_bytes()
-    for name, content in {**BAD, "gone": good, "changed": good, "going": good}.items():
+    for more, name in enumerate(("gone", "changed", "going"), 1):
+        add_dataset(house, name, good + more * RECORD)
+    for name, content in BAD.items():
         add_dataset(house, name, content)
     house.start()
     (house.folder / "gone.csv").unlink()
     with (house.folder / "changed.csv").open("ab") as file:
-        file.write(b"female,good,none,north,30\n")
+        file.write(RECORD)
     yield house
     house.stop()
 
