@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import gencard.client
-from gencard.client import all_marginals
+from gencard.client import all_marginals, mean
 from gencard.client.card_view import NEXT
-from gencard.client.workload import cliques_of
+from gencard.client.workload import phi_of
 from gencard.core import errors
 from gencard.core.budget import Price
 from gencard.core.domain import Domain
@@ -94,7 +94,9 @@ class TestWorkload:
     def test_all_marginals(self):
         assert all_marginals(2).cliques(self.DOMAIN) == (("a", "b"), ("a", "c"), ("b", "c"))
         assert all_marginals(1, ["c", "a"]).cliques(self.DOMAIN) == (("a",), ("c",))
-        assert cliques_of([("c", "a"), "b"], self.DOMAIN) == (("c", "a"), ("b",))
+        assert phi_of([("c", "a"), "b"], self.DOMAIN) == ((("c", "a"), ("b",)), ())
+        mixed = [mean("a"), all_marginals(3), "b"]
+        assert phi_of(mixed, self.DOMAIN) == ((("a", "b", "c"), ("b",)), (mean("a"),))
 
     @pytest.mark.parametrize("order", [0, 4, -1])
     def test_an_order_that_is_none(self, order):

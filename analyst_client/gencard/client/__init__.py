@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from gencard.client.analyst import Analyst
     from gencard.client.audits import Audit
     from gencard.client.card import Card
+    from gencard.client.moments import (
+        covariance,
+        group_means,
+        group_sums,
+        mean,
+        moment,
+        variance,
+    )
     from gencard.client.plan import Plan
     from gencard.client.releases import Release
     from gencard.client.report.fidelity import FidelityReport
@@ -27,9 +35,29 @@ _HOME = {
     "Plan": "plan",
     "Release": "releases",
     "all_marginals": "workload",
+    "covariance": "moments",
+    "group_means": "moments",
+    "group_sums": "moments",
+    "mean": "moments",
+    "moment": "moments",
+    "variance": "moments",
 }
 
-__all__ = ["Analyst", "Audit", "Card", "FidelityReport", "Plan", "Release", "all_marginals"]
+__all__ = [
+    "Analyst",
+    "Audit",
+    "Card",
+    "FidelityReport",
+    "Plan",
+    "Release",
+    "all_marginals",
+    "covariance",
+    "group_means",
+    "group_sums",
+    "mean",
+    "moment",
+    "variance",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -76,7 +76,7 @@ class Agreement:
     @property
     def domain(self) -> Domain:
         """The attributes that the card names: what its rows are over."""
-        return self.coding.domain.covered_by(self.card.terms.marginals)
+        return self.coding.domain.covered_by(self.card.terms.cliques)
 
     def check_is(self, statement: bytes) -> None:
         """Raises VerificationError where both signed something else than this statement."""

@@ -15,7 +15,7 @@ from gencard.client.log_watch import Checkpoint, LogWatch
 from gencard.client.measuring import Measured, privacy_said, weights_said
 from gencard.client.paging import pages
 from gencard.client.plan import Plan
-from gencard.client.workload import Marginals, cliques_of
+from gencard.client.workload import Marginals, phi_of
 from gencard.core.budget import EXACT, Price, Spend
 from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal
 from gencard.core.errors import InvalidInputError
@@ -123,7 +123,8 @@ class Analyst:
 
         Args:
             dataset: Its name.
-            marginals: Cliques of attribute names, or ``all_marginals(order=2)``.
+            marginals: Cliques of attribute names, or ``all_marginals(order=2)``; among the cliques
+                moments too, such as ``mean("age")``.
             purpose: What the data are wanted for, in a sentence.
             generator: Its name in the catalogue.
             rows: At most so many in one release; as many as the policy allows where not given.
@@ -137,10 +138,12 @@ class Analyst:
         """
         entry = self.dataset(dataset)
         domain = entry.coding.domain
-        cliques = cliques_of(marginals, domain)
-        privacy, weights = privacy_said(measured) or EXACT, weights_said(measured, cliques)
+        cliques, moments = phi_of(marginals, domain)
+        privacy, weights = privacy_said(measured) or EXACT, weights_said(measured, cliques, moments)
         most = entry.policy.most_rows if rows is None else rows
-        asked = Proposal(entry.name, purpose, cliques, generator, most, privacy, audit, weights)
+        asked = Proposal(
+            entry.name, purpose, cliques, generator, most, privacy, audit, weights, moments=moments
+        )
         request = pb.ProposeCardRequest(
             terms=terms_message(asked.in_order_of(domain)),
             request_id=str(uuid4()),

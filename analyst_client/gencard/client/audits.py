@@ -24,6 +24,7 @@ from gencard.core.audit.wording import summary
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, VerificationError
 from gencard.core.generators.replay import rng_of
+from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire import dsse
 from gencard.wire.canonical import document_of
@@ -138,7 +139,8 @@ def _from_afar(
     terms = agreement.card.terms
     planned = terms.audit if runs is None else replace(terms.audit, runs=runs)
     rows = max(2, min(terms.rows, MADE_UP_RECORDS))
-    plan = AuditPlan(terms.marginals, rows, seed, planned)
+    linear = statistics_of(terms.moments, agreement.coding)
+    plan = AuditPlan(terms.marginals, rows, seed, planned, linear=linear)
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
     with shown("Auditing", progress) as tell:
         begin = time.monotonic()

@@ -16,7 +16,7 @@ from gencard.client.progress import Shown
 from gencard.client.releases import Release
 from gencard.client.replay import Replayed
 from gencard.client.signing import checked_offer
-from gencard.client.workload import Marginals, cliques_of
+from gencard.client.workload import Marginals, phi_of
 from gencard.core.card import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
@@ -92,18 +92,21 @@ class Card(CardView):
             measured: How: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
         """
         domain, now = self.entry.coding.domain, self.terms
-        cliques = now.marginals if marginals is None else cliques_of(marginals, domain)
+        cliques, moments = (
+            (now.marginals, now.moments) if marginals is None else phi_of(marginals, domain)
+        )
         privacy = privacy_said(measured) or now.privacy
         kept = now.weights if marginals is None and privacy.noisy else ()
         asked = replace(
             now,
             purpose=now.purpose if purpose is None else purpose,
             marginals=cliques,
+            moments=moments,
             generator=now.generator if generator is None else generator,
             rows=now.rows if rows is None else rows,
             privacy=privacy,
             audit=now.audit if audit is None else audit,
-            weights=weights_said(measured, cliques) or kept,
+            weights=weights_said(measured, cliques, moments) or kept,
             transform=AS_COUNTED if privacy.noisy else now.transform,
         )
         request = pb.CounterCardRequest(
@@ -187,7 +190,7 @@ class Card(CardView):
             black_box: Its name in the catalogue; the card's generator where not given.
             where: "made-up": from afar, around made-up records; touches none and costs nothing.
                 "card": at the controller, around the real ones; the full report goes to auditors.
-            seed: Of everything that is drawn.
+            seed: Of everything that is drawn; at the card, the controller adds a draw of its own.
             runs: For made-up records: runs on each side of each step; the card's where not given.
             records: For made-up records: these, over the attributes of the card.
             progress: Show a bar, or a function that is told.

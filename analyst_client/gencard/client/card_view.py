@@ -95,7 +95,8 @@ class CardView:
             ("Turn", str(self.turn)),
             ("Next", self.next_step),
             ("Purpose", terms.purpose),
-            ("Marginals", _marginals(terms.marginals)),
+            ("Marginals", _marginals(terms.marginals) or "none"),
+            *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
             *_measured(terms),
             ("Generator", terms.generator),
             ("Rows", f"at most {terms.rows:,} in one release"),
@@ -137,13 +138,22 @@ def _measured(terms: Proposal) -> list[tuple[str, str]]:
     found = [("Measured", str(privacy) if privacy.noisy else f"exact, {terms.transform}")]
     if terms.weights:
         found.append(("Weights", _few(map(str, terms.weights))))
-    if errors[-1]:
-        between = f"{errors[0]:,.3g} to {errors[-1]:,.3g}" if len(errors) > 1 else f"{errors[0]:,.3g}"
+    if errors and errors[-1]:
+        between = " to ".join(dict.fromkeys(map(_short, (errors[0], errors[-1]))))
         found.append(("Error", f"stddev of {between} records on each count"))
     if privacy.rho is not None:
         delta = privacy.delta or USUAL_DELTA
         found.append(("Comes to", in_words(epsilon_of(privacy.rho, delta), delta)))
     return found
+
+
+def _short(number: float) -> str:
+    """Three digits, or all before the point.
+
+    >>> [_short(number) for number in (0.012345, 12.345, 12345.6)]
+    ['0.0123', '12.3', '12,346']
+    """
+    return f"{number:,.0f}" if number >= 1_000 else f"{number:.3g}"
 
 
 def _few(names: Iterable[str]) -> str:

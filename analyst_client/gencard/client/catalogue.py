@@ -13,8 +13,10 @@ from gencard.core.budget import Mechanism, Price, Privacy
 from gencard.core.card import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
+from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
 from gencard.v1 import catalog_pb2 as pb
+from gencard.wire.moment_codec import kind_of
 from gencard.wire.money import mechanism_of, price_of, privacy_of
 from gencard.wire.schema_codec import coding_of
 from gencard.wire.transform_codec import transform_of
@@ -40,6 +42,8 @@ class Policy:
     most_per_card: Price
     automatic: bool
     valid: timedelta
+    moments: tuple[MomentKind, ...] = ()
+    highest_moment: int = 2
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy, for people."""
@@ -51,6 +55,8 @@ class Policy:
         yield "Generators", ", ".join(self.generators)
         yield "Measured", ", ".join(self.mechanisms)
         yield "Exact counts", str(self.transform)
+        if self.moments:
+            yield "Moments", f"{', '.join(self.moments)}; of order {self.highest_moment} at most"
         if self.noise is not None:
             yield "Noise, where nothing else is said", str(self.noise)
         yield "Price of one card", f"at most {self.most_per_card}"
@@ -185,6 +191,8 @@ def _policy(message: pb.Policy) -> Policy:
         forbidden=tuple(tuple(clique.attributes) for clique in message.forbidden),
         generators=tuple(message.generators),
         mechanisms=tuple(mechanism_of(number) for number in message.mechanisms),
+        moments=tuple(map(kind_of, message.moments)),
+        highest_moment=message.highest_moment,
         noise=privacy_of(message.noise) if message.HasField("noise") else None,
         transform=transform_of(message.transform),
         most_per_card=price_of(message.most_per_card),

@@ -6,10 +6,13 @@ from typing import TypedDict
 
 from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of, neighbouring_of
 from gencard.core.card import LARGEST_WEIGHT, Proposal
+from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.moment import Moment
 from gencard.core.statistics.disclosure import rounding_stddev
-from gencard.core.statistics.noise import scales, stddev_of
+from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.noise import parts, scales, stddev_of, sum_scales
 
 Amount = Decimal | int | float | str
 """A budget; a float stands for the decimal that it is shown as."""
@@ -23,7 +26,7 @@ class Measured(TypedDict, total=False):
         rho: Gaussian noise that spends this (zCDP) over all marginals together.
         delta: Of Gaussian noise: at which delta the card also states an epsilon.
         neighbouring: "add-remove" or "replace-one": what one record more or less means.
-        weights: Parts of the budget by marginal, such as ``{("sex", "health"): 3}``; 1 for the others.
+        weights: Parts of the budget by statistic, such as ``{("sex", "health"): 3}``; 1 for the others.
         privacy: All but the weights as one value, in place of the words above.
     """
 
@@ -31,7 +34,7 @@ class Measured(TypedDict, total=False):
     rho: Amount | None
     delta: Amount | None
     neighbouring: Neighbouring | str | None
-    weights: Mapping[str | Sequence[str], int] | None
+    weights: Mapping[str | Sequence[str] | Moment, int] | None
     privacy: Privacy | None
 
 
@@ -55,19 +58,22 @@ def privacy_said(said: Measured) -> Privacy | None:
     return _privacy(said) if words else privacy
 
 
-def weights_said(said: Measured, cliques: Collection[Clique]) -> tuple[int, ...]:
-    """One weight for each clique; none where none was said.
+def weights_said(
+    said: Measured, cliques: Collection[Clique], moments: Collection[Moment] = ()
+) -> tuple[int, ...]:
+    """One weight for each clique, then each moment; none where none was said.
 
     Raises:
-        InvalidInputError: A weight is about a marginal that is not asked for.
+        InvalidInputError: A weight is about a statistic that is not asked for.
         InvalidNumberError: A weight is not a whole number.
     """
-    weights = {_names(clique): weight for clique, weight in (said.get("weights") or {}).items()}
-    if weights.keys() - set(map(frozenset, cliques)):
+    weights = {_key(statistic): weight for statistic, weight in (said.get("weights") or {}).items()}
+    asked = [*map(_key, cliques), *moments]
+    if weights.keys() - set(asked):
         raise InvalidInputError(field="weights", problem="name a marginal that is not asked for")
     if not all(type(weight) is int for weight in weights.values()):
         raise InvalidNumberError(field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}")
-    return tuple(weights.get(frozenset(clique), 1) for clique in cliques if weights)
+    return tuple(weights.get(statistic, 1) for statistic in asked if weights)
 
 
 def stddevs(terms: Proposal) -> tuple[float, ...]:
@@ -75,8 +81,21 @@ def stddevs(terms: Proposal) -> tuple[float, ...]:
     if not terms.privacy.noisy:
         rounding = terms.transform.rounding
         return (rounding_stddev(rounding) if rounding > 1 else 0.0,) * len(terms.marginals)
-    found = scales(terms.privacy, terms.weights or [1] * len(terms.marginals))
+    found = scales(terms.privacy, terms.weights or [1] * len(terms.cliques))[: len(terms.marginals)]
     return tuple(stddev_of(terms.privacy.mechanism, scale) for scale in found)
+
+
+def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
+    """The same of the error on each sum of the moments, in numerators, one moment after the other."""
+    statistics = statistics_of(terms.moments, coding)
+    if not terms.privacy.noisy:
+        return tuple(0.0 for statistic in statistics for _ in statistic.functions)
+    budgets = parts(terms.privacy, terms.weights or [1] * len(terms.cliques))[len(terms.marginals) :]
+    return tuple(
+        stddev_of(terms.privacy.mechanism, scale)
+        for statistic, budget in zip(statistics, budgets, strict=True)
+        for scale in sum_scales(statistic, terms.privacy, budget)
+    )
 
 
 def _privacy(said: Measured) -> Privacy:
@@ -95,5 +114,7 @@ def _privacy(said: Measured) -> Privacy:
     )
 
 
-def _names(clique: str | Sequence[str]) -> frozenset[str]:
-    return frozenset([clique] if isinstance(clique, str) else clique)
+def _key(statistic: str | Sequence[str] | Moment) -> frozenset[str] | Moment:
+    if isinstance(statistic, Moment):
+        return statistic
+    return frozenset([statistic] if isinstance(statistic, str) else statistic)

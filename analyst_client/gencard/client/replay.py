@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gencard.client import html
-from gencard.client.measuring import stddevs
+from gencard.client.measuring import stddevs, sum_stddevs
 from gencard.core.card import Card
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -14,6 +14,7 @@ from gencard.core.errors import VerificationError
 from gencard.core.generators.contract import Generator
 from gencard.core.generators.registry import generator_digest, generator_named
 from gencard.core.generators.replay import synthesise
+from gencard.core.statistics.moments import statistics_of
 from gencard.core.statistics.psi import Psi
 from gencard.wire.canonical import sha256
 from gencard.wire.psi_document import psi_document
@@ -66,17 +67,21 @@ def generator_of(card: Card, coding: Coding) -> Generator:
 
 def check_psi(card: Card, psi: Psi, coding: Coding) -> None:
     """Raises VerificationError where psi does not hold the card's statistics, measured as agreed."""
-    if psi.cliques != card.terms.marginals or psi.domain != _domain(card, coding):
+    linear = tuple(linear.statistic for linear in psi.linear)
+    same = psi.cliques == card.terms.marginals and linear == statistics_of(card.terms.moments, coding)
+    if not same or psi.domain != _domain(card, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     said = [measurement.stddev for measurement in psi.measurements]
-    if not np.allclose(said, stddevs(card.terms), rtol=_ROUNDING, atol=0):
+    sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
+    agreed = (*stddevs(card.terms), *sum_stddevs(card.terms, coding))
+    if not np.allclose([*said, *sums], agreed, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
     if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
         raise VerificationError(problem="psi is not rounded as the card says")
 
 
 def _domain(card: Card, coding: Coding) -> Domain:
-    return coding.domain.covered_by(card.terms.marginals)
+    return coding.domain.covered_by(card.terms.cliques)
 
 
 def _zeros(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:

@@ -162,7 +162,7 @@ def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Recei
 
 
 def _rows_digest(file: File, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
-    dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.marginals))
+    dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
     digest = dataset.digest()
     if digest not in {receipt.rows_digest for receipt in receipts}:
         raise VerificationError(problem="no receipt is about these rows")

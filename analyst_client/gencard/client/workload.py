@@ -1,4 +1,4 @@
-"""Short ways to say which marginals are wanted."""
+"""Short ways to say which statistics are wanted."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from itertools import combinations
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError
+from gencard.core.moment import Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,10 @@ class AllMarginals:
         return tuple(combinations(names, self.order))
 
 
-Marginals = AllMarginals | Iterable[Sequence[str]]
-"""What ``propose`` takes."""
+Asked = Sequence[str] | Moment | AllMarginals
+
+Marginals = AllMarginals | Iterable[Asked]
+"""What ``propose`` takes: cliques, and among them moments."""
 
 
 def all_marginals(order: int = 2, attributes: Iterable[str] | None = None) -> AllMarginals:
@@ -36,8 +39,16 @@ def all_marginals(order: int = 2, attributes: Iterable[str] | None = None) -> Al
     return AllMarginals(order, None if attributes is None else tuple(attributes))
 
 
-def cliques_of(marginals: Marginals, domain: Domain) -> tuple[Clique, ...]:
-    """The cliques, as they were asked for."""
-    if isinstance(marginals, AllMarginals):
-        return marginals.cliques(domain)
-    return tuple((clique,) if isinstance(clique, str) else tuple(clique) for clique in marginals)
+def phi_of(marginals: Marginals, domain: Domain) -> tuple[tuple[Clique, ...], tuple[Moment, ...]]:
+    """The cliques and the moments, as they were asked for."""
+    cliques: list[Clique] = []
+    moments: list[Moment] = []
+    for asked in [marginals] if isinstance(marginals, AllMarginals) else marginals:
+        match asked:
+            case Moment():
+                moments.append(asked)
+            case AllMarginals():
+                cliques.extend(asked.cliques(domain))
+            case _:
+                cliques.append((asked,) if isinstance(asked, str) else tuple(asked))
+    return tuple(cliques), tuple(moments)

@@ -84,6 +84,8 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
             "mechanisms": policy.mechanisms,
             "noise": None if policy.noise is None else privacy_document(policy.noise),
             "transform": transform_document(policy.transform),
+            "moments": policy.moments,
+            "highestMoment": policy.highest_moment,
             "mostPerCard": price_document(policy.most_per_card),
             "automatic": policy.automatic,
             "validDays": policy.valid.days,

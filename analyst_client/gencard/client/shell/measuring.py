@@ -6,6 +6,7 @@ import typer
 
 from gencard.client.measuring import Measured
 from gencard.core.errors import InvalidInputError
+from gencard.core.moment import Moment, MomentKind
 
 Epsilon = Annotated[str | None, typer.Option(help="Laplace noise that spends this, such as 0.5.")]
 Rho = Annotated[str | None, typer.Option(help="Gaussian noise that spends this (zCDP), such as 0.01.")]
@@ -40,6 +41,21 @@ def measured(
         neighbouring=neighbouring,
         weights=dict(map(_weight, weight or ())),
     )
+
+
+def moment_said(text: str) -> Moment:
+    """Such as mean=age, moment3=age or group-means=sex,age.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: There is no such kind, or it has other attributes.
+    """
+    kind, _, names = text.partition("=")
+    order = kind.removeprefix(MomentKind.MOMENT)
+    if kind.startswith(MomentKind.MOMENT) and order.isascii() and order.isdigit() and len(order) < 3:
+        return Moment(MomentKind.MOMENT, names_in(names), int(order))
+    if kind not in set(MomentKind) - {MomentKind.MOMENT} or not names:
+        raise InvalidInputError(field="moment", problem="must look like mean=age or moment3=age")
+    return Moment(MomentKind(kind), names_in(names))
 
 
 def names_in(text: str) -> tuple[str, ...]:

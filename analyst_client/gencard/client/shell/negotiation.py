@@ -12,6 +12,7 @@ from gencard.client.shell.measuring import (
     Rho,
     Weight,
     measured,
+    moment_said,
     names_in,
 )
 from gencard.client.shell.terminal import (
@@ -24,7 +25,7 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
-from gencard.client.workload import Marginals, all_marginals
+from gencard.client.workload import Asked, Marginals, all_marginals
 from gencard.core.card import Change
 from gencard.core.errors import InvalidInputError
 from gencard.core.negotiation import CardState
@@ -38,6 +39,10 @@ Marginal = Annotated[
 ]
 Order = Annotated[int | None, typer.Option("--marginals-of-order", help="All marginals of this order.")]
 Attributes = Annotated[str | None, typer.Option(help="Only among these, such as sex,health,age.")]
+Moments = Annotated[
+    list[str] | None,
+    typer.Option(help="A sum of numbers: mean=age, moment3=age, group-means=sex,age ...; repeat it."),
+]
 Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
 Rows = Annotated[
     int | None, typer.Option(help="At most so many rows in one release; else the policy's most.")
@@ -50,6 +55,7 @@ def propose(
     marginal: Marginal = None,
     marginals_of_order: Order = None,
     attributes: Attributes = None,
+    moment: Moments = None,
     generator: Generator = "ipf",
     rows: Rows = None,
     epsilon: Epsilon = None,
@@ -62,7 +68,7 @@ def propose(
     as_json: AsJson = False,
 ) -> None:
     """Propose a card; the answer is an offer, with what changed and what it costs."""
-    marginals = _marginals(marginal, marginals_of_order, attributes)
+    marginals = _phi(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         card = analyst.propose(
@@ -78,6 +84,7 @@ def price(
     marginal: Marginal = None,
     marginals_of_order: Order = None,
     attributes: Attributes = None,
+    moment: Moments = None,
     generator: Generator = "ipf",
     rows: Rows = None,
     epsilon: Epsilon = None,
@@ -89,7 +96,7 @@ def price(
     as_json: AsJson = False,
 ) -> None:
     """What would be offered, and at what price; nothing is stored, no record is touched."""
-    marginals = _marginals(marginal, marginals_of_order, attributes)
+    marginals = _phi(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         card = analyst.propose(
@@ -129,6 +136,7 @@ def counter(
     marginal: Marginal = None,
     marginals_of_order: Order = None,
     attributes: Attributes = None,
+    moment: Moments = None,
     generator: Annotated[str | None, typer.Option(help="Another generator.")] = None,
     rows: Annotated[int | None, typer.Option(help="Another number of rows.")] = None,
     purpose: Annotated[str | None, typer.Option(help="Another purpose.")] = None,
@@ -141,8 +149,8 @@ def counter(
     as_json: AsJson = False,
 ) -> None:
     """Answer an offer with other terms; what is not given stays as offered."""
-    given = marginal or marginals_of_order is not None
-    marginals = _marginals(marginal, marginals_of_order, attributes) if given else None
+    given = marginal or moment or marginals_of_order is not None
+    marginals = _phi(marginal, marginals_of_order, attributes, moment) if given else None
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         card = analyst.card(name)
@@ -156,13 +164,16 @@ def terminate(name: CardName, connection: Folder = HERE, as_json: AsJson = False
         _say(analyst.card(name).terminate(), as_json)
 
 
-def _marginals(marginal: list[str] | None, order: int | None, attributes: str | None) -> Marginals:
-    """Raises InvalidInputError where both ways, or neither, were used."""
-    if bool(marginal) == (order is not None):
+def _phi(
+    marginal: list[str] | None, order: int | None, attributes: str | None, moment: list[str] | None
+) -> Marginals:
+    """Raises InvalidInputError where both ways to name marginals were used, or nothing was named."""
+    if (marginal and order is not None) or not (marginal or moment or order is not None):
         raise InvalidInputError(field="marginals", problem="need --marginal or --marginals-of-order")
+    asked: list[Asked] = [names_in(names) for names in marginal or ()]
     if order is not None:
-        return all_marginals(order, None if attributes is None else names_in(attributes))
-    return [names_in(names) for names in marginal or ()]
+        asked.append(all_marginals(order, None if attributes is None else names_in(attributes)))
+    return [*asked, *map(moment_said, moment or ())]
 
 
 def _say(card: Card, as_json: bool) -> None:
