@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidCliqueError
-from gencard.core.privacy.replicated_uniques import replicated_uniques
+from gencard.core.privacy.replicated_uniques import replicated_rows, replicated_uniques
 from tests.core.oracles import coded
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file
@@ -40,6 +40,9 @@ def test_synthpop_says_the_same(json_name, section, files):
         assert found.present == case["synthetic_uniques_in_original"]
         assert found.replicated == case["replicated_uniques"]
         assert round(100 * found.share, 2) == case["pct_rounded"][3]
+        assert found.synthetic_records == case["k"]
+        rows = replicated_rows(original, synthetic, tuple(case["keys"]))
+        assert (rows + 1).tolist() == case["repU_rows_1based"]
 
 
 @pytest.mark.shared
@@ -55,6 +58,7 @@ def test_another_program_says_the_same():
     assert (found.in_original, found.in_synthetic) == (case["uniques_orig"], case["uniques_syn"])
     assert (found.present, found.replicated) == (case["syn_uniques_in_orig"], case["replicated_uniques"])
     assert 100 * found.share == pytest.approx(case["pct_of_orig"])
+    assert found.found == case["orig_uniques_present_in_syn_any_multiplicity"]
 
 
 @given(domains(largest=3).flatmap(lambda d: st.tuples(datasets(d), datasets(d))), st.data())
@@ -68,6 +72,16 @@ def test_counting_by_hand(pair, data):
     assert found.in_synthetic == len(once)
     assert found.present == len(once & set(ours))
     assert found.replicated == sum(ours[key] == 1 for key in once)
+    assert found.found == sum(times == 1 and key in theirs for key, times in ours.items())
+
+
+@given(domains(largest=3).flatmap(lambda d: st.tuples(datasets(d), datasets(d))))
+def test_without_its_rows_nothing_is_replicated(pair):
+    original, synthetic = pair
+    rows = replicated_rows(original, synthetic)
+    assert len(rows) == replicated_uniques(original, synthetic).replicated
+    others = synthetic.take(np.setdiff1d(np.arange(len(synthetic)), rows))
+    assert replicated_uniques(original, others).replicated == 0
 
 
 def test_keys_too_many_for_one_number():
@@ -84,6 +98,8 @@ def test_no_records_have_no_uniques():
     dataset = Dataset(Domain.of({"a": 2}), np.zeros((0, 1), dtype=int))
     found = replicated_uniques(dataset, dataset)
     assert (found.replicated, found.share) == (0, 0.0)
+    assert set(found.named.values()) == {0}
+    assert len(replicated_rows(dataset, dataset)) == 0
 
 
 def test_bad_keys_and_domains_are_refused():
