@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from gencard.client import Analyst, group_means, mean, moment, variance
 from gencard.client.measuring import sum_stddevs
 from gencard.client.shell.main import app
+from gencard.controller.shell.main import app as stewards_app
 from gencard.core.audit.verdict import Verdict
 from gencard.core.budget import Price
 from gencard.core.errors import (
@@ -211,6 +212,15 @@ class TestShell:
             {"attributes": ["age"], "kind": "moment", "order": "3"},
             {"attributes": ["sex", "age"], "kind": "group-means"},
         ]
+
+    def test_the_steward_sees_them(self, house, exact):
+        environment = {"GENCARD_CONTROLLER": str(house.settings_file), "COLUMNS": "200"}
+        one, all_of_them = (
+            CliRunner(env=environment).invoke(stewards_app, ["cards", *words]).stdout
+            for words in ((exact.name,), ())
+        )
+        assert "moment    means of age by sex" in one
+        assert "marginals: 1, moments: 2, price: 10 exact statistics" in all_of_them
 
     @pytest.mark.parametrize(
         "moment", ["age", "mean=", "mean=age,sex", "moment=age", "moment9=age", "x=age"]

@@ -114,7 +114,9 @@ def _say_short(card: Negotiation) -> None:
     terms = card.proposed if card.offer is None else card.offer.terms
     price = "" if card.offer is None else f", price: {card.offer.price}"
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}", soft_wrap=True)
-    console.print(f"  {plain(card.analyst)}  marginals: {len(terms.marginals)}{price}", soft_wrap=True)
+    moments = f", moments: {len(terms.moments)}" if terms.moments else ""
+    asked = f"marginals: {len(terms.marginals)}{moments}{price}"
+    console.print(f"  {plain(card.analyst)}  {asked}", soft_wrap=True)
     console.print(f"  {escape(terms.purpose)}", soft_wrap=True)
 
 
@@ -129,6 +131,8 @@ def _say(card: Negotiation, as_json: bool = False) -> None:
     console.print(f"  generator {terms.generator}, at most {terms.rows} rows, {terms.privacy.mechanism}")
     for clique in terms.marginals:
         console.print(f"  marginal  {escape(', '.join(clique))}")
+    for moment in terms.moments:
+        console.print(f"  moment    {escape(str(moment))}")
     if card.offer is not None:
         console.print(f"  price     {card.offer.price}")
         console.print(f"  expires   {time_text(card.offer.expire_time)}")
