@@ -128,10 +128,13 @@ def brute_force(original, synthetic, excluded, most):
         sum(their_keys[keys] > 0 for keys in once),
         sum(fewer_keys[keys] == 1 for keys in once),
     ]
+    reached = sum(n for cell, n in few.items() if fewer_keys[cell[0]])
     attribution = [
         sum(n * n / few_keys[cell[0]] for cell, n in few.items()) / len(original),
         sum(n * n / fewer_keys[cell[0]] for cell, n in fewer.items()) / len(synthetic),
         sum(n * few[cell] / fewer_keys[cell[0]] for cell, n in fewer.items()) / len(original),
+        attribute[4] / reached if reached else 0,
+        attribute[4] / attribute[3] if attribute[3] else 0,
     ]
     return uniques, attribute, attribution
 
@@ -170,7 +173,13 @@ def test_counting_record_by_record(pair, most, kind):
         told.correct,
         told.correct_and_in_original,
     ] == attribute
-    assert [guesses.original, guesses.synthetic, guesses.across] == pytest.approx(attribution)
+    assert [
+        guesses.original,
+        guesses.synthetic,
+        guesses.across,
+        guesses.targeted,
+        guesses.targeted_told,
+    ] == pytest.approx(attribution)
 
 
 @given(pairs, st.randoms(use_true_random=False))

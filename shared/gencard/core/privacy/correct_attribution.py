@@ -9,7 +9,8 @@ The guess is drawn from the levels of the target among records with the same key
 Terms with no record of the keys are 0. Beside them stands :math:`\sum_t (d_{t.} / N_d)^2`, the guess
 without any keys. TCAP looks at keys that seem to tell (``attribute_disclosure``): it is DiSCO by the
 original records whose keys are in the synthetic data, or, as others define it, DiSCO by DiS. Cells that
-are excluded are taken away first, from all but the guess without keys, and N stays.
+are excluded are taken away first, from all but the guess without keys, and N stays. DiSCO is still that
+of all keys, so that with a bound on records TCAP may pass 1, as it does in synthpop.
 
 References:
     J. Taub, M. Elliot, M. Pampaka, D. Smith, "Differential Correct Attribution Probability for Synthetic
