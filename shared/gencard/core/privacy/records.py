@@ -1,0 +1,119 @@
+"""Records of mixed attributes, numbers and levels, as distances read them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.coding import Coding, Edges, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.errors import DomainMismatchError, InvalidDatasetError
+
+Column = NDArray[np.float64] | NDArray[np.int64]
+"""Numbers, or codes of levels."""
+
+Kinds = tuple[tuple[str, bool], ...]
+"""Each attribute's name, and whether it holds numbers."""
+
+_LARGEST = 2.0**1022
+"""Two numbers up to here have a finite difference."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Attributes and a column for each, of shape ``(n,)``.
+
+    A column of floats holds numbers, NaN being missing. A column of integers holds codes of levels,
+    -1 being missing; a code means the same level in all records that are compared.
+
+    Raises:
+        InvalidDatasetError: No attribute, repeated attributes, columns of different lengths, neither
+            floats nor integers, codes below -1, or numbers that are infinite or above 2**1022.
+    """
+
+    attributes: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        problem = _problem(self.attributes, self.columns)
+        if problem:
+            raise InvalidDatasetError(problem=problem)
+        columns = [_frozen(column) for column in self.columns]
+        object.__setattr__(self, "columns", tuple(columns))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def kinds(self) -> Kinds:
+        return tuple(
+            (name, column.dtype.kind == "f")
+            for name, column in zip(self.attributes, self.columns, strict=True)
+        )
+
+    def take(self, rows: NDArray[np.intp]) -> "Records":
+        """The records at the given positions, in that order."""
+        return Records(self.attributes, tuple(column[rows] for column in self.columns))
+
+
+def records_of(dataset: Dataset, coding: Coding) -> Records:
+    """Coded records: intervals become their midpoints, ordered whole numbers themselves.
+
+    Raises:
+        DomainMismatchError: The dataset is not coded so.
+    """
+    if dataset.domain != coding.domain:
+        raise DomainMismatchError(problem="the records are coded by another schema")
+    columns = [
+        _levels_of(attribute.coding)[dataset.codes[:, axis]]
+        for axis, attribute in enumerate(coding.attributes)
+    ]
+    return Records(dataset.domain.attributes, tuple(columns))
+
+
+def check_same_kinds(one: Kinds, other: Kinds) -> None:
+    """Refuse to compare what differs in attributes, their order or what they hold.
+
+    Raises:
+        DomainMismatchError: They differ.
+    """
+    if [name for name, _ in one] != [name for name, _ in other]:
+        raise DomainMismatchError(problem="the attributes differ")
+    if one != other:
+        raise DomainMismatchError(problem="an attribute holds numbers here and levels there")
+
+
+def _levels_of(coding: Labels | Edges) -> Column:
+    """What each code stands for."""
+    if isinstance(coding, Edges):
+        edges = np.asarray(coding.edges)
+        return np.append(edges[:-1] / 2 + edges[1:] / 2, [np.nan] * coding.missing)
+    if coding.integer and coding.ordered:
+        return np.array([*map(float, coding.labels), *[np.nan] * coding.missing])
+    return np.append(np.arange(len(coding.labels)), [-1] * coding.missing).astype(np.int64)
+
+
+def _problem(attributes: tuple[str, ...], columns: tuple[Column, ...]) -> str | None:
+    if not attributes or len(set(attributes)) != len(attributes):
+        return "there is no attribute, or attributes repeat"
+    arrays = [np.asarray(column) for column in columns]
+    if len(arrays) != len(attributes) or {array.shape for array in arrays} != {(len(arrays[0]),)}:
+        return "attributes differ in length or are missing"
+    if not all(array.dtype.kind in "iuf" for array in arrays):
+        return "a column holds neither floats nor integers"
+    if not all(np.all((array >= -1) | (array.dtype.kind == "f")) for array in arrays):
+        return "a code is below -1"
+    if any(np.any(np.abs(array) > _LARGEST) for array in arrays if array.dtype.kind == "f"):
+        return "a number is infinite or above 2**1022"
+    return None
+
+
+def _frozen(column: Column) -> Column:
+    """A read-only copy of 64 bits a value."""
+    if np.asarray(column).dtype.kind == "f":
+        numbers = np.array(column, dtype=np.float64)
+        numbers.flags.writeable = False
+        return numbers
+    levels = np.array(column, dtype=np.int64)
+    levels.flags.writeable = False
+    return levels

@@ -1,0 +1,145 @@
+"""The nearest records against all distances, and against another program on Adult."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gencard.core.errors import DomainMismatchError
+from gencard.core.privacy.distances import distances
+from gencard.core.privacy.gower import Gower, Missing, gower_of
+from gencard.core.privacy.nearest import nearest
+from gencard.core.privacy.records import Records
+from tests.core.mixed import adult, compared
+from tests.shared_data import oracle_file
+
+
+def test_ties_are_the_first_one():
+    reference = Records(("a", "b"), (np.array([1, 0, 0, 1]), np.array([0, 1, 0, 1])))
+    found = nearest(reference.take(np.array([0, 3])), reference, gower_of(reference))
+    assert found.position.tolist() == [0, 3]
+    outside = Records(("a", "b"), (np.array([5]), np.array([5])))
+    assert nearest(outside, reference, gower_of(reference)).position.tolist() == [0]
+
+
+@given(compared())
+def test_all_distances_say_the_same(drawn):
+    records, reference, gower = drawn
+    every = distances(records, reference, gower)
+    every[np.isnan(every)] = np.inf
+    padded = np.sort(np.pad(every, ((0, 0), (0, 2)), constant_values=np.inf), axis=1)
+    padded[np.isinf(padded)] = np.nan
+    found = nearest(records, reference, gower)
+    np.testing.assert_array_equal(found.distance, padded[:, 0])
+    np.testing.assert_array_equal(found.second, padded[:, 1])
+    some = ~np.isnan(padded[:, 0])
+    assert np.all(found.position[~some] == -1)
+    if some.any():
+        np.testing.assert_array_equal(found.position[some], every[some].argmin(axis=1))
+    closest = nearest(records, reference, gower, second=False)
+    np.testing.assert_array_equal(closest.distance, found.distance)
+    np.testing.assert_array_equal(closest.position, found.position)
+    assert np.isnan(closest.second).all()
+
+
+@given(compared(), st.randoms(use_true_random=False))
+def test_the_order_of_records_does_not_matter(drawn, random):
+    records, reference, gower = drawn
+    rows, others = (random.sample(range(len(t)), len(t)) for t in (records, reference))
+    found = nearest(records, reference, gower)
+    again = nearest(records.take(np.array(rows, int)), reference.take(np.array(others, int)), gower)
+    np.testing.assert_array_equal(again.distance, found.distance[rows])
+    np.testing.assert_array_equal(again.second, found.second[rows])
+
+
+@pytest.mark.parametrize("missing", Missing)
+@pytest.mark.parametrize(("numbers", "levels"), [(3, 0), (2, 3), (0, 4), (1, 12)])
+def test_tables_of_some_hundred_records(missing, numbers, levels):
+    """More records than are compared at once, in one group and in many."""
+    rng = np.random.default_rng(4)
+    names = tuple(f"a{axis}" for axis in range(numbers + levels))
+
+    def table(rows):
+        floats = [
+            np.where(rng.random(rows) < 0.1, np.nan, rng.normal(size=rows)) for _ in range(numbers)
+        ]
+        return Records(names, (*floats, *(rng.integers(-1, 3, rows) for _ in range(levels))))
+
+    records, reference = table(500), table(400)
+    gower = gower_of(reference, missing=missing, weights={names[-1]: 0.7})
+    every = np.sort(distances(records, reference, gower), axis=1)
+    found = nearest(records, reference, gower)
+    np.testing.assert_array_equal(found.distance, every[:, 0])
+    np.testing.assert_array_equal(found.second, every[:, 1])
+
+
+def test_no_records_and_no_reference():
+    none, one = (Records(("a",), (np.zeros(rows),)) for rows in (0, 1))
+    gower = Gower(("a",), (1.0,), (1.0,))
+    assert len(nearest(none, one, gower)) == 0
+    found = nearest(one, none, gower)
+    assert np.isnan(found.distance).all()
+    assert np.isnan(found.second).all()
+    assert found.position.tolist() == [-1]
+    alone = nearest(one, one, gower)
+    assert (alone.distance.tolist(), alone.position.tolist()) == ([0.0], [0])
+    assert np.isnan(alone.second).all()
+
+
+def test_other_attributes_are_refused():
+    one, other = Records(("a",), (np.zeros(1),)), Records(("b",), (np.zeros(1),))
+    with pytest.raises(DomainMismatchError):
+        nearest(one, other, gower_of(one))
+
+
+def test_memory_stays_flat():
+    """4,000 by 4,000 distances alone would take 128 MB."""
+    rng = np.random.default_rng(5)
+    numbers = Records(("a", "b"), (rng.normal(size=4000), rng.normal(size=4000)))
+    levels = Records(("a", "b"), (rng.integers(0, 4000, 4000), rng.integers(0, 4000, 4000)))
+    for records in (numbers, levels):
+        tracemalloc.start()
+        nearest(records, records, gower_of(records))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 48e6
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("rule", Missing)
+@pytest.mark.parametrize("tables", ["union_TH", "union_THS", "reference_only", "pair_union"])
+def test_another_program_says_the_same(rule, tables):
+    """300 records of Adult; whichever ranges are fixed, and both rules for missing values."""
+    cases = json.loads(oracle_file("metrics/dcr_adult300.json").read_text())["results"]
+    case = cases[f"{rule.value}/{tables}"]
+    train, holdout, synthetic = adult(
+        "adult300_train.csv", "adult300_holdout.csv", "adult299_synthetic.csv"
+    )
+    ranged = {
+        "union_TH": lambda _: (train, holdout),
+        "union_THS": lambda _: (train, holdout, synthetic),
+        "reference_only": lambda reference: (reference,),
+        "pair_union": lambda reference: (reference, synthetic),
+    }[tables]
+    to_train, to_holdout = (
+        nearest(synthetic, table, gower_of(*ranged(table), missing=rule)) for table in (train, holdout)
+    )
+    np.testing.assert_allclose(to_train.distance, case["dcr_syn_train"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(to_train.second, case["second_train"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(to_holdout.distance, case["dcr_syn_holdout"], rtol=0, atol=1e-12)
+    assert to_train.position.tolist() == case["argmin_train"]
+    assert np.sum(to_train.distance == 0) == case["n_zero_train"]
+    assert np.sum(to_holdout.distance == 0) == case["n_zero_holdout"]
+
+
+@pytest.mark.shared
+def test_sdmetrics_says_the_same():
+    case = json.loads(oracle_file("metrics/sdmetrics_adult300.json").read_text())
+    *real, synthetic = adult("adult300_train.csv", "adult300_holdout.csv", "adult299_synthetic.csv")
+    for table, name in zip(real, ("train", "holdout"), strict=True):
+        found = nearest(synthetic, table, gower_of(table), second=False)
+        expected = case[f"calculate_dcr_syn_{name}"]
+        np.testing.assert_allclose(found.distance, expected, rtol=0, atol=1e-12)
