@@ -1,0 +1,254 @@
+"""Distances to closest records and what is read off them: shares, clones, ratios, histograms."""
+
+import json
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
+from gencard.core.privacy.clones import clones
+from gencard.core.privacy.closer_share import closer_share
+from gencard.core.privacy.dcr import dcr
+from gencard.core.privacy.equal_share import equal_share
+from gencard.core.privacy.gower import Missing, gower_of
+from gencard.core.privacy.histogram import distance_histogram
+from gencard.core.privacy.nearest import Nearest, nearest
+from gencard.core.privacy.nndr import nndr
+from gencard.core.privacy.records import Records
+from tests.core.mixed import adult, compared
+from tests.shared_data import oracle_file
+
+CLEARBOX = tuple(f"adult_clearbox_{part}.csv" for part in ("train", "holdout", "synthetic"))
+
+
+def levels(*columns):
+    return Records(tuple(f"a{axis}" for axis in range(len(columns))), tuple(map(np.array, columns)))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("rule", Missing)
+def test_another_program_says_the_same(rule):
+    cases = json.loads(oracle_file("metrics/dcr_adult300.json").read_text())["results"]
+    case = cases[f"{rule.value}/union_TH"]
+    train, holdout, synthetic = adult(
+        "adult300_train.csv", "adult300_holdout.csv", "adult299_synthetic.csv"
+    )
+    found = dcr(synthetic, train, holdout, gower_of(train, holdout, missing=rule))
+    share = case["share"]
+    assert found.share.strict == pytest.approx(share["strictly_closer_to_train"], abs=1e-12)
+    assert found.share.ties == pytest.approx(share["ties"], abs=1e-12)
+    assert found.share.half_ties == pytest.approx(share["share_ties_half"], abs=1e-12)
+    histogram = distance_histogram(found.to_train.distance)
+    assert histogram.counts.tolist() == case["hist100_train"]
+    assert histogram.zeros == case["n_zero_train"]
+
+
+@pytest.mark.shared
+def test_sdmetrics_gives_ties_to_holdout():
+    """Its share is the strict one; its ranges are those of train and of holdout, each for itself."""
+    case = json.loads(oracle_file("metrics/sdmetrics_adult300.json").read_text())
+    train, holdout, synthetic = adult(
+        "adult300_train.csv", "adult300_holdout.csv", "adult299_synthetic.csv"
+    )
+    to_train, to_holdout = (nearest(synthetic, real, gower_of(real)) for real in (train, holdout))
+    share = closer_share(to_train.distance, to_holdout.distance, (len(train), len(holdout)))
+    percentages = case["DCROverfittingProtection"]["synthetic_data_percentages"]
+    assert share.strict == pytest.approx(percentages["closer_to_training"], abs=1e-12)
+
+
+@pytest.mark.shared
+def test_a_leak_is_seen_in_full():
+    """Adult, 32,561 records: most synthetic ones are copies, in equal sizes and in unequal ones."""
+    train, holdout, synthetic = adult(*CLEARBOX)
+    gower = gower_of(train, holdout)
+    found = dcr(synthetic, train, holdout, gower)
+    assert clones(found.to_train, len(train), None).clones == 20_301
+    assert clones(found.to_holdout, len(holdout), None).clones == 3_309
+    assert found.share.strict == pytest.approx(0.845, abs=5e-4)
+    assert found.share.half_ties == pytest.approx(0.913, abs=5e-4)
+    assert found.share.by_size == pytest.approx(2 / 3, abs=1e-4)
+    equal = equal_share(synthetic, train, holdout, gower, draws=2, rng=np.random.default_rng(1))
+    assert equal.share == pytest.approx(0.7015, abs=0.003)
+    low, high = equal.interval()
+    assert 0.69 < low < equal.share < high < 0.71
+
+
+@given(compared(count=3, fewest=1))
+def test_each_table_is_compared_with_each(drawn):
+    synthetic, train, holdout, gower = drawn
+    to_train, to_holdout = (nearest(synthetic, real, gower).distance for real in (train, holdout))
+    if np.isnan(to_train + to_holdout).all():
+        with pytest.raises(InvalidDatasetError):
+            dcr(synthetic, train, holdout, gower)
+        return
+    found = dcr(synthetic, train, holdout, gower)
+    np.testing.assert_array_equal(found.to_train.distance, to_train)
+    np.testing.assert_array_equal(found.to_holdout.distance, to_holdout)
+    np.testing.assert_array_equal(found.baseline.distance, nearest(train, holdout, gower).distance)
+    lead = (to_holdout - to_train)[~np.isnan(to_holdout - to_train)]
+    assert found.share.records == len(lead)
+    assert found.share.closer == np.sum(lead > 1e-9)
+    assert found.share.tied == np.sum(np.abs(lead) <= 1e-9)
+    assert found.share.sizes == (len(train), len(holdout))
+
+
+@given(compared(count=3, fewest=1))
+def test_train_and_holdout_swapped(drawn):
+    synthetic, train, holdout, gower = drawn
+    both = [nearest(synthetic, real, gower).distance for real in (train, holdout)]
+    if not np.isnan(sum(both)).all():
+        one, other = closer_share(*both, (1, 1)), closer_share(*both[::-1], (1, 1))
+        assert one.half_ties + other.half_ties == pytest.approx(1)
+        assert one.strict + one.ties + other.strict == pytest.approx(1)
+
+
+def test_sums_in_another_order_tie():
+    """0.1 + 0.2 and 0.3 are one distance."""
+    share = closer_share(np.array([0.1 + 0.2, 0.1, np.nan]), np.array([0.3, 0.2, 0.1]), (3, 1))
+    assert (share.records, share.closer, share.tied, share.by_size) == (2, 1, 1, 0.75)
+    assert (share.strict, share.ties, share.half_ties) == (0.5, 0.5, 0.75)
+
+
+def test_half_the_records_are_closer_by_chance_at_equal_sizes_only():
+    """Three samples of one population; train is four times as large as holdout."""
+    rng = np.random.default_rng(2)
+    synthetic, train, holdout = (
+        Records(("a", "b", "c"), (*rng.normal(size=(2, rows)), rng.integers(0, 3, rows)))
+        for rows in (3000, 4000, 1000)
+    )
+    gower = gower_of(train, holdout)
+    plain = dcr(synthetic, train, holdout, gower).share
+    assert plain.by_size == 0.8
+    assert plain.half_ties == pytest.approx(plain.by_size, abs=0.03)
+    equal = equal_share(synthetic, train, holdout, gower, draws=10, rng=rng)
+    assert (equal.size, equal.draws) == (1000, 10)
+    assert equal.share == pytest.approx(0.5, abs=0.03)
+    swapped = equal_share(synthetic, holdout, train, gower, draws=10, rng=rng)
+    assert swapped.share == pytest.approx(1 - equal.share, abs=0.03)
+
+
+def test_the_interval_covers_the_share_of_a_generator():
+    """It copies 40 % of its records from train; train and holdout stay as they are."""
+    rng = np.random.default_rng(3)
+    train, holdout = (Records(("a", "b"), tuple(rng.normal(size=(2, rows)))) for rows in (200, 100))
+    gower = gower_of(train, holdout)
+
+    def share(rows, draws):
+        copies = train.take(rng.integers(0, 200, rows)).columns
+        copied = rng.random(rows) < 0.4
+        columns = (np.where(copied, copy, rng.normal(size=rows)) for copy in copies)
+        return equal_share(
+            Records(("a", "b"), tuple(columns)), train, holdout, gower, draws=draws, rng=rng
+        )
+
+    truth = share(20_000, 60).share
+    found = [share(500, 8).interval() for _ in range(60)]
+    assert sum(low <= truth <= high for low, high in found) >= 50
+    assert np.mean([high - low for low, high in found]) < 0.12
+
+
+def test_equal_sizes_need_no_draws():
+    rng = np.random.default_rng(6)
+    tables = [Records(("a",), (rng.normal(size=50),)) for _ in range(3)]
+    gower = gower_of(*tables[1:])
+    found = equal_share(*tables, gower, draws=5, rng=rng)
+    assert found.draws == 1
+    assert found.share == dcr(*tables, gower).share.half_ties
+    scores = found.share * (1 - found.share) / 49
+    assert found.stderr == pytest.approx(np.sqrt(scores))
+
+
+def test_intervals_widen_with_confidence():
+    records = levels(np.arange(4))
+    found = equal_share(
+        levels([0, 1, 9, 9, 2]), records, levels([0, 9]), gower_of(records),
+        draws=4, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    (low, high), (lower, higher) = found.interval(0.5), found.interval(0.999)
+    assert 0 <= lower < low < found.share < high < higher <= 1
+    for confidence in (0, 1, np.nan):
+        with pytest.raises(InvalidNumberError):
+            found.interval(confidence)
+
+
+@given(st.integers(1, 5), st.integers(0, 6))
+def test_chance_of_a_clone(cells, real):
+    """Counted over all ways to fill the cells."""
+    found = Nearest(np.array([0.0, 0.2]), np.array([0.1, 0.2]), np.array([0, 0]))
+    ways = sum(comb(real, k) * (cells - 1) ** (real - k) for k in range(1, real + 1))
+    counted = clones(found, real, cells)
+    assert counted.chance == pytest.approx(ways / cells**real, abs=1e-12)
+    assert counted.expected == pytest.approx(2 * ways / cells**real, abs=1e-12)
+    assert (counted.clones, counted.share) == (1, 0.5)
+
+
+def test_uniform_records_are_clones_by_chance():
+    rng = np.random.default_rng(7)
+    synthetic, train = (levels(*rng.integers(0, 10, (3, rows))) for rows in (20_000, 700))
+    found = clones(nearest(synthetic, train, gower_of(train)), len(train), 1000)
+    assert found.share == pytest.approx(found.chance, abs=0.02)
+
+
+def test_clones_of_numbers_have_no_chance_level():
+    none = np.zeros(0)
+    found = clones(Nearest(none, none, none), 5, None)
+    assert (found.share, found.chance, found.expected) == (0.0, None, None)
+    for real, cells in ((5, 0), (-1, 5)):
+        with pytest.raises(InvalidNumberError):
+            clones(Nearest(none, none, none), real, cells)
+    assert clones(Nearest(none, none, none), 1, 10**400).chance == 0
+
+
+def test_ratio_of_the_two_nearest():
+    distance, second = (
+        np.array([0, 0, 0.1, 0.2, np.nan, 0.3]),
+        np.array([0, 0.5, 0.4, 0.2, np.nan, np.nan]),
+    )
+    found = nndr(Nearest(distance, second, np.zeros(6, int)))
+    np.testing.assert_array_equal(found, [1, 0, 0.25, 1, np.nan, np.nan])
+
+
+@given(st.lists(st.one_of(st.floats(0, 1), st.just(np.nan)), max_size=30), st.integers(1, 20))
+def test_histogram_counts_each_record_once(distances, bins):
+    found = distance_histogram(np.array(distances), bins)
+    assert found.zeros + found.undefined + found.counts.sum() == len(distances)
+    assert (found.edges[0], found.edges[-1], len(found.counts)) == (0, 1, bins)
+
+
+def test_bad_input_is_refused():
+    one, none = levels([0]), levels(np.zeros(0, int))
+    gower, rng = gower_of(one), np.random.default_rng(0)
+    for tables in ((none, one, one), (one, none, one), (one, one, none)):
+        with pytest.raises(InvalidDatasetError):
+            dcr(*tables, gower)
+        with pytest.raises(InvalidDatasetError):
+            equal_share(*tables, gower, draws=2, rng=rng)
+    other = levels([0], [0])
+    for tables in ((other, one, one), (one, other, one), (one, one, other)):
+        with pytest.raises(DomainMismatchError):
+            dcr(*tables, gower)
+        with pytest.raises(DomainMismatchError):
+            equal_share(*tables, gower, draws=2, rng=rng)
+    with pytest.raises(InvalidNumberError):
+        equal_share(one, one, one, gower, draws=1, rng=rng)
+    with pytest.raises(InvalidNumberError):
+        distance_histogram(np.zeros(1), 0)
+    with pytest.raises(InvalidDatasetError):
+        closer_share(np.zeros(1), np.zeros(2), (1, 2))
+    for undefined in (np.zeros(0), np.array([np.nan])):
+        with pytest.raises(InvalidDatasetError):
+            closer_share(undefined, undefined, (1, 1))
+
+
+def test_where_nothing_is_known_nothing_is_compared():
+    missing, one = levels([-1, -1]), levels([0, 1])
+    gower = gower_of(one, missing=Missing.PAIRWISE)
+    for tables in ((missing, one, one), (one, missing, one)):
+        with pytest.raises(InvalidDatasetError):
+            dcr(*tables, gower)
+        with pytest.raises(InvalidDatasetError):
+            equal_share(*tables, gower, draws=2, rng=np.random.default_rng(0))
+    assert dcr(missing, one, one, gower_of(one)).share.ties == 1
