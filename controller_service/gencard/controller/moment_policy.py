@@ -54,6 +54,9 @@ class MomentPolicy:
         return _sorted_out(moments, objection)
 
 
+NO_MOMENTS = MomentPolicy()
+
+
 def affordable(
     terms: Proposal, cliques: Sequence[Clique], domain: Domain, most: int, statistics: int
 ) -> tuple[list[Moment], list[Change]]:

@@ -19,6 +19,7 @@ from gencard.controller.measuring import (
     price_of,
 )
 from gencard.controller.moment_policy import (
+    NO_MOMENTS,
     NUMBER,
     ORDER,
     PRICE,
@@ -39,8 +40,6 @@ MARGINALS = NUMBER
 ROWS = "TOO_MANY_ROWS"
 GENERATOR = "GENERATOR_NOT_ALLOWED"
 NOTHING_LEFT = "NOTHING_LEFT"
-
-NO_MOMENTS = MomentPolicy()
 
 MOST_PARTS = 50_000
 """Smaller cliques that are looked at in search of a counter-offer."""
@@ -122,6 +121,21 @@ def judge(
         return measured
     privacy, noise_changes = measured
     terms, rest = _acceptable_rest(proposal, policy)
+    found = _acceptable_statistics(terms, privacy, policy, domain)
+    if isinstance(found, Refusal):
+        return found
+    terms, changes, transform_changes = found
+    check_model(terms, domain, limits, zeros)
+    price = price_of(terms, domain)
+    if not price.fits(most):
+        return Refusal((PRICE,))
+    return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes), price)
+
+
+def _acceptable_statistics(
+    terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain
+) -> tuple[Proposal, tuple[Change, ...], tuple[Change, ...]] | Refusal:
+    """The terms with acceptable statistics, so measured; changes of these, and of the transform."""
     moments, fewer = policy.moments.offered(
         terms.moments,
         lambda clique: _objection(clique, policy, domain),
@@ -133,16 +147,12 @@ def judge(
     terms = chosen(terms, terms.marginals, moments)
     terms, transform_changes = measured_as(terms, privacy, policy.transform)
     cliques, changes = _acceptable_cliques(terms, policy, domain)
-    moments, dropped = affordable(terms, cliques, domain, policy.most_marginals, most.statistics)
+    most = policy.most_per_card.statistics
+    moments, dropped = affordable(terms, cliques, domain, policy.most_marginals, most)
     changes = (*changes, *fewer, *dropped)
     if not cliques and not moments:
         return _nothing_left(changes)
-    terms = chosen(terms, cliques, moments)
-    check_model(terms, domain, limits, zeros)
-    price = price_of(terms, domain)
-    if not price.fits(most):
-        return Refusal((PRICE,))
-    return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes), price)
+    return chosen(terms, cliques, moments), changes, transform_changes
 
 
 def _nothing_left(changes: Iterable[Change]) -> Refusal:
@@ -207,7 +217,7 @@ def _affordable(
     paid: set[Attributes] = set()
     for clique in sorted(cliques, key=lambda names: (domain.project(names).cells, domain.axes(names))):
         fresh = set(subsets(clique)) - paid
-        price = sum(_counts(block, domain) for block in fresh) if exact else 0
+        price = sum(prod(domain.size(name) - 1 for name in block) for block in fresh) if exact else 0
         if len(kept) == policy.most_marginals:
             dropped.append((clique, MARGINALS))
         elif price > left:
@@ -237,8 +247,3 @@ def _clique_change(asked: Clique, offered: Iterable[Clique], reason: str) -> Cha
 
 def _ordered(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
     return tuple(sorted(cliques, key=lambda clique: (len(clique), domain.axes(clique))))
-
-
-def _counts(block: Attributes, domain: Domain) -> int:
-    """Independent counts of one interaction block."""
-    return prod(domain.size(attribute) - 1 for attribute in block)

@@ -13,6 +13,7 @@ from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
 from gencard.core.generators.block_table import clear
 from gencard.core.generators.bounded_tree import BoundedTree
+from gencard.core.generators.functions import every_cell
 from gencard.core.generators.goals import Goal, worst_error
 from gencard.core.generators.graphical import Graphical
 from gencard.core.generators.junction_tree import check_cells
@@ -119,8 +120,7 @@ class SupportRaking:
             return model.sample(self.support, rng=rng_of(_SEED)), np.full(self.support, 1 / self.support)
         table = np.full(domain.sizes, 1 / domain.cells)
         clear(table, domain.attributes, zeros_inside(self.structural_zeros, domain))
-        cells = np.stack(np.unravel_index(np.arange(domain.cells), domain.sizes), axis=1)
-        return Dataset(domain, cells), table.ravel()
+        return every_cell(domain), table.ravel()
 
 
 def _mean_variation(table: SupportTable, goals: Sequence[Sequence[Goal]]) -> float:
