@@ -62,4 +62,4 @@ bench: $(READY) ## every benchmark, at full length
 	@for name in count ipf audit stream vault generators paper_tables; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:          ## everything that was made here
-	rm -rf $(VENV) .venv-stubs demo dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-stubs .venv-peers .venv-peers-private demo dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
