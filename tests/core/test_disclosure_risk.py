@@ -18,8 +18,7 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.privacy.disclosure_risk import disclosure_risk
-from gencard.core.privacy.exclusions import Excluded, Exclusions
-from gencard.core.privacy.key_table import NOTHING
+from gencard.core.privacy.exclusions import NOTHING, Excluded, Exclusions
 from tests.core.oracles import coded, read
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file

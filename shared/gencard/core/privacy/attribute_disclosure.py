@@ -2,19 +2,17 @@ r"""What the synthetic data tell about the target of somebody whose keys are kno
 
 Who finds all synthetic records with certain keys at one level of the target may conclude that it is the
 level of the person with those keys. With :math:`d_{tq}` original and :math:`s_{tq}` synthetic records at
-level t of the target and the keys q, and :math:`d_{.q}, s_{.q}` their sums over t:
+level t of the target and the keys q, and :math:`d_{.q}, s_{.q}` their sums over t, the measures are
 
-=======  ===========================================  ============================================
-Dorig    :math:`\sum d_{tq} [d_{tq} = d_{.q}]`         the original itself would tell
-Dsyn     :math:`\sum s_{tq} [s_{tq} = s_{.q}]`         synthetic records that seem to tell
-iS       :math:`\sum d_{tq} [s_{.q} > 0]`              the keys are in the synthetic data
-DiS      :math:`\sum d_{tq} [\exists u: s_{uq} = s_{.q} > 0]`  and seem to tell
-DiSCO    :math:`\sum d_{tq} [s_{tq} = s_{.q} > 0]`     what they tell is correct
-DiSDiO   the same, where :math:`d_{tq} = d_{.q}`       the original itself would tell it too
-=======  ===========================================  ============================================
+* Dorig, what the original itself would tell: :math:`\sum d_{tq} [d_{tq} = d_{.q}]`;
+* Dsyn, synthetic records that seem to tell: :math:`\sum s_{tq} [s_{tq} = s_{.q}]`;
+* iS, people whose keys are in the synthetic data: :math:`\sum d_{tq} [s_{.q} > 0]`;
+* DiS, those whose keys seem to tell: :math:`\sum d_{tq} [s_{uq} = s_{.q} > 0]` for some level u;
+* DiSCO, those of whom it is correct: :math:`\sum d_{tq} [s_{tq} = s_{.q} > 0]`;
+* DiSDiO, those of whom the original would tell it too: the same where :math:`d_{tq} = d_{.q}`.
 
-Each counts original records (Dsyn synthetic ones). Which keys tell is decided among all records: cells
-that are excluded are left out of the sums only, and a bound on records is one on each sum's own cells.
+Which keys tell is decided among all records: cells that are excluded are left out of the sums only, and
+a bound on records is one on each sum's own cells.
 
 References:
     G. Raab, B. Nowok, C. Dibben, "Practical privacy metrics for synthetic data", 2024, arXiv:2406.16826.

@@ -10,8 +10,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.privacy.attribute_disclosure import AttributeDisclosure, attribute_disclosure
 from gencard.core.privacy.correct_attribution import CorrectAttribution, correct_attribution
-from gencard.core.privacy.exclusions import Exclusions
-from gencard.core.privacy.key_table import NOTHING, KeyTable, key_table
+from gencard.core.privacy.exclusions import NOTHING, Exclusions
+from gencard.core.privacy.key_table import KeyTable, key_table
 from gencard.core.privacy.replicated_uniques import ReplicatedUniques, uniques_among
 
 

@@ -72,6 +72,10 @@ class Exclusions:
         return found
 
 
+NOTHING = Exclusions()
+"""Nothing is left out."""
+
+
 def _inside(cell: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
     return len(cell) == len(sizes) and all(
         0 <= code < size for code, size in zip(cell, sizes, strict=True)

@@ -15,14 +15,12 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.privacy.combinations import combination_numbers
-from gencard.core.privacy.exclusions import Exclusions
+from gencard.core.privacy.exclusions import NOTHING, Exclusions
 
 Cells = NDArray[np.int64]
 """A number for each cell that holds any record; shape ``(k,)``."""
 
 Mask = NDArray[np.bool_]
-
-NOTHING = Exclusions()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

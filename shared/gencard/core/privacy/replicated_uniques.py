@@ -86,14 +86,14 @@ def replicated_rows(
 
 
 def uniques_among(
-    ours: Counts, theirs: Counts, present: Counts, *, records: int, synthetic_records: int
+    ours: Counts, theirs: Counts, among: Counts, *, records: int, synthetic_records: int
 ) -> ReplicatedUniques:
     """Count uniques among combinations that were counted already.
 
     Args:
         ours: Original records of each combination, shape ``(k,)``.
         theirs: Synthetic records of each.
-        present: Synthetic records that an original unique may be found among; ``theirs``, or more.
+        among: Synthetic records that an original unique may be found among; ``theirs``, or more.
         records: Number of original records to take shares of.
         synthetic_records: Number of synthetic ones.
     """
@@ -103,7 +103,7 @@ def uniques_among(
         synthetic_records=synthetic_records,
         in_original=int(unique.sum()),
         in_synthetic=int(twin.sum()),
-        found=int((unique & (present > 0)).sum()),
+        found=int((unique & (among > 0)).sum()),
         present=int((twin & (ours > 0)).sum()),
         replicated=int((unique & twin).sum()),
     )
