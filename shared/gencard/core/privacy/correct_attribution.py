@@ -65,10 +65,10 @@ def correct_attribution(table: KeyTable, told: AttributeDisclosure) -> CorrectAt
     levels = np.bincount(table.level, table.original) / told.records
     guessed = _shares(theirs, their_keys)
     return CorrectAttribution(
-        baseline=float(levels @ levels),
-        original=float(_shares(ours, table.around(ours)) @ ours) / told.records,
-        synthetic=float(guessed @ theirs) / told.synthetic_records,
-        across=float(guessed @ ours) / told.records,
+        baseline=float(np.sum(levels**2)),
+        original=float(np.sum(_shares(ours, table.around(ours)) * ours)) / told.records,
+        synthetic=float(np.sum(guessed * theirs)) / told.synthetic_records,
+        across=float(np.sum(guessed * ours)) / told.records,
         targeted=_ratio(told.correct, int(ours[their_keys > 0].sum())),
         targeted_told=_ratio(told.correct, told.told),
     )

@@ -24,7 +24,7 @@ def mann_whitney(pair: TablePair) -> float:
     scores = pair.synthetic / (pair.original + pair.synthetic)
     _, places = np.unique(scores, return_inverse=True)
     ours, theirs = (np.bincount(places, counts) for counts in (pair.original, pair.synthetic))
-    return float(theirs @ (np.cumsum(ours) - ours / 2))
+    return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
 
 
 def over_half_right(pair: TablePair) -> float:
