@@ -10,7 +10,7 @@ Terms with no record of the keys are 0. Beside them stands :math:`\sum_t (d_{t.}
 without any keys. TCAP looks at keys that seem to tell (``attribute_disclosure``): it is DiSCO by the
 original records whose keys are in the synthetic data, or, as others define it, DiSCO by DiS. Cells that
 are excluded are taken away first, from all but the guess without keys, and N stays. DiSCO is still that
-of all keys, so that with a bound on records TCAP may pass 1, as it does in synthpop.
+of all keys, as in synthpop, so that TCAP may pass 1 where there is a bound on records.
 
 References:
     J. Taub, M. Elliot, M. Pampaka, D. Smith, "Differential Correct Attribution Probability for Synthetic
@@ -28,7 +28,7 @@ from gencard.core.privacy.key_table import Cells, KeyTable
 
 @dataclass(frozen=True, slots=True)
 class CorrectAttribution:
-    """Probabilities, from 0 to 1.
+    """Shares of the records, from 0 to 1 (TCAP: but see above).
 
     Args:
         baseline: baseCAPd: a guess from the original's own levels, without keys.
