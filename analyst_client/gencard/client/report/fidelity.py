@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from rich.panel import Panel
 
 from gencard.client import html, text
 from gencard.client.folder import write_bytes
+from gencard.client.report.extra import page_module
 from gencard.client.report.words import named, percent
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError
 from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
@@ -93,12 +92,7 @@ class FidelityReport:
         Raises:
             InvalidInputError: The extra ``report`` is not installed.
         """
-        try:
-            page = import_module("gencard.client.report.fidelity_page")
-        except ModuleNotFoundError:
-            problem = "a page needs: pip install 'gencard[report]'"
-            raise InvalidInputError(field="report", problem=problem) from None
-        rendered: str = page.render(
+        rendered: str = page_module("fidelity_page").render(
             self.ordered(), about=self.about, lines=self.lines(), levels=self.levels
         )
         return rendered

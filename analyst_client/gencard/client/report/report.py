@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from importlib import import_module
 from pathlib import Path
 
 from gencard.client.folder import write_bytes
+from gencard.client.report.extra import page_module
 from gencard.core.audit.report import AuditReport
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.errors import InvalidInputError
@@ -52,12 +52,7 @@ class Report:
         Raises:
             InvalidInputError: The extra ``report`` is not installed.
         """
-        try:
-            page = import_module("gencard.client.report.page")
-        except ModuleNotFoundError:
-            problem = "a page needs: pip install 'gencard[report]'"
-            raise InvalidInputError(field="report", problem=problem) from None
-        rendered: str = page.render(
+        rendered: str = page_module("page").render(
             self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
         )
         return rendered
