@@ -73,14 +73,17 @@ class DiscretePart:
     _alike: dict[float, _Alike]
 
     def table(self, rows: slice) -> tuple[Matrix, Matrix]:
-        """N and D of some left groups, each with every right one."""
+        """N and D of some left groups, each with every right one; where D is 0, N is infinite."""
         shape = (len(range(*rows.indices(len(self.left)))), len(self.right))
         numerator, denominator = np.zeros(shape), np.zeros(shape if self._pairwise else (1, 1))
         for weight, alike in self._alike.items():
             differing = _unequal(alike.differing, rows, shape)
             absent = _unequal(alike.absent, rows, shape) if alike.absent else 0
-            numerator += weight * (differing - absent)
+            counted = differing - absent
+            numerator += counted if weight == 1 else weight * counted
             denominator += weight * (alike.attributes - absent)
+        if self._pairwise:
+            numerator[denominator == 0] = np.inf
         return numerator, np.broadcast_to(denominator, shape)
 
     @property

@@ -48,14 +48,13 @@ class Pairs:
 
         Args:
             known: N of each pair, or of each record on the right.
-            counted: D likewise; where it is 0, the distance is NaN.
+            counted: D likewise; where it is 0, the result means nothing.
         """
         total = np.empty((len(left), len(right)))
         total[:] = known
         for number in self.numbers:
             total += number.apart(left, right)
-        with np.errstate(invalid="ignore"):
-            total /= counted
+        total /= counted
         return np.minimum(total, 1, out=total)  # sums of weights are rounded
 
 
@@ -79,7 +78,9 @@ def distances(left: Records, right: Records, gower: Gower) -> Matrix:
     pairs = pairs_of(left, right, gower)
     groups = np.ix_(pairs.part.left.of, pairs.part.right.of)
     known, counted = (table[groups] for table in pairs.part.table(slice(None)))
-    return pairs.between(np.arange(len(left)), np.arange(len(right)), known, counted)
+    found = pairs.between(np.arange(len(left)), np.arange(len(right)), known, counted)
+    found[counted == 0] = np.nan
+    return found
 
 
 def _numbers(left: Records, right: Records, gower: Gower) -> Iterator[_Number]:

@@ -5,6 +5,7 @@ their records can be at best, until they can no longer be nearer than what was f
 """
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,8 @@ from gencard.core.privacy.records import Records
 _PAIRS = 2**16
 """Pairs of records whose distances are held at once: half a MiB, which stays in the cache."""
 
-_BOUNDS = 2**20
-"""Pairs of groups whose bounds are held at once: some 30 MiB."""
+_BOUNDS = 2**18
+"""Pairs of groups whose bounds are held at once: some 10 MiB."""
 
 _Row = NDArray[np.float64]
 
@@ -100,10 +101,10 @@ def _defined(found: NDArray[np.float64]) -> NDArray[np.float64]:
 def _search(pairs: Pairs, group: int, known: _Row, counted: _Row, found: _Found) -> None:
     """Find what is nearest to the records of one group, given its N and D with all others."""
     rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
-    bounds = np.divide(known, counted, out=np.full(len(known), np.inf), where=counted > 0)
-    highest = float(bounds.max(initial=-1, where=np.isfinite(bounds)))
-    reached, limit = -1.0, float(bounds.min()) + step / 2
-    while reached < min(highest, found.reach(rows)):
+    bounds = known / counted
+    lowest = float(bounds.min())
+    reached, limit = -1.0, lowest + step / 2
+    while isfinite(lowest) and reached <= min(1, found.reach(rows)):
         chosen = np.flatnonzero((bounds > reached) & (bounds <= limit))
         if len(chosen):
             _compare(pairs, rows, pairs.part.right.members(chosen), (known, counted), found)
