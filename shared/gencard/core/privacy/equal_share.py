@@ -15,12 +15,12 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
 from gencard.core.privacy.closer_share import scores
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.nearest import nearest
+from gencard.core.privacy.proportion import quantile
 from gencard.core.privacy.records import Records
 
 
@@ -46,9 +46,7 @@ class EqualShare:
         Raises:
             InvalidNumberError: The confidence is not between 0 and 1.
         """
-        if not 0 < confidence < 1:
-            raise InvalidNumberError(field="The confidence", expected="between 0 and 1")
-        reach = float(ndtri((1 + confidence) / 2)) * self.stderr
+        reach = quantile(confidence) * self.stderr
         return max(0.0, self.share - reach), min(1.0, self.share + reach)
 
 

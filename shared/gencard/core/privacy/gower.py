@@ -21,6 +21,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError, UnknownAttributeError
 from gencard.core.privacy.records import Records, check_same_kinds
 
@@ -72,6 +73,19 @@ class Gower:
         """
         kinds = zip(self.attributes, (value is not None for value in self.ranges), strict=True)
         check_same_kinds(records.kinds, tuple(kinds))
+
+    def project(self, clique: Clique) -> "Gower":
+        """The distance by some of the attributes, in the clique's order.
+
+        Raises:
+            InvalidNumberError: All of their weights are 0.
+        """
+        axes = [self.attributes.index(name) for name in clique]
+        ranges, weights = (
+            tuple(self.ranges[axis] for axis in axes),
+            tuple(self.weights[axis] for axis in axes),
+        )
+        return Gower(clique, ranges, weights, self.missing)
 
     @property
     def proportions(self) -> tuple[float, ...]:

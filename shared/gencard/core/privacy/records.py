@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError
 
 Column = NDArray[np.float64] | NDArray[np.int64]
@@ -54,6 +55,11 @@ class Records:
     def take(self, rows: NDArray[np.intp]) -> "Records":
         """The records at the given positions, in that order."""
         return Records(self.attributes, tuple(column[rows] for column in self.columns))
+
+    def project(self, clique: Clique) -> "Records":
+        """The records' values of some of their attributes, in the clique's order."""
+        columns = dict(zip(self.attributes, self.columns, strict=True))
+        return Records(clique, tuple(columns[name] for name in clique))
 
 
 def records_of(dataset: Dataset, coding: Coding) -> Records:
