@@ -1,0 +1,61 @@
+r"""How likely a sum of independent whole numbers is small, also where that is very unlikely.
+
+Masses :math:`f(k)` are tilted to :math:`f(k) e^{-\theta k} / M`, so that the sum of m falls near the
+bound K; then they are convolved by the fast Fourier transform and tilted back:
+
+.. math:: P[S \le K] = M^m \sum_{s \le K} f_\theta^{*m}(s)\, e^{\theta s}
+
+Sums beyond the transform's length come back as smaller ones, which can only add to the probability;
+short transforms are long enough for all.
+"""
+
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import brentq
+
+FloatArray = NDArray[np.float64]
+
+
+def log_sum_at_most(log_cdf: FloatArray, terms: int) -> float:
+    """Natural log of P[sum <= K] for so many independent numbers 0, 1, ...
+
+    Args:
+        log_cdf: ln P[number <= k] for k = 0..K, not decreasing, the first finite; shape ``(K + 1,)``.
+    """
+    log_masses = _log_masses(log_cdf)
+    steps = np.arange(len(log_cdf), dtype=np.float64)
+    tilt = _tilt(log_masses, steps, terms)
+    tilted = log_masses - tilt * steps
+    peak = float(tilted.max())
+    masses = np.exp(tilted - peak)
+    scale = float(masses.sum())
+    length = next_fast_len(max(4 * len(steps), min(terms * len(steps), 2**14)), real=True)
+    sums = irfft(rfft(masses / scale, length) ** terms, length)[: len(steps)]
+    inside = float(np.maximum(sums, 0.0) @ np.exp(tilt * (steps - steps[-1])))
+    return min(0.0, terms * (peak + log(scale)) + tilt * float(steps[-1]) + log(inside))
+
+
+def _log_masses(log_cdf: FloatArray) -> FloatArray:
+    """Natural log of P[number = k]; minus infinity where there is none."""
+    with np.errstate(divide="ignore"):
+        rest: FloatArray = log_cdf[1:] + np.log(-np.expm1(log_cdf[:-1] - log_cdf[1:]))
+    return np.concatenate([log_cdf[:1], rest])
+
+
+def _tilt(log_masses: FloatArray, steps: FloatArray, terms: int) -> float:
+    """A theta, at least 0, with which the expected sum is about K, or less without tilting."""
+
+    def excess(theta: float) -> float:
+        tilted = log_masses - theta * steps
+        masses = np.exp(tilted - tilted.max())
+        return float(terms * (masses @ steps) / masses.sum() - steps[-1])
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, terms / len(steps)
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    return float(brentq(excess, low, high, rtol=1e-3))
