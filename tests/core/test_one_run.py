@@ -84,6 +84,14 @@ def test_randomised_response_is_bounded_by_its_own_epsilon(epsilon, delta):
     assert bounds[canaries] > epsilon
 
 
+def test_p_that_floats_have_no_room_for():
+    bounds = [
+        Guesses(5000, 5000, 5000).bound(delta=delta, beta=0.05, neighbouring=ADD).epsilon
+        for delta in (0, 5e-324)
+    ]
+    assert bounds[0] == pytest.approx(bounds[1])
+
+
 def test_no_guess_says_nothing():
     for guesses in (Guesses(5, 0, 0), Guesses(5, 5, 0)):
         for delta in (0, 1e-3):

@@ -167,9 +167,29 @@ def test_at_the_count_bound_p_is_beta(canaries, log_q, data):
         assert p >= BETA * (1 - 1e-9)
 
 
+@given(st.integers(1, 60), st.floats(-5, -0.01), st.floats(0, 4), st.data())
+def test_p_of_a_count_is_the_tail_of_the_binomial(canaries, log_q, epsilon, data):
+    hits = data.draw(st.integers(0, canaries))
+    chance = exp(log_q) / (exp(log_q) + exp(-epsilon) * (1 - exp(log_q)))
+    p = exp(HitCount(canaries, hits, log_q).log_p_value(epsilon=epsilon, neighbouring=REPLACE))
+    assert p == pytest.approx(binom.sf(hits - 1, canaries, chance), rel=1e-8, abs=1e-300)
+
+
+def test_what_floats_have_no_room_for():
+    count = HitCount(300, 300, -900.0)
+    assert count.log_p_value(epsilon=0, neighbouring=REPLACE) == pytest.approx(-270_000)
+    assert count.bound(beta=BETA, neighbouring=REPLACE).epsilon == pytest.approx(904.6, abs=0.01)
+    found = found_sum(Cube(200), 1000, 30, 1e-200)
+    bound = sum_bound(found, beta=BETA, neighbouring=REPLACE).epsilon
+    published = published_bound(found, beta=BETA, neighbouring=REPLACE).epsilon
+    assert published - 0.1 < bound < published + 9
+    assert published > 90_000
+
+
 @pytest.mark.parametrize("space", [Cube(3), Cells(domain_of((4, 5, 6, 7)))])
 def test_at_the_bound_of_the_sum_p_is_beta_and_add_remove_halves_it(space):
-    found = Reconstruction(space, 4, np.array([0.0, 0, 1, 0, 1]) / 50 ** isinstance(space, Cube))
+    radii = np.full(5, 0.01) if isinstance(space, Cube) else np.array([0, 0, 1, 0, 1])
+    found = Reconstruction(space, 4, radii)
     bound = sum_bound(found, beta=BETA, neighbouring=REPLACE)
     half = sum_bound(found, beta=BETA, neighbouring=ADD)
     assert bound.epsilon > 1
@@ -389,7 +409,7 @@ def test_cells_that_cannot_be_compared_are_refused():
     for pair in ((canaries, none), (none, canaries)):
         with pytest.raises(InvalidDatasetError):
             reconstruct_cells(*pair)
-    for radii in (np.zeros(0), np.array([-1.0]), np.array([np.nan])):
+    for radii in (np.zeros(0), np.array([-1.0]), np.array([np.nan]), np.array([0.0, 0.1])):
         with pytest.raises(InvalidDatasetError):
             Reconstruction(Cube(1), 1, radii)
 

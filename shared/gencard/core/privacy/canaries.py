@@ -39,7 +39,8 @@ class Reconstruction:
         radii: Distance of each canary to the closest row, in the space's unit, shape ``(m,)``.
 
     Raises:
-        InvalidDatasetError: There is no canary or no row, or a distance is negative or not finite.
+        InvalidDatasetError: There is no canary or no row, a distance is negative or not finite, or 0
+            among numbers, where no bound would be left.
     """
 
     space: Space
@@ -51,6 +52,8 @@ class Reconstruction:
             raise InvalidDatasetError(problem="there is no canary or no row")
         if not np.all(np.isfinite(self.radii) & (self.radii >= 0)):
             raise InvalidDatasetError(problem="a distance is negative or not finite")
+        if isinstance(self.space, Cube) and not np.all(self.radii):
+            raise InvalidDatasetError(problem="uniform numbers are never at distance 0")
 
     @property
     def nu(self) -> float:

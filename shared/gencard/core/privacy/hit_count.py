@@ -9,11 +9,10 @@ Valid for numbers and for levels; pure differential privacy alone; under add-rem
 """
 
 from dataclasses import dataclass
-from math import inf, log
+from math import exp, inf, log
 
 import numpy as np
-from scipy.special import betaincinv, logit
-from scipy.stats import binom
+from scipy.special import betaincinv, betaln, logit, logsumexp, xlog1py
 
 from gencard.core.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError
@@ -52,8 +51,8 @@ class HitCount:
             InvalidNumberError: epsilon is negative or not finite.
         """
         check_epsilon(epsilon)
-        chance = np.exp(tilted_chance(np.array(self.log_q), epsilon * steps_of(neighbouring)))
-        return float(binom.logsf(self.hits - 1, self.canaries, chance))
+        grown = tilted_chance(np.array([self.log_q]), epsilon * steps_of(neighbouring))
+        return _log_tail(self.canaries, self.hits, float(grown[0]))
 
     def bound(self, *, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
         """The bound of one run: 0 without hits, or where a blind generator hits all.
@@ -100,3 +99,11 @@ def log_q_of(space: Space, radius: float, rows: int) -> float:
     if found == -inf:
         raise InvalidNumberError(field="The radius", expected="above 0 among numbers")
     return found
+
+
+def _log_tail(trials: int, hits: int, log_chance: float) -> float:
+    """Natural log of P[B(trials, chance) >= hits], where floats have no room for it too."""
+    counts = np.arange(hits, trials + 1)
+    logs = -betaln(counts + 1, trials - counts + 1) - log(trials + 1)
+    logs += counts * log_chance + xlog1py(trials - counts, -exp(log_chance))
+    return min(0.0, float(logsumexp(logs)))

@@ -28,6 +28,9 @@ from gencard.core.privacy.epsilon_bound import (
     smallest_epsilon,
 )
 
+_LEAST = 2.0**-1022
+"""For a p that floats have no room for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
@@ -82,7 +85,7 @@ class Guesses:
         if not delta:
             chance = betaincinv(self.correct, self.guesses - self.correct + 1, beta)
             return max(0.0, float(logit(chance)))
-        return smallest_epsilon(lambda epsilon: log(self._p_value(epsilon, delta)), beta)
+        return smallest_epsilon(lambda epsilon: log(self._p_value(epsilon, delta) or _LEAST), beta)
 
     def _p_value(self, epsilon: float, delta: float) -> float:
         """Tails of the binomial at v, v - 1, ..., 0 give all differences."""
