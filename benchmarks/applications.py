@@ -2,7 +2,7 @@
 
 Bounds on medians of p-values are those of a prototype, or of Houssiau et al. (2022), Table 4. The
 prototype's "about 1e-5" for copies of 1 % is read as up to 2e-5, "about 1e-38 to 1e-42" for copies of
-all rows as up to 1e-37: where a leak is that large, half of the seeds differ by four powers of ten.
+all rows as up to 1e-37: there the middle half of the seeds spans nearly five powers of ten.
 """
 
 from dataclasses import dataclass
