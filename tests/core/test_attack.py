@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 
 from gencard.core.errors import (
     ComputationError,
@@ -315,13 +315,20 @@ def test_what_cannot_be_compared_is_guessed_by_luck():
 
 
 def test_conditions_are_tried_on_tables_of_one_size():
-    """A holdout of a tenth: an honest generator's outliers succeed as often on both."""
-    rng = np.random.default_rng(9)
-    tables = Tables(*(population(rng, rows) for rows in (300, 3000, 300)))
-    found = singling_out(tables, width=3, attacks=100, rng=rng)
-    assert found.attack.attempts == found.control.attempts == found.naive.attempts == 100
-    assert found.attack.share == pytest.approx(found.control.share, abs=0.2)
-    assert found.control.share > 0.2
+    """Each of 300 levels once in one table and ten times in the other, of which a tenth is drawn."""
+    once, often = records(np.arange(300)), records(np.repeat(np.arange(300), 10))
+    alone = hypergeom.pmf(1, 3000, 10, 300)
+    for train, holdout, expected in ((once, often, (1, alone)), (often, once, (alone, 1))):
+        tables = Tables(once, train, holdout)
+        found = singling_out(tables, attacks=300, rng=np.random.default_rng(9))
+        assert found.attack.attempts == found.control.attempts == found.naive.attempts == 300
+        assert (found.attack.share, found.control.share) == pytest.approx(expected, abs=0.12)
+
+
+def test_guesses_differ():
+    one = records([0, 1], [0, 1])
+    found = singling_out(Tables(one, one, one), width=2, attacks=50, rng=np.random.default_rng(0))
+    assert (found.attack.successes, found.attack.attempts) == (2, 2)
 
 
 def test_fewer_outliers_make_fewer_guesses():
