@@ -75,7 +75,8 @@ class Membership:
     def caught(self, others: float) -> tuple[Proportion, Proportion]:
         """Members and others nearer than a distance, the largest that catches few others.
 
-        The distance is chosen by the same records that are counted.
+        It is chosen by the same records that are counted, and never parts ties: where many others are
+        at distance 0, nobody is caught.
 
         Args:
             others: The largest share, 0 to 1, of others that may be caught.
