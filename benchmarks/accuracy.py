@@ -29,7 +29,7 @@ EPSILON, DELTA = Decimal(1), Decimal("1e-5")
 _ROWS = 1_000_000
 """Rows drawn from each model, so many that drawing them adds next to nothing to the error."""
 
-_PATIENCE = 1_800
+_PATIENCE = 600
 """Seconds after which a peer is given up."""
 
 
