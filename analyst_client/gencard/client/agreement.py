@@ -163,7 +163,7 @@ class Agreement:
         return dataset_of_frame(data, self.coding, self.domain)
 
     def _check_numbers(self, frame: "pd.DataFrame", dataset: Dataset, receipt: Receipt) -> None:
-        from gencard.client.frames import check_numbers  # noqa: PLC0415
+        from gencard.client.frames import check_numbers  # noqa: PLC0415 - as above
 
         check_numbers(frame, dataset, self.coding, Numbers(receipt.seed))
 
