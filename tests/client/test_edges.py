@@ -63,7 +63,7 @@ class TestDisk:
 class TestLogState:
     def test_it_cannot_be_written(self, ana, world, monkeypatch):
         world.log("a")
-        monkeypatch.setattr("gencard.client.log_watch.os.replace", refuse)
+        monkeypatch.setattr("gencard.client.folder.os.replace", refuse)
         with pytest.raises(errors.InvalidInputError, match="cannot write"):
             ana.checkpoint()
 

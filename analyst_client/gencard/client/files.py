@@ -1,12 +1,12 @@
 """Rows in files: CSV, and Parquet where pyarrow is installed; written in batches, read whole."""
 
 import csv
-import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from gencard.client.comma_separated import read_csv, write_csv
+from gencard.client.folder import appearing
 from gencard.client.numbers import Numbers
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -26,14 +26,8 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | 
         InvalidInputError: Another ending than .csv or .parquet, or a place that cannot be written.
     """
     write = _parquet().write_parquet if _ending(path) == ".parquet" else write_csv
-    part = path.with_name(path.name + ".part")
-    try:
+    with appearing(path) as part:
         write(dataset, coding, part, numbers)
-        os.replace(part, path)
-    except OSError:
-        raise InvalidInputError(field="file", problem=f"cannot write {path}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:

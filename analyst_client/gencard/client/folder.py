@@ -1,7 +1,10 @@
 """A folder that holds a release and all that is needed to check it without the controller."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 from gencard.core.errors import InvalidInputError
 
@@ -26,11 +29,22 @@ def make_folder(folder: Path) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """The file appears only once it is whole; raises InvalidInputError where it cannot be written."""
-    part = path.with_name(path.name + ".part")
-    try:
+    with appearing(path) as part:
         part.write_bytes(data)
+
+
+@contextmanager
+def appearing(path: Path, field: str = "file") -> Iterator[Path]:
+    """A place to write what then appears at ``path``, whole or not at all, whoever else writes there.
+
+    Raises:
+        InvalidInputError: It cannot be written; of ``field``.
+    """
+    part = path.with_name(f"{path.name}.{token_hex(8)}.part")
+    try:
+        yield part
         os.replace(part, path)
     except OSError:
-        raise InvalidInputError(field="file", problem=f"cannot write {path}") from None
+        raise InvalidInputError(field=field, problem=f"cannot write {path}") from None
     finally:
         part.unlink(missing_ok=True)

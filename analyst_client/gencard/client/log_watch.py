@@ -1,13 +1,12 @@
 """Keeps an eye on the controller's log: what was seen once must stay in it for ever."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.connection import Connection
+from gencard.client.folder import appearing
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire import dsse
@@ -106,11 +105,5 @@ class LogWatch:
         newest = self._seen()
         if newest is not None and newest.size > checkpoint.size:
             return
-        part = self._file.with_name(f"{SEEN}.{token_hex(8)}")
-        try:
+        with appearing(self._file, "log") as part:
             part.write_bytes(checkpoint.envelope)
-            os.replace(part, self._file)
-        except OSError:
-            raise InvalidInputError(field="log", problem=f"cannot write {self._file}") from None
-        finally:
-            part.unlink(missing_ok=True)
