@@ -54,9 +54,9 @@ docs: $(READY)  ## the pages that are made from code, anew
 	@$(BIN)/python -m docs.examples
 
 lock: $(READY)  ## newest versions of everything, with hashes
-	@$(LOCK) --upgrade --all-extras --group dev --group demo -o requirements.lock
+	@$(LOCK) --upgrade --extra controller --extra parquet --extra report --extra utility --group dev --group demo -o requirements.lock
 	@$(LOCK) --constraints requirements.lock --extra controller -o controller_service/requirements.lock
-	@$(LOCK) --constraints requirements.lock --extra parquet --extra report -o analyst_client/requirements.lock
+	@$(LOCK) --constraints requirements.lock --extra parquet --extra report --extra utility -o analyst_client/requirements.lock
 
 bench: $(READY) ## every benchmark, at full length
 	@for name in count ipf audit stream vault generators paper_tables utility; do $(BIN)/python -m benchmarks.$$name || exit 1; done

@@ -49,7 +49,7 @@ VAULT_KEYS = {
 }
 
 CORE_LIBRARIES = {"numpy", "scipy"}
-ALSO = {"core.blackbox": {"sklearn"}, "core.utility": {"sklearn"}}
+ALSO = {"core.blackbox": {"sklearn", "torch"}, "core.utility": {"sklearn"}}
 
 NOT_IN_CORE = {
     "time", "os", "pathlib", "tempfile", "shutil", "socket", "subprocess", "urllib", "http", "ssl",

@@ -16,9 +16,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = {
-    "requirements.lock": (("report", "parquet", "controller"), ("dev", "demo")),
+    "requirements.lock": (("report", "parquet", "utility", "controller"), ("dev", "demo")),
     "controller_service/requirements.lock": (("controller",), ()),
-    "analyst_client/requirements.lock": (("report", "parquet"), ()),
+    "analyst_client/requirements.lock": (("report", "parquet", "utility"), ()),
 }
 ROOTS = ("protos", "shared", "controller_service", "analyst_client")
 ROOMS = {"v1", "wire", "core", "controller", "client"}

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.progress import Progress, quiet
 from gencard.core.audit.report import AuditReport, PowerCurve
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox.contract import BlackBox, Progress, quiet
 from gencard.core.blackbox.copies_rows import CopiesRows
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError

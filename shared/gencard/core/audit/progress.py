@@ -1,14 +1,8 @@
-"""How far a long computation is, told to whoever waits for it."""
+"""How far a part of an audit is, told as a share of the whole."""
 
 from collections.abc import Callable
 
-Progress = Callable[[str, float], None]
-"""Called with the stage and the share done of the whole, 0 to 1, neither depending on any record.
-It may raise: that cancels the computation."""
-
-
-def quiet(_stage: str, _share: float) -> None:
-    """Tell nobody."""
+from gencard.core.blackbox.contract import Progress
 
 
 def part(progress: Progress, stage: str, begin: float, end: float) -> Callable[[float], None]:

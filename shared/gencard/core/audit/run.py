@@ -10,7 +10,7 @@ from gencard.core.audit.direction import Basis
 from gencard.core.audit.exploration import Findings, Sample, explore
 from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.progress import Progress, part, quiet
+from gencard.core.audit.progress import part
 from gencard.core.audit.report import (
     LARGEST_EFFECT,
     LEVEL_SHARES,
@@ -22,7 +22,7 @@ from gencard.core.audit.report import (
 )
 from gencard.core.audit.runs import Runner, Side, Step
 from gencard.core.audit.trial import Scores, Trial, trial
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox.contract import BlackBox, Progress, quiet
 from gencard.core.dataset import Dataset
 
 

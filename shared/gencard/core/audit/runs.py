@@ -7,9 +7,8 @@ from enum import IntEnum
 import numpy as np
 
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.progress import Progress
 from gencard.core.blackbox.canonical import in_domain
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox.contract import BlackBox, Progress
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, GencardError
 

@@ -1,8 +1,17 @@
 """What an audit looks at: any program from a dataset to a synthetic dataset."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from gencard.core.dataset import Dataset
+
+Progress = Callable[[str, float], None]
+"""Called with the stage and the share done of the whole, 0 to 1, neither depending on any record.
+It may raise: that cancels the computation."""
+
+
+def quiet(_stage: str, _fraction: float) -> None:
+    """Tell nobody."""
 
 
 class BlackBox(Protocol):
@@ -10,4 +19,35 @@ class BlackBox(Protocol):
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         """Synthetic records, ``rows`` of them, over the domain of ``dataset``."""
+        ...
+
+
+class FittedBox(Protocol):
+    """What a fit leaves: samples cost no more privacy, and it can be kept."""
+
+    def sample(self, rows: int, *, seed: int) -> Dataset:
+        """Synthetic records, ``rows`` of them."""
+        ...
+
+    def save(self) -> bytes:
+        """All that a later process needs to sample: its own format, read without running code."""
+        ...
+
+
+class FittingBox(BlackBox, Protocol):
+    """A black box that fits first, and whose fit can be used again.
+
+    Calling it is to fit with the seed and to sample with the seed.
+    """
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> FittedBox:
+        """Fit to records."""
+        ...
+
+    def load(self, saved: bytes) -> FittedBox:
+        """A fit that was saved.
+
+        Raises:
+            BlackBoxError: The bytes are not what ``save`` gave.
+        """
         ...

@@ -1,0 +1,46 @@
+"""The form in which the built-in black boxes are listed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gencard.core.blackbox.claim import Claim
+from gencard.core.blackbox.contract import BlackBox
+from gencard.core.domain import Clique
+from gencard.core.statistics.noise import Noise
+
+Parameters = Mapping[str, str]
+"""Names and values, as a card holds them: decimals and words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a built-in box may be told besides its parameters; all of it is public but the noise.
+
+    Args:
+        workload: The cliques of the card.
+        values: For each ordered attribute the number that each of its codes stands for, NaN for missing.
+            An attribute that is not here is nominal.
+        noise: The source of privacy noise; boxes that promise nothing get none.
+    """
+
+    workload: tuple[Clique, ...] = ()
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoxEntry:
+    """A built-in black box as everybody may know it.
+
+    Args:
+        parameters: Every parameter with its default.
+        claim: What is promised with these parameters.
+        make: From checked, complete parameters; raises typed errors for values out of range.
+        extra: The optional part of Gencard that it needs, such as "deep"; else empty.
+    """
+
+    description: str
+    parameters: Parameters
+    claim: Callable[[Parameters], Claim]
+    make: Callable[[Parameters, Surroundings], BlackBox]
+    extra: str = ""
