@@ -1,18 +1,14 @@
 """Fitted models as bytes, and back: a JSON header and plain arrays, nothing that runs."""
 
-import io
-import json
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import InvalidInputError
+from gencard.core.generators.archive import BROKEN, Arrays, archived, unarchived
 from gencard.core.generators.junction_tree import JunctionTree
 from gencard.core.generators.support_model import SupportModel
 from gencard.core.generators.table_model import TableModel
@@ -20,25 +16,7 @@ from gencard.core.generators.tree_model import TreeModel
 
 FittedModel = TableModel | TreeModel | SupportModel
 
-Arrays = Mapping[str, NDArray[Any]]
-
 _VERSION = 1
-_HEADER = "header"
-
-_BROKEN = (
-    GencardError,
-    KeyError,
-    MemoryError,  # an array may claim any shape
-    NotImplementedError,
-    OSError,
-    EOFError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What reading hostile bytes may raise."""
 
 
 def bytes_of(model: FittedModel) -> bytes:
@@ -62,7 +40,7 @@ def bytes_of(model: FittedModel) -> bytes:
         case SupportModel():
             header["kind"] = "support"
             arrays = {"codes": model.support.codes, "weights": model.weights}
-    return _archive(header, arrays)
+    return archived(header, arrays)
 
 
 def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
@@ -76,35 +54,11 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
         InvalidInputError: These are not the bytes of a model of this version, or over the bound.
     """
     try:
-        header, arrays = _read(data, most_bytes)
+        header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
         domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
         return _KINDS[header["kind"]](domain, header, arrays)
-    except _BROKEN:
+    except BROKEN:
         raise InvalidInputError(field="model", problem="these are not the bytes of a model") from None
-
-
-def _archive(header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """An npz archive without times, so that its bytes are a function of the model."""
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in {_HEADER: np.frombuffer(text.encode(), np.uint8), **arrays}.items():
-            part = io.BytesIO()
-            np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), part.getvalue())
-    return file.getvalue()
-
-
-def _read(data: bytes, most_bytes: int) -> tuple[dict[str, Any], Arrays]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if sum(part.file_size for part in archive.infolist()) > most_bytes:
-            raise InvalidInputError(field="model", problem="it is too large")
-        with np.load(io.BytesIO(data), allow_pickle=False) as parts:
-            arrays = {name: parts[name] for name in parts.files}
-    header = json.loads(arrays.pop(_HEADER).tobytes())
-    if header["version"] != _VERSION:
-        raise InvalidInputError(field="model", problem="it has another version")
-    return header, arrays
 
 
 def _table(domain: Domain, _: Mapping[str, Any], arrays: Arrays) -> TableModel:
