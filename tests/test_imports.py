@@ -16,6 +16,7 @@ BASE = {
     "core.coding",
     "core.budget",
     "core.card",
+    "core.claim",
     "core.errors",
     "core.negotiation",
     "core.moment",
@@ -23,7 +24,8 @@ BASE = {
 }
 STATISTICS = BASE | {"core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
-CORE = BELOW_AUDIT | {"core.audit", "core.privacy", "core.utility"}
+MEASURES = {"core.privacy", "core.utility", "core.measures"}
+CORE = BELOW_AUDIT | {"core.audit", *MEASURES}
 
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
@@ -33,7 +35,8 @@ MAY_IMPORT = {
     "core.blackbox": BELOW_AUDIT,
     "core.privacy": STATISTICS | {"core.privacy"},
     "core.utility": STATISTICS | {"core.utility"},
-    "core.audit": CORE,
+    "core.measures": STATISTICS | MEASURES,
+    "core.audit": CORE - {"core.measures"},
     "v1": {"v1"},
     "wire": CORE | {"v1", "wire"},
     "controller": CORE | {"v1", "wire", "controller", "controller.vault"},

@@ -1,6 +1,9 @@
 """How reports say names and shares."""
 
 from gencard.core.domain import Clique
+from gencard.core.measures.words import percent
+
+__all__ = ["named", "percent"]
 
 
 def named(names: Clique) -> str:
@@ -10,12 +13,3 @@ def named(names: Clique) -> str:
     'sex × health'
     """
     return " × ".join(names)
-
-
-def percent(share: float) -> str:
-    """A share of 1 for people.
-
-    >>> percent(-0.01234)
-    '−1.23 %'
-    """
-    return f"{100 * share:.3g} %".replace("-", "−")

@@ -1,0 +1,68 @@
+"""What a measure is: what it needs, what it tells, what it does not show, how many numbers it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gencard.core.domain import Clique
+from gencard.core.measures.finding import Finding
+from gencard.core.measures.material import Declared, Material
+
+
+class Group(StrEnum):
+    """What a measure is about."""
+
+    FIDELITY = "fidelity"
+    RISK = "risk"
+    UTILITY = "utility"
+
+
+class Need(StrEnum):
+    """What a measure needs beside the release."""
+
+    PSI = "psi"
+    RECORDS = "records"
+    HOLDOUT = "a holdout"
+    TARGET = "a declared target, which the release has"
+    KEYS = "declared keys, which the release has"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure.
+
+    Args:
+        title: For people.
+        reading: How to read it.
+        limits: What it does not show.
+        find: Takes it; may raise any GencardError where these records do not allow it.
+        kind: Of its findings.
+        numbers: Most numbers in a finding about records, given the attributes of the release and the
+            marginals of Phi: its price in statistics.
+    """
+
+    name: str
+    group: Group
+    title: str
+    reading: str
+    limits: str
+    needs: tuple[Need, ...]
+    find: Callable[[Material], Finding]
+    kind: type[Any]
+    numbers: Callable[[int, int], int]
+
+    @property
+    def reads_records(self) -> bool:
+        return Need.RECORDS in self.needs
+
+    def lacks(self, attributes: Clique, declared: Declared, *, holdout: bool) -> tuple[Need, ...]:
+        """What is not there, of all that can be known without looking at a record."""
+        there = {
+            Need.PSI: True,
+            Need.RECORDS: True,
+            Need.HOLDOUT: holdout,
+            Need.TARGET: declared.target in attributes,
+            Need.KEYS: any(name in attributes for name in declared.keys if name != declared.target),
+        }
+        return tuple(need for need in self.needs if not there[need])

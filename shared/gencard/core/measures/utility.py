@@ -1,0 +1,54 @@
+"""The measures of fidelity and utility: what a release keeps."""
+
+from gencard.core.measures import fidelity, tables
+from gencard.core.measures.measure import Group, Measure, Need
+
+FIDELITY = (
+    Measure(
+        name="fidelity",
+        group=Group.FIDELITY,
+        title="Fidelity to psi",
+        reading=(
+            "Dot: the rows, a diamond where they are beyond the bound. Ring: expected by chance. Tick: "
+            "a bound that chance exceeds in about one release of a hundred."
+        ),
+        limits="It compares the rows with psi, not with the records, and reads none of them.",
+        needs=(Need.PSI,),
+        find=fidelity.fidelity_finding,
+        kind=fidelity.FidelityFinding,
+        numbers=lambda _attributes, _marginals: 0,
+    ),
+)
+"""By psi alone: reads no record."""
+
+UTILITY = (
+    Measure(
+        name="marginals",
+        group=Group.UTILITY,
+        title="Marginals of Phi",
+        reading=(
+            "How far the marginals that the card asked for lie from those of the records: what noise, "
+            "fitting and sampling together cost."
+        ),
+        limits="It says nothing about interactions that Phi does not hold.",
+        needs=(Need.RECORDS,),
+        find=tables.marginals_finding,
+        kind=tables.MarginalsFinding,
+        numbers=lambda attributes, marginals: 2 * (marginals or attributes),
+    ),
+    Measure(
+        name="tables",
+        group=Group.UTILITY,
+        title="All tables of one, two and three attributes",
+        reading=(
+            "Heat map of the pairs: the deeper the colour, the larger S_pMSE. At 1 a table is as good "
+            "as resampling the records; pairs that Phi does not hold are as a rule the deepest."
+        ),
+        limits="A table of four attributes may be wrong where all smaller ones are right.",
+        needs=(Need.RECORDS,),
+        find=tables.tables_finding,
+        kind=tables.TablesFinding,
+        numbers=lambda attributes, _marginals: tables.table_numbers(attributes),
+    ),
+)
+"""In the order of a report."""
