@@ -110,7 +110,7 @@ class TestEveryMeasure:
         assert not measure.lacks(CODING.domain.attributes, DECLARED, holdout=True)
 
 
-COMPARING = ("dcr", "clones", "membership", "linkability", "inference")
+COMPARING = ("dcr", "clones", "membership", "inference")
 
 
 @pytest.mark.parametrize("name", COMPARING)

@@ -17,7 +17,7 @@ from gencard.core.privacy.predicate import present
 from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.singling_out import singling_out
 
-WIDTH, NEIGHBOURS = 3, 1
+WIDTH, NEIGHBOURS = 3, 10
 """Attributes in a guess that singles out; rows that each side of a link looks at."""
 
 NUMBERS = 6
