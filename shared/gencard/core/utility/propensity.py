@@ -1,0 +1,110 @@
+r"""How well a model tells synthetic records from original ones: pMSE for whole datasets.
+
+.. math:: pMSE = \frac{1}{N} \sum_i (\hat p_i - c)^2, \quad S\_pMSE = pMSE / E_0[pMSE]
+
+with the probability :math:`\hat p_i` of being synthetic that the model gives to record i of the N
+original and synthetic ones, and the share c of the synthetic ones. :math:`E_0` is what is expected where
+synthetic records are drawn from the original ones: known exactly for the regression; for the tree half
+of the mean over random permutations, in which both kinds are random.
+
+References:
+    J. Snoke, G. Raab, B. Nowok, C. Dibben, A. Slavkovic, "General and specific utility measures for
+    synthetic data", Journal of the Royal Statistical Society A 181, 2018.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidNumberError
+from gencard.core.utility.predictor_matrix import Values
+from gencard.core.utility.propensity_cells import cells_of
+from gencard.core.utility.propensity_regression import regression_basis, regression_scores
+from gencard.core.utility.propensity_tree import TreeSettings, tree_scores
+
+MOST_PARAMETERS = 400
+PERMUTATIONS = 50
+_SETTINGS = TreeSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Propensity:
+    """What a model found.
+
+    Args:
+        pmse: 0 to 1/4; 0 where it cannot tell them apart at all.
+        expected: What it is expected to be for synthetic records drawn from the original ones.
+        records: Original and synthetic records together.
+        synthetic_share: Of them.
+        parameters: Of the regression, without those that others determine; None for a tree.
+    """
+
+    pmse: float
+    expected: float
+    records: int
+    synthetic_share: float
+    parameters: int | None = None
+
+    @property
+    def standardised(self) -> float:
+        """S_pMSE; about 1 for synthetic records as good as a resample, 0 where nothing can differ."""
+        return self.pmse / self.expected if self.expected else 0.0
+
+
+def regression_propensity(
+    original: Dataset,
+    synthetic: Dataset,
+    values: Values,
+    *,
+    order: int = 2,
+    most_parameters: int = MOST_PARAMETERS,
+) -> Propensity:
+    """By logistic regression on all interactions of up to ``order`` attributes.
+
+    Args:
+        values: For each attribute that is a number, the number of each code, NaN for missing; a
+            missing number is 0 and one more attribute. The others are nominal.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidInputError: A dataset holds no record, there is no attribute, or values do not fit.
+        InvalidNumberError: The order is below 1.
+        TooLargeError: More parameters than may be.
+        UnknownAttributeError: There are values for an attribute that is not in the domain.
+    """
+    cells = cells_of(original, synthetic, values)
+    basis = regression_basis(cells, order, most_parameters)
+    scores = regression_scores(basis, cells.totals, cells.synthetic_counts())
+    share, records, parameters = cells.share, len(cells.places), basis.shape[1]
+    expected = (parameters - 1) * share * (1 - share) ** 2 / records
+    return Propensity(cells.pmse(scores), expected, records, share, parameters)
+
+
+def tree_propensity(
+    original: Dataset,
+    synthetic: Dataset,
+    values: Values,
+    *,
+    rng: np.random.Generator,
+    settings: TreeSettings = _SETTINGS,
+    permutations: int = PERMUTATIONS,
+) -> Propensity:
+    """By a classification tree; raises as ``regression_propensity`` does.
+
+    Args:
+        values: As there.
+        rng: For the permutations.
+
+    Raises:
+        InvalidNumberError: There is no permutation, or the settings are out of range.
+    """
+    if permutations < 1 or settings.leaf < 1 or not 0 <= settings.price < 1:
+        raise InvalidNumberError(field="tree", expected="leaf, permutations from 1; price from 0 to 1")
+    cells = cells_of(original, synthetic, values)
+    found = cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
+    permuted = [
+        cells.pmse(tree_scores(cells, cells.permuted_counts(rng=rng), settings))
+        for _ in range(permutations)
+    ]
+    return Propensity(found, float(np.mean(permuted)) / 2, len(cells.places), cells.share)

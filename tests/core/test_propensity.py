@@ -1,0 +1,316 @@
+"""Propensity scores against R's synthpop, tables, brute force, and what is expected by chance."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import (
+    DomainMismatchError,
+    InvalidInputError,
+    InvalidNumberError,
+    TooLargeError,
+    UnknownAttributeError,
+)
+from gencard.core.statistics.marginal import count
+from gencard.core.utility.propensity import regression_propensity, tree_propensity
+from gencard.core.utility.propensity_cells import cells_of
+from gencard.core.utility.propensity_tree import TreeSettings, _Tree, tree_scores
+from gencard.core.utility.table_utility import table_utility
+from tests.core.oracles import read
+from tests.core.strategies import datasets
+from tests.shared_data import oracle_file
+
+NUMBERS = ("age", "income")
+DOMAIN = Domain.of({"a": 2, "b": 3, "c": 2})
+LEAVES = {5: TreeSettings(), 20: TreeSettings(leaf=20)}
+
+
+def rng():
+    return np.random.default_rng(1)
+
+
+def survey(synthesis):
+    """1,000 records and as many synthetic ones of six attributes, two of them numbers."""
+    files = [read(f"synthpop/pairD_mixed_{part}.csv") for part in ("orig", f"syn{synthesis}")]
+    names = tuple(files[0][0])
+    levels = {name: sorted({row[name] for file in files for row in file}) for name in names}
+    values = {name: tuple(float(text) if text else np.nan for text in levels[name]) for name in NUMBERS}
+    domain = Domain.of({name: len(levels[name]) for name in names})
+    codes = ([[levels[name].index(row[name]) for name in names] for row in file] for file in files)
+    return *(Dataset(domain, np.array(table)) for table in codes), values
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    return json.loads(oracle_file("synthpop/pairD_mixed.json").read_text())
+
+
+@pytest.mark.shared
+class TestSynthpopSaysTheSame:
+    def test_of_regressions(self, oracle):
+        original, synthetic, values = survey(1)
+        cases = [
+            case
+            for case in oracle["utility_gen"]
+            if case["options"]["method"] == "logit" and "resamp.method" not in case["options"]
+        ]
+        assert len(cases) == 4
+        for case in cases:
+            names = tuple(case["options"].get("vars", original.domain.attributes))
+            found = regression_propensity(
+                original.project(names),
+                synthetic.project(names),
+                {name: values[name] for name in NUMBERS if name in names},
+                order=case["options"]["maxorder"] + 1,
+            )
+            assert found.parameters == case["df"] + 1
+            assert found.pmse == pytest.approx(case["pMSE"][0], rel=1e-9)
+            assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=1e-9)
+
+    @pytest.mark.parametrize("synthesis", [1, 2, 3, 4, 5])
+    def test_of_every_synthesis(self, oracle, synthesis):
+        """Regression and tree; the trees are rpart's, leaf by leaf."""
+        original, synthetic, values = survey(synthesis)
+        logit, tree = (case["pMSE"][synthesis - 1] for case in oracle["utility_gen_m5"][:2])
+        found = regression_propensity(original, synthetic, values, order=1)
+        assert found.pmse == pytest.approx(logit, rel=1e-9)
+        grown = tree_propensity(original, synthetic, values, rng=rng(), permutations=1)
+        assert grown.pmse == pytest.approx(tree, rel=1e-9)
+
+    @pytest.mark.parametrize("leaf", [5, 20])
+    def test_of_trees_beside_chance(self, oracle, leaf):
+        """Permutations are R's there: 5 % apart at most."""
+        (case,) = (
+            case
+            for case in oracle["utility_gen"]
+            if case["options"].get("minbucket", 5) == leaf
+            and case["options"]["method"] == "cart"
+            and "tree.method" not in case["options"]
+        )
+        found = tree_propensity(*survey(1), rng=rng(), settings=LEAVES[leaf])
+        assert found.pmse == pytest.approx(case["pMSE"][0], rel=1e-9)
+        assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=0.05)
+
+
+class TestLaws:
+    @given(datasets(DOMAIN, fewest=1), datasets(DOMAIN, fewest=1))
+    @settings(max_examples=60)
+    def test_a_saturated_regression_is_the_whole_table(self, original, synthetic):
+        """As far as fits go where cells hold one kind of records alone."""
+        table = table_utility(*(count(each, DOMAIN.attributes) for each in (original, synthetic)))
+        found = regression_propensity(original, synthetic, {}, order=3)
+        assert found.pmse == pytest.approx(table.pmse, abs=1e-6)
+        assert found.expected == pytest.approx(
+            table.freedom * found.synthetic_share * (1 - found.synthetic_share) ** 2 / found.records
+        )
+
+    @given(datasets(DOMAIN, fewest=1), datasets(DOMAIN, fewest=1))
+    @settings(max_examples=30)
+    def test_pmse_is_within_its_bounds(self, original, synthetic):
+        for order in (1, 2):
+            found = regression_propensity(original, synthetic, {}, order=order)
+            assert 0 <= found.pmse <= found.synthetic_share * (1 - found.synthetic_share) + 1e-12
+
+    @given(datasets(DOMAIN, fewest=2))
+    def test_the_same_records_cannot_be_told_apart(self, dataset):
+        again = dataset.take(np.arange(len(dataset))[::-1])
+        assert regression_propensity(dataset, again, {}).pmse == pytest.approx(0, abs=1e-12)
+        assert tree_propensity(dataset, again, {}, rng=rng(), permutations=1).pmse == 0
+
+    @given(st.integers(0, 99))
+    @settings(max_examples=20)
+    def test_order_of_records_and_names_of_levels_say_nothing(self, seed):
+        one, other = (drawn(seed + k, 60, (0.2, 0.3, 0.5)) for k in (1, 2))
+        moved = [
+            Dataset(each.domain, (each.codes[::-1] + np.array([1, 1, 1])) % np.array([2, 3, 2]))
+            for each in (one, other)
+        ]
+        for order in (1, 2):
+            found = [
+                regression_propensity(*pair, {}, order=order).pmse for pair in ((one, other), moved)
+            ]
+            assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+    def test_a_missing_number_is_one_more_attribute(self):
+        """0 or missing: the one is told from the other only by the indicator."""
+        domain = Domain.of({"n": 2})
+        original = Dataset(domain, np.array([[0]] * 30 + [[1]] * 10))
+        synthetic = Dataset(domain, np.array([[0]] * 10 + [[1]] * 30))
+        found = regression_propensity(original, synthetic, {"n": (0.0, np.nan)})
+        as_levels = regression_propensity(original, synthetic, {})
+        assert found.parameters == as_levels.parameters == 2
+        assert found.pmse == pytest.approx(as_levels.pmse, rel=1e-9)
+
+    def test_columns_that_others_determine_are_left_out(self):
+        one, other = (drawn(seed, 200, (0.3, 0.3, 0.4)).codes for seed in (1, 2))
+        domain = Domain.of({"a": 2, "b": 3, "same": 3})
+        twice = [Dataset(domain, codes[:, [0, 1, 1]]) for codes in (one, other)]
+        once = [Dataset(DOMAIN.project(("a", "b")), codes[:, :2]) for codes in (one, other)]
+        found, expected = (regression_propensity(*pair, {}) for pair in (twice, once))
+        assert found.parameters == expected.parameters == 6
+        assert found.pmse == pytest.approx(expected.pmse, rel=1e-9)
+
+
+class TestTree:
+    @given(st.integers(0, 99))
+    @settings(max_examples=40)
+    def test_the_best_split_of_all(self, seed):
+        """No other subset of the levels of any attribute leaves less impurity."""
+        random = np.random.default_rng(seed)
+        codes = random.integers((3, 4), size=(40, 2))
+        synthetic = random.random(40) < 0.2 + 0.1 * codes[:, 1]
+        synthetic[:2] = True, False
+        cells = _cells(codes, synthetic)
+        tree = _Tree(cells, cells.synthetic_counts(), TreeSettings(leaf=1))
+        side = tree._best_split(np.arange(len(cells.totals)))
+        impurities = [
+            _impurity(np.isin(codes[:, axis], levels), synthetic)
+            for axis, size in ((0, 3), (1, 4))
+            for k in range(size)
+            for levels in combinations(range(size), k)
+        ]
+        stacked = np.concatenate([np.ones(synthetic.sum()), np.zeros((~synthetic).sum())])
+        chosen = np.zeros(40, dtype=bool) if side is None else side[cells.places]
+        assert _impurity(chosen, stacked) == pytest.approx(min(impurities))
+
+    def test_leaves_hold_enough_records(self):
+        one, other = drawn(3, 300, (0.2, 0.3, 0.5)), drawn(4, 300, (0.4, 0.3, 0.3))
+        cells = cells_of(one, other, {})
+        scores = tree_scores(cells, cells.synthetic_counts(), TreeSettings(leaf=50, price=0.0))
+        records = np.bincount(np.unique(scores, return_inverse=True)[1], cells.totals)
+        assert records.min() >= 50
+
+    def test_a_high_price_buys_nothing(self):
+        one, other = drawn(3, 300, (0.2, 0.3, 0.5)), drawn(4, 300, (0.4, 0.3, 0.3))
+        found = tree_propensity(
+            one, other, {}, rng=rng(), settings=TreeSettings(price=0.9), permutations=2
+        )
+        assert found.pmse == found.expected == found.standardised == 0
+
+    def test_deep_chains_end(self):
+        """600 levels of a number, every other one synthetic: at most 30 splits above any leaf."""
+        domain = Domain.of({"n": 600})
+        values = {"n": tuple(map(float, range(600)))}
+        original = Dataset(domain, np.repeat(np.arange(0, 600, 2), 5)[:, None])
+        synthetic = Dataset(domain, np.repeat(np.arange(1, 600, 2), 5)[:, None])
+        found = tree_propensity(original, synthetic, values, rng=rng(), permutations=1)
+        assert 0 <= found.pmse <= 0.25
+
+
+class TestCalibration:
+    """Synthetic records drawn from the original ones are worth 1; means over seeds."""
+
+    def test_of_regressions(self):
+        original = drawn(0, 800, (0.2, 0.3, 0.5))
+        found = [
+            regression_propensity(original, resampled(original, seed, rows), {}, order=2).standardised
+            for seed in range(150)
+            for rows in (800, 400)
+        ]
+        # chi-squared with 9 degrees of freedom each: a standard error of sqrt(2 / 9 / 300).
+        assert np.mean(found) == pytest.approx(1, abs=4 * np.sqrt(2 / 9 / 300))
+
+    def test_of_trees(self):
+        """Half of the permutations' mean, nearly: the law for the exact factor holds for regressions."""
+        domain = Domain.of({"a": 4, "b": 3, "n": 40})
+        random = np.random.default_rng(0)
+        original = Dataset(domain, random.integers(domain.sizes, size=(500, 3)))
+        values = {"n": tuple(map(float, range(40)))}
+        found = [
+            tree_propensity(
+                original, resampled(original, seed, 500), values, rng=rng(), permutations=4
+            ).standardised
+            for seed in range(20)
+        ]
+        assert 0.8 < np.mean(found) < 1.5
+
+    def test_bad_records_stand_out(self):
+        original, flat = drawn(0, 800, (0.1, 0.3, 0.6)), drawn(1, 800, (0.4, 0.3, 0.3))
+        assert regression_propensity(original, flat, {}).standardised > 5
+        assert tree_propensity(original, flat, {}, rng=rng(), permutations=10).standardised > 5
+
+
+class TestBadInput:
+    def test_domains_must_agree(self):
+        one, other = drawn(1, 5, (0.2, 0.3, 0.5)), drawn(1, 5, (0.2, 0.3, 0.5)).project(("a", "b"))
+        with pytest.raises(DomainMismatchError):
+            regression_propensity(one, other, {})
+        with pytest.raises(DomainMismatchError):
+            tree_propensity(one, other, {}, rng=rng())
+
+    def test_there_must_be_records(self):
+        one = drawn(1, 5, (0.2, 0.3, 0.5))
+        with pytest.raises(InvalidInputError, match="no record"):
+            regression_propensity(one, one.take(np.arange(0)), {})
+
+    def test_values_must_fit(self):
+        one = drawn(1, 5, (0.2, 0.3, 0.5))
+        with pytest.raises(InvalidInputError, match=r"values\.b"):
+            regression_propensity(one, one, {"b": (1.0, 2.0)})
+        with pytest.raises(InvalidInputError, match=r"values\.b"):
+            regression_propensity(one, one, {"b": (1.0, 2.0, np.inf)})
+        with pytest.raises(UnknownAttributeError):
+            regression_propensity(one, one, {"z": (1.0,)})
+
+    def test_parameters_have_a_bound(self):
+        one = drawn(1, 200, (0.2, 0.3, 0.5))
+        with pytest.raises(TooLargeError, match="parameters"):
+            regression_propensity(one, one, {}, order=2, most_parameters=9)
+        assert regression_propensity(one, one, {}, order=2, most_parameters=10).parameters == 10
+
+    @pytest.mark.parametrize("order", [0, -1])
+    def test_orders_start_at_one(self, order):
+        one = drawn(1, 5, (0.2, 0.3, 0.5))
+        with pytest.raises(InvalidNumberError):
+            regression_propensity(one, one, {}, order=order)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"permutations": 0}, {"settings": TreeSettings(leaf=0)}, {"settings": TreeSettings(price=1.0)}],
+    )
+    def test_tree_settings(self, wrong):
+        one = drawn(1, 5, (0.2, 0.3, 0.5))
+        with pytest.raises(InvalidNumberError):
+            tree_propensity(one, one, {}, rng=rng(), **wrong)
+
+    def test_one_record_each_and_constant_attributes(self):
+        one = Dataset(DOMAIN, np.array([[0, 0, 0]]))
+        for found in (
+            regression_propensity(one, one, {}),
+            tree_propensity(one, one, {}, rng=rng(), permutations=2),
+        ):
+            assert found.pmse == found.standardised == 0
+
+
+def drawn(seed, records, shares):
+    random = np.random.default_rng(seed)
+    return Dataset.of_columns(
+        DOMAIN,
+        [
+            random.integers(2, size=records),
+            random.choice(3, size=records, p=shares),
+            random.integers(2, size=records),
+        ],
+    )
+
+
+def resampled(original, seed, rows):
+    return original.take(np.random.default_rng(1_000 + seed).integers(len(original), size=rows))
+
+
+def _cells(codes, synthetic):
+    domain = Domain.of({"x": 3, "y": 4})
+    parts = [Dataset(domain, codes[synthetic == kind]) for kind in (0, 1)]
+    return cells_of(*parts, {})
+
+
+def _impurity(side, synthetic):
+    """The sum of n p (1 - p) over both sides."""
+    parts = [part for part in (synthetic[side], synthetic[~side]) if len(part)]
+    return sum(part.sum() * (len(part) - part.sum()) / len(part) for part in parts)
