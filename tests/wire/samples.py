@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card import AuditTerms, Card, Change, Proposal, Tier
+from gencard.core.claim import Claim
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -102,6 +103,12 @@ proposals = st.builds(
     audit=audits,
     moments=st.lists(moments, max_size=3, unique=True).map(tuple),
 )
+deltas = st.integers(0, 10**18 - 1).map(lambda atto: Decimal(atto).scaleb(-18))
+claims = st.one_of(
+    st.builds(Claim, texts),
+    st.builds(Claim, texts, budgets, deltas, st.sampled_from(Neighbouring)),
+)
+parameters = st.dictionaries(names, texts, max_size=3).map(lambda found: tuple(sorted(found.items())))
 cards = st.builds(
     Card,
     **dict.fromkeys(("name", "controller", "analyst", "dataset_title", "declared_by"), texts),
@@ -109,6 +116,8 @@ cards = st.builds(
     terms=proposals,
     price=prices,
     tier=st.sampled_from(Tier),
+    parameters=parameters,
+    claim=st.none() | claims,
     agreed_by_policy=texts,
     offer_time=seconds.map(time_text),
     expire_time=seconds.map(time_text),

@@ -1,11 +1,13 @@
 """Receipts: what a release was made from, in one form."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
 from gencard.core.errors import VerificationError
 from gencard.wire.canonical import document_of
-from gencard.wire.receipt import receipt_of_document, receipt_statement
+from gencard.wire.receipt import AuditedBox, receipt_of_document, receipt_statement
 from gencard.wire.statements import RECEIPT as RECEIPT_TYPE
 from gencard.wire.statements import predicate_of, subject_digest
 from tests.wire.samples import RECEIPT, receipts
@@ -56,3 +58,19 @@ def test_a_missing_part_is_refused(name):
     document = {key: value for key, value in PREDICATE.items() if key != name}
     with pytest.raises(VerificationError, match="is not a receipt"):
         receipt_of_document(document)
+
+
+class TestAuditedReceipts:
+    """Of rows that a black box made: no seed, but the box and the verdict that speaks for it."""
+
+    RECEIPT = replace(RECEIPT, seed=None, audited=AuditedBox("44" * 32, "55" * 32))
+
+    def test_it_comes_back_as_itself_and_holds_no_seed(self):
+        document = predicate_of(receipt_statement(self.RECEIPT), RECEIPT_TYPE)
+        assert receipt_of_document(document) == self.RECEIPT
+        assert "seed" not in document
+        assert document["audited"] == {"box": {"sha256": "44" * 32}, "verdict": {"sha256": "55" * 32}}
+
+    def test_numbers_are_drawn_by_what_follows_from_the_rows(self):
+        assert RECEIPT.drawing_seed == RECEIPT.seed
+        assert self.RECEIPT.drawing_seed == int("33" * 8, 16)

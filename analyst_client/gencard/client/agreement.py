@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -17,6 +17,7 @@ from gencard.client.releases import Release
 from gencard.client.replay import Replayed, check_psi, rebuilt
 from gencard.client.rows import fetch_rows
 from gencard.client.signing import card_of_statement, checked_receipt
+from gencard.client.verdicts import passing_verdict
 from gencard.core.card import Card
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -24,6 +25,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError, VerificationError
 from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.psi import Psi
+from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire import dsse
 from gencard.wire.canonical import json_bytes
@@ -131,6 +133,7 @@ class Agreement:
 
         Raises:
             VerificationError: Something differs.
+            NotReplayableError: A black box made the rows, from records.
         """
         dataset = self._dataset_of(data)
         digest = dataset.digest()
@@ -140,7 +143,7 @@ class Agreement:
         rebuilt(self.card, self.psi, receipt, self.coding)
         if not isinstance(data, Release):
             self._check_numbers(data, dataset, receipt)
-        return Replayed(receipt.name, receipt.rows, receipt.seed, digest)
+        return Replayed.of(receipt)
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":
         """How far rows lie from psi."""
@@ -165,7 +168,7 @@ class Agreement:
     def _check_numbers(self, frame: "pd.DataFrame", dataset: Dataset, receipt: Receipt) -> None:
         from gencard.client.frames import check_numbers  # noqa: PLC0415 - as above
 
-        check_numbers(frame, dataset, self.coding, Numbers(receipt.seed))
+        check_numbers(frame, dataset, self.coding, Numbers(receipt.drawing_seed))
 
     def _release(self, name: str) -> pb.Release:
         stub = self.connection.synthesis
@@ -175,20 +178,38 @@ class Agreement:
         receipt = self._receipt(found)
         if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
             raise VerificationError(problem="the receipt is about other rows")
-        return Release(dataset, self.coding, receipt, found.receipt, self.documents)
+        verdict = self._verdict(receipt)
+        documents = partial(self.documents, verdict)
+        return Release(dataset, self.coding, receipt, found.receipt, documents)
+
+    def _verdict(self, receipt: Receipt) -> bytes | None:
+        """The verdict that an audited release names, off the card; None for one that names none."""
+        if receipt.audited is None:
+            return None
+        request = negotiation.GetCardRequest(name=self.card.name)
+        answer = self.connection.call(self.connection.negotiation.GetCard, request)
+        key = self.connection.credentials.public_controller_key()
+        facts = answer.card.attestations
+        return passing_verdict(facts, receipt.audited, key, self.card, self.digest)
 
     def _receipt(self, found: pb.Release) -> Receipt:
         key = self.connection.credentials.public_controller_key()
         receipt = checked_receipt(found.receipt, key, self.card, card_digest=self.digest)
         told = (found.name, found.rows, found.seed, found.digest, found.psi_digest)
-        signed = (receipt.name, receipt.rows, receipt.seed, receipt.rows_digest, receipt.psi_digest)
+        seed = receipt.seed or 0
+        signed = (receipt.name, receipt.rows, seed, receipt.rows_digest, receipt.psi_digest)
         if told != signed:
             raise VerificationError(problem="the release is not what its receipt says")
         return receipt
 
-    def documents(self) -> dict[str, bytes]:
-        """What goes with the rows of a release, by file name: card, schema, psi, state of the log."""
+    def documents(self, verdict: bytes | None = None) -> dict[str, bytes]:
+        """What goes with the rows of a release, by file name: card, schema, psi, state of the log.
+
+        Args:
+            verdict: That of the audit, where the release names one.
+        """
         return {
+            **({} if verdict is None else {folder.VERDICT: verdict}),
             folder.CHECKPOINT: LogWatch(self.connection).checkpoint().envelope,
             folder.CARD: self.envelope,
             folder.SCHEMA: json_bytes(coding_document(self.coding)),

@@ -163,6 +163,7 @@ class Card(CardView):
 
         Raises:
             VerificationError: A byte differs, or these data are no release of this card.
+            NotReplayableError: A black box made the rows, from records.
         """
         return self.agreement.replay(data)
 

@@ -11,11 +11,13 @@ from gencard.client.connection import Connection
 from gencard.client.paging import pages
 from gencard.core.budget import Mechanism, Price, Privacy
 from gencard.core.card import Tier
+from gencard.core.claim import Claim
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
 from gencard.v1 import catalog_pb2 as pb
+from gencard.wire.claim_codec import claim_of
 from gencard.wire.moment_codec import kind_of
 from gencard.wire.money import mechanism_of, price_of, privacy_of
 from gencard.wire.schema_codec import coding_of
@@ -120,6 +122,7 @@ class GeneratorEntry:
             read.
         cell_bytes: Most memory of a fit for each cell so counted, in bytes.
         parameters: What it runs with, the same for every card.
+        claim: What a black box promises of itself; None for a generator.
     """
 
     name: str
@@ -131,6 +134,7 @@ class GeneratorEntry:
     most_cells: int
     cell_bytes: int
     parameters: dict[str, str]
+    claim: Claim | None = None
 
 
 def list_datasets(connection: Connection) -> list[CatalogueEntry]:
@@ -167,6 +171,7 @@ def _generator(message: pb.Generator) -> GeneratorEntry:
         most_cells=message.most_cells,
         cell_bytes=message.cell_bytes,
         parameters={parameter.name: parameter.value for parameter in message.parameters},
+        claim=claim_of(message.claim) if message.HasField("claim") else None,
     )
 
 

@@ -50,7 +50,7 @@ class Release:
         Attributes with edges are numbers, drawn uniformly inside the interval that was released: by
         the release's seed, so that they too come out the same again.
         """
-        return self._frame(Numbers(self.receipt.seed))
+        return self._frame(Numbers(self.receipt.drawing_seed))
 
     @cached_property
     def intervals(self) -> "pd.DataFrame":
@@ -74,7 +74,7 @@ class Release:
 
     def write(self, path: str | Path, *, intervals: bool = False) -> None:
         """Write the rows alone, as .csv or .parquet; they appear only once they are whole."""
-        numbers = None if intervals else Numbers(self.receipt.seed)
+        numbers = None if intervals else Numbers(self.receipt.drawing_seed)
         write_rows(self.dataset, self.coding, Path(path), numbers)
 
     def _frame(self, numbers: Numbers | None) -> "pd.DataFrame":
@@ -88,7 +88,7 @@ class Release:
         return [
             ("Release", self.name),
             ("Rows", f"{self.receipt.rows:,}"),
-            ("Seed", str(self.receipt.seed)),
+            *_made_by(self.receipt),
             ("SHA-256", self.receipt.rows_digest),
             ("Entry of the log", str(self.receipt.log_index)),
         ]
@@ -98,3 +98,14 @@ class Release:
 
     def __rich__(self) -> Panel:
         return text.panel("Release", text.facts(self.lines()))
+
+
+def _made_by(receipt: Receipt) -> list[tuple[str, str]]:
+    """The seed, or what speaks for a black box that has none."""
+    if receipt.audited is None:
+        return [("Seed", str(receipt.seed))]
+    return [
+        ("Tier", "audited: made from records by a black box; no replay"),
+        ("Black box", receipt.audited.digest),
+        ("Verdict", receipt.audited.verdict_digest),
+    ]

@@ -10,7 +10,7 @@ from gencard.core.card import Card
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import VerificationError
+from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator
 from gencard.core.generators.registry import generator_digest, generator_named
 from gencard.core.generators.replay import synthesise
@@ -37,6 +37,11 @@ class Replayed:
     seed: int
     digest: str
 
+    @classmethod
+    def of(cls, receipt: Receipt) -> "Replayed":
+        """What is said once the rows of a receipt were made again."""
+        return cls(receipt.name, receipt.rows, receipt.drawing_seed, receipt.rows_digest)
+
     def __str__(self) -> str:
         return f"Every byte agrees: {self.rows:,} rows with seed {self.seed}, SHA-256 {self.digest}."
 
@@ -49,7 +54,10 @@ def rebuilt(card: Card, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
 
     Raises:
         VerificationError: psi is not the card's or the receipt's, or the rows come out differently.
+        NotReplayableError: A black box made the rows, from records.
     """
+    if receipt.seed is None:
+        raise NotReplayableError
     check_psi(card, psi, coding)
     if sha256(psi_document(psi)) != receipt.psi_digest:
         raise VerificationError(problem="the receipt is about another psi")

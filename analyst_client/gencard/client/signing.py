@@ -3,7 +3,7 @@
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.catalogue import CatalogueEntry
-from gencard.core.card import Card
+from gencard.core.card import Card, Tier
 from gencard.core.errors import VerificationError
 from gencard.core.negotiation import Negotiation, Offer
 from gencard.wire import dsse
@@ -67,8 +67,18 @@ def checked_receipt(envelope: bytes, key: Ed25519PublicKey, card: Card, *, card_
         raise VerificationError(problem="the receipt is about another card")
     if not receipt.name.startswith(f"{card.name}/releases/"):
         raise VerificationError(problem="the receipt names a release of another card")
+    _check_maker(receipt, card)
     if receipt.rows > card.terms.rows:
         raise VerificationError(problem="the receipt is about more rows than the card allows")
     if receipt.time >= card.expire_time:
         raise VerificationError(problem="the receipt is of a time at which the card had ended")
     return receipt
+
+
+def _check_maker(receipt: Receipt, card: Card) -> None:
+    """A seed for what sees psi alone; for a black box its digest, which is the card's, and a verdict."""
+    black_box = card.tier is Tier.AUDITED
+    if (receipt.audited is not None, receipt.seed is None) != (black_box, black_box):
+        raise VerificationError(problem="the receipt is of another tier than the card")
+    if receipt.audited is not None and receipt.audited.digest != card.generator_digest:
+        raise VerificationError(problem="the receipt is about another black box than the card's")

@@ -15,6 +15,7 @@ from gencard.client.files import read_rows
 from gencard.client.log_watch import Checkpoint, checkpoint_of
 from gencard.client.replay import check_psi, rebuilt
 from gencard.client.signing import card_of_statement, checked_receipt
+from gencard.client.verdicts import passing_verdict
 from gencard.core.card import Card
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -94,6 +95,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     record.note("Time of the card", f"{over} {card.expire_time}")
     coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
     receipts = _receipts(bundle, card, keys, record)
+    _check_audited(bundle, card, keys, receipts, record)
     if coding is not None:
         record.check("psi", partial(_psi_digest, bundle, card, coding, receipts), str)
         for file in bundle.all("rows"):
@@ -150,7 +152,18 @@ def _receipts(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> list[R
 
 
 def _receipt_text(receipt: Receipt) -> str:
-    return f"{receipt.rows:,} rows, seed {receipt.seed}, {receipt.time}"
+    maker = f"seed {receipt.seed}" if receipt.audited is None else "by the audited black box"
+    return f"{receipt.rows:,} rows, {maker}, {receipt.time}"
+
+
+def _check_audited(bundle: Bundle, card: Card, keys: Keys, found: list[Receipt], to: _Record) -> None:
+    """That a verdict which speaks for the black box lies beside each receipt that names one."""
+    envelopes = [file.content for file in bundle.all("verdict")]
+    named = {receipt.audited for receipt in found if receipt.audited is not None}
+    digest = _card_digest(bundle)
+    for audited in sorted(named, key=lambda box: box.verdict_digest):
+        find = partial(passing_verdict, envelopes, audited, keys.controller, card, digest)
+        to.check("Audit of the generator", find, lambda _: card.terms.generator)
 
 
 def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Receipt]) -> str:

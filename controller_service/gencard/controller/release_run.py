@@ -142,7 +142,7 @@ class ReleaseRun:
                 name=name,
                 card=card.name,
                 rows=receipt.rows,
-                seed=receipt.seed,
+                seed=run.request["seed"],
                 digest=digest,
                 psi_digest=psi.digest,
                 receipt=signed,

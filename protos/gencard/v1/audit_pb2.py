@@ -27,37 +27,37 @@ from google.longrunning import operations_pb2 as google_dot_longrunning_dot_oper
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16gencard/v1/audit.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a#google/longrunning/operations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"T\n\x0fRunAuditRequest\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x11\n\tblack_box\x18\x02 \x01(\t\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"\xc5\x01\n\x05\x41udit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tblack_box\x18\x02 \x01(\t\x12$\n\x07verdict\x18\x03 \x01(\x0e\x32\x13.gencard.v1.Verdict\x12\x0f\n\x07wording\x18\x04 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\r\n\x05level\x18\x06 \x01(\t\x12\x13\n\x0b\x61ttestation\x18\x07 \x01(\x0c\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1f\n\x0fGetAuditRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"4\n\x10GetAuditResponse\x12 \n\x05\x61udit\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Audit\"J\n\x11ListAuditsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"P\n\x12ListAuditsResponse\x12!\n\x06\x61udits\x18\x01 \x03(\x0b\x32\x11.gencard.v1.Audit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"%\n\x15GetAuditReportRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"(\n\x16GetAuditReportResponse\x12\x0e\n\x06report\x18\x01 \x01(\x0c\"c\n\x10RunBlackBoxStart\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x11\n\tblack_box\x18\x02 \x01(\t\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"t\n\x12RunBlackBoxRequest\x12-\n\x05start\x18\x01 \x01(\x0b\x32\x1c.gencard.v1.RunBlackBoxStartH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.gencard.v1.TableChunkH\x00\x42\x06\n\x04part\"<\n\x13RunBlackBoxResponse\x12%\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x16.gencard.v1.TableChunk*P\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x17\n\x13VERDICT_NO_EVIDENCE\x10\x01\x12\x13\n\x0fVERDICT_LEAKAGE\x10\x02\x32\x97\x03\n\x0c\x41uditService\x12\x46\n\x08RunAudit\x12\x1b.gencard.v1.RunAuditRequest\x1a\x1d.google.longrunning.Operation\x12\x45\n\x08GetAudit\x12\x1b.gencard.v1.GetAuditRequest\x1a\x1c.gencard.v1.GetAuditResponse\x12K\n\nListAudits\x12\x1d.gencard.v1.ListAuditsRequest\x1a\x1e.gencard.v1.ListAuditsResponse\x12W\n\x0eGetAuditReport\x12!.gencard.v1.GetAuditReportRequest\x1a\".gencard.v1.GetAuditReportResponse\x12R\n\x0bRunBlackBox\x12\x1e.gencard.v1.RunBlackBoxRequest\x1a\x1f.gencard.v1.RunBlackBoxResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16gencard/v1/audit.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a#google/longrunning/operations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"d\n\x0fRunAuditRequest\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x11\n\tblack_box\x18\x02 \x01(\t\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0e\n\x06resume\x18\x05 \x01(\t\"\xc5\x01\n\x05\x41udit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tblack_box\x18\x02 \x01(\t\x12$\n\x07verdict\x18\x03 \x01(\x0e\x32\x13.gencard.v1.Verdict\x12\x0f\n\x07wording\x18\x04 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\r\n\x05level\x18\x06 \x01(\t\x12\x13\n\x0b\x61ttestation\x18\x07 \x01(\x0c\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1f\n\x0fGetAuditRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"4\n\x10GetAuditResponse\x12 \n\x05\x61udit\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Audit\"J\n\x11ListAuditsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"P\n\x12ListAuditsResponse\x12!\n\x06\x61udits\x18\x01 \x03(\x0b\x32\x11.gencard.v1.Audit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"%\n\x15GetAuditReportRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"(\n\x16GetAuditReportResponse\x12\x0e\n\x06report\x18\x01 \x01(\x0c\"c\n\x10RunBlackBoxStart\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x11\n\tblack_box\x18\x02 \x01(\t\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"t\n\x12RunBlackBoxRequest\x12-\n\x05start\x18\x01 \x01(\x0b\x32\x1c.gencard.v1.RunBlackBoxStartH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.gencard.v1.TableChunkH\x00\x42\x06\n\x04part\"<\n\x13RunBlackBoxResponse\x12%\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x16.gencard.v1.TableChunk*P\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x17\n\x13VERDICT_NO_EVIDENCE\x10\x01\x12\x13\n\x0fVERDICT_LEAKAGE\x10\x02\x32\x97\x03\n\x0c\x41uditService\x12\x46\n\x08RunAudit\x12\x1b.gencard.v1.RunAuditRequest\x1a\x1d.google.longrunning.Operation\x12\x45\n\x08GetAudit\x12\x1b.gencard.v1.GetAuditRequest\x1a\x1c.gencard.v1.GetAuditResponse\x12K\n\nListAudits\x12\x1d.gencard.v1.ListAuditsRequest\x1a\x1e.gencard.v1.ListAuditsResponse\x12W\n\x0eGetAuditReport\x12!.gencard.v1.GetAuditReportRequest\x1a\".gencard.v1.GetAuditReportResponse\x12R\n\x0bRunBlackBox\x12\x1e.gencard.v1.RunBlackBoxRequest\x1a\x1f.gencard.v1.RunBlackBoxResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gencard.v1.audit_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VERDICT']._serialized_start=1026
-  _globals['_VERDICT']._serialized_end=1106
+  _globals['_VERDICT']._serialized_start=1042
+  _globals['_VERDICT']._serialized_end=1122
   _globals['_RUNAUDITREQUEST']._serialized_start=133
-  _globals['_RUNAUDITREQUEST']._serialized_end=217
-  _globals['_AUDIT']._serialized_start=220
-  _globals['_AUDIT']._serialized_end=417
-  _globals['_GETAUDITREQUEST']._serialized_start=419
-  _globals['_GETAUDITREQUEST']._serialized_end=450
-  _globals['_GETAUDITRESPONSE']._serialized_start=452
-  _globals['_GETAUDITRESPONSE']._serialized_end=504
-  _globals['_LISTAUDITSREQUEST']._serialized_start=506
-  _globals['_LISTAUDITSREQUEST']._serialized_end=580
-  _globals['_LISTAUDITSRESPONSE']._serialized_start=582
-  _globals['_LISTAUDITSRESPONSE']._serialized_end=662
-  _globals['_GETAUDITREPORTREQUEST']._serialized_start=664
-  _globals['_GETAUDITREPORTREQUEST']._serialized_end=701
-  _globals['_GETAUDITREPORTRESPONSE']._serialized_start=703
-  _globals['_GETAUDITREPORTRESPONSE']._serialized_end=743
-  _globals['_RUNBLACKBOXSTART']._serialized_start=745
-  _globals['_RUNBLACKBOXSTART']._serialized_end=844
-  _globals['_RUNBLACKBOXREQUEST']._serialized_start=846
-  _globals['_RUNBLACKBOXREQUEST']._serialized_end=962
-  _globals['_RUNBLACKBOXRESPONSE']._serialized_start=964
-  _globals['_RUNBLACKBOXRESPONSE']._serialized_end=1024
-  _globals['_AUDITSERVICE']._serialized_start=1109
-  _globals['_AUDITSERVICE']._serialized_end=1516
+  _globals['_RUNAUDITREQUEST']._serialized_end=233
+  _globals['_AUDIT']._serialized_start=236
+  _globals['_AUDIT']._serialized_end=433
+  _globals['_GETAUDITREQUEST']._serialized_start=435
+  _globals['_GETAUDITREQUEST']._serialized_end=466
+  _globals['_GETAUDITRESPONSE']._serialized_start=468
+  _globals['_GETAUDITRESPONSE']._serialized_end=520
+  _globals['_LISTAUDITSREQUEST']._serialized_start=522
+  _globals['_LISTAUDITSREQUEST']._serialized_end=596
+  _globals['_LISTAUDITSRESPONSE']._serialized_start=598
+  _globals['_LISTAUDITSRESPONSE']._serialized_end=678
+  _globals['_GETAUDITREPORTREQUEST']._serialized_start=680
+  _globals['_GETAUDITREPORTREQUEST']._serialized_end=717
+  _globals['_GETAUDITREPORTRESPONSE']._serialized_start=719
+  _globals['_GETAUDITREPORTRESPONSE']._serialized_end=759
+  _globals['_RUNBLACKBOXSTART']._serialized_start=761
+  _globals['_RUNBLACKBOXSTART']._serialized_end=860
+  _globals['_RUNBLACKBOXREQUEST']._serialized_start=862
+  _globals['_RUNBLACKBOXREQUEST']._serialized_end=978
+  _globals['_RUNBLACKBOXRESPONSE']._serialized_start=980
+  _globals['_RUNBLACKBOXRESPONSE']._serialized_end=1040
+  _globals['_AUDITSERVICE']._serialized_start=1125
+  _globals['_AUDITSERVICE']._serialized_end=1532
 # @@protoc_insertion_point(module_scope)

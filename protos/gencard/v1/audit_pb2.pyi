@@ -55,6 +55,7 @@ class RunAuditRequest(google.protobuf.message.Message):
     BLACK_BOX_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    RESUME_FIELD_NUMBER: builtins.int
     card: builtins.str
     """datasets/{dataset}/cards/{card}."""
     black_box: builtins.str
@@ -65,6 +66,11 @@ class RunAuditRequest(google.protobuf.message.Message):
     """
     request_id: builtins.str
     """A random UUID; the same one is the same request."""
+    resume: builtins.str
+    """operations/{operation}: a cancelled audit of the caller's, to be carried on. It is the same attempt
+    with the same seeds, and its finished runs are not run again. Once for each cancelled operation;
+    seed is 0 then, and black_box empty or the same.
+    """
     def __init__(
         self,
         *,
@@ -72,8 +78,9 @@ class RunAuditRequest(google.protobuf.message.Message):
         black_box: builtins.str = ...,
         seed: builtins.int = ...,
         request_id: builtins.str = ...,
+        resume: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["black_box", b"black_box", "card", b"card", "request_id", b"request_id", "seed", b"seed"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["black_box", b"black_box", "card", b"card", "request_id", b"request_id", "resume", b"resume", "seed", b"seed"]) -> None: ...
 
 Global___RunAuditRequest: typing_extensions.TypeAlias = RunAuditRequest
 

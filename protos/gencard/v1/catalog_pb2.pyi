@@ -469,6 +469,7 @@ class Generator(google.protobuf.message.Message):
     MOST_CELLS_FIELD_NUMBER: builtins.int
     CELL_BYTES_FIELD_NUMBER: builtins.int
     PARAMETERS_FIELD_NUMBER: builtins.int
+    CLAIM_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     tier: Global___Tier.ValueType
@@ -487,7 +488,11 @@ class Generator(google.protobuf.message.Message):
     """Most memory of a fit for each cell counted, in bytes; 0 for black boxes."""
     @property
     def parameters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Parameter]:
-        """What it runs with, the same for every card; none for black boxes."""
+        """What it runs with, the same for every card."""
+
+    @property
+    def claim(self) -> Global___Claim:
+        """What it promises of itself; unset for a generator, whose rows are made from psi alone."""
 
     def __init__(
         self,
@@ -501,10 +506,42 @@ class Generator(google.protobuf.message.Message):
         most_cells: builtins.int = ...,
         cell_bytes: builtins.int = ...,
         parameters: collections.abc.Iterable[Global___Parameter] | None = ...,
+        claim: Global___Claim | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["bound", b"bound", "cell_bytes", b"cell_bytes", "description", b"description", "digest", b"digest", "most_cells", b"most_cells", "name", b"name", "needs", b"needs", "parameters", b"parameters", "tier", b"tier"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["claim", b"claim"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "cell_bytes", b"cell_bytes", "claim", b"claim", "description", b"description", "digest", b"digest", "most_cells", b"most_cells", "name", b"name", "needs", b"needs", "parameters", b"parameters", "tier", b"tier"]) -> None: ...
 
 Global___Generator: typing_extensions.TypeAlias = Generator
+
+@typing.final
+class Claim(google.protobuf.message.Message):
+    """What a black box promises of itself. The audit believes none of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SENTENCE_FIELD_NUMBER: builtins.int
+    EPSILON_FIELD_NUMBER: builtins.int
+    DELTA_FIELD_NUMBER: builtins.int
+    NEIGHBOURING_FIELD_NUMBER: builtins.int
+    sentence: builtins.str
+    """What holds and why, or that nothing is promised."""
+    epsilon: builtins.str
+    """The epsilon, a decimal; empty where nothing is promised."""
+    delta: builtins.str
+    """The delta, a decimal; "0" for pure differential privacy."""
+    neighbouring: gencard.v1.common_pb2.Privacy.Neighbouring.ValueType
+    """The neighbouring relation; unset where nothing is promised."""
+    def __init__(
+        self,
+        *,
+        sentence: builtins.str = ...,
+        epsilon: builtins.str = ...,
+        delta: builtins.str = ...,
+        neighbouring: gencard.v1.common_pb2.Privacy.Neighbouring.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delta", b"delta", "epsilon", b"epsilon", "neighbouring", b"neighbouring", "sentence", b"sentence"]) -> None: ...
+
+Global___Claim: typing_extensions.TypeAlias = Claim
 
 @typing.final
 class Parameter(google.protobuf.message.Message):

@@ -36,7 +36,9 @@ class GenerateReleaseRequest(google.protobuf.message.Message):
     rows: builtins.int
     """Number of rows, in records; at most the card's."""
     seed: builtins.int
-    """Seed of the draw: with psi and the card it fixes every byte of the rows."""
+    """Seed of the draw: with psi and the card it fixes every byte of the rows. 0 where the card's tier is
+    AUDITED: what runs at the records is given seeds that the controller draws and keeps.
+    """
     request_id: builtins.str
     """A random UUID; the same one is the same request."""
     def __init__(
@@ -145,7 +147,7 @@ class Release(google.protobuf.message.Message):
     rows: builtins.int
     """Number of rows, in records."""
     seed: builtins.int
-    """The seed of the draw."""
+    """The seed of the draw; 0 where the card's tier is AUDITED."""
     digest: builtins.str
     """Digest of the rows: SHA-256 in hex, as in TableTrailer."""
     psi_digest: builtins.str

@@ -4,6 +4,7 @@ from gencard.core.card import AuditTerms, Card, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.transform import AS_COUNTED
 from gencard.wire.canonical import Document, integer_of, text_of, texts_of, time_text_of
+from gencard.wire.claim_codec import claim_document, claim_of_document
 from gencard.wire.moment_codec import moment_document, moment_of_document
 from gencard.wire.money import (
     price_document,
@@ -65,11 +66,7 @@ def card_document(card: Card) -> Document:
             "version": {"sha256": card.version},
         },
         "expires": card.expire_time,
-        "generator": {
-            "code": {"sha256": card.generator_digest},
-            "name": card.terms.generator,
-            "tier": str(card.tier),
-        },
+        "generator": _generator_document(card),
         "name": card.name,
         "nonce": card.nonce,
         "offered": card.offer_time,
@@ -78,6 +75,20 @@ def card_document(card: Card) -> Document:
         "terms": terms_document(card.terms),
         "whySafe": card.agreed_by_policy,
     }
+
+
+def _generator_document(card: Card) -> Document:
+    """Parameters and claim stand in it where there are any."""
+    document: Document = {
+        "code": {"sha256": card.generator_digest},
+        "name": card.terms.generator,
+        "tier": str(card.tier),
+    }
+    if card.parameters:
+        document["parameters"] = dict(card.parameters)
+    if card.claim is not None:
+        document["claim"] = claim_document(card.claim)
+    return document
 
 
 def card_of_document(document: Document) -> Card:
@@ -118,4 +129,10 @@ def _card(document: Document) -> Card:
         offer_time=time_text_of(document["offered"]),
         expire_time=time_text_of(document["expires"]),
         nonce=text_of(document["nonce"]),
+        parameters=_parameters_of(generator.get("parameters", {})),
+        claim=claim_of_document(generator["claim"]) if "claim" in generator else None,
     )
+
+
+def _parameters_of(document: Document) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, text_of(value)) for name, value in document.items()))

@@ -42,10 +42,21 @@ def mechanism_of(number: int) -> Mechanism:
     return _MECHANISM_OF[number]
 
 
+def neighbouring_message(relation: Neighbouring | None) -> pb.Privacy.Neighbouring.ValueType:
+    return _NEIGHBOURING[relation]
+
+
+def neighbouring_of(number: int) -> Neighbouring | None:
+    """Raises InvalidInputError for a relation that is not known."""
+    if number not in _NEIGHBOURING_OF:
+        raise InvalidInputError(field="privacy.neighbouring", problem="is not one of the known ones")
+    return _NEIGHBOURING_OF[number]
+
+
 def privacy_message(privacy: Privacy) -> pb.Privacy:
     return pb.Privacy(
         mechanism=_MECHANISM[privacy.mechanism],
-        neighbouring=_NEIGHBOURING[privacy.neighbouring],
+        neighbouring=neighbouring_message(privacy.neighbouring),
         epsilon="" if privacy.epsilon is None else decimal_text(privacy.epsilon),
         rho="" if privacy.rho is None else decimal_text(privacy.rho),
         delta="" if privacy.delta is None else decimal_text(privacy.delta),
@@ -54,11 +65,9 @@ def privacy_message(privacy: Privacy) -> pb.Privacy:
 
 def privacy_of(message: pb.Privacy) -> Privacy:
     """Raises InvalidInputError or InvalidNumberError where the parts do not make a privacy."""
-    if message.neighbouring not in _NEIGHBOURING_OF:
-        raise InvalidInputError(field="privacy.neighbouring", problem="is not one of the known ones")
     return Privacy(
         mechanism=mechanism_of(message.mechanism),
-        neighbouring=_NEIGHBOURING_OF[message.neighbouring],
+        neighbouring=neighbouring_of(message.neighbouring),
         epsilon=decimal_of(message.epsilon, "privacy.epsilon") if message.epsilon else None,
         rho=decimal_of(message.rho, "privacy.rho") if message.rho else None,
         delta=delta_of(message.delta) if message.delta else None,

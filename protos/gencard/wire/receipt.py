@@ -9,14 +9,14 @@ from gencard.wire.statements import RECEIPT, statement
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a release was made from. With psi and the card it fixes every byte of the rows.
+    """What a release was made from. With psi and the card a seed fixes every byte of the rows.
 
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
         card_digest: SHA-256, in hex, of the card.
         psi_digest: SHA-256, in hex, of psi's document.
         rows_digest: SHA-256, in hex, of the rows (Dataset.digest).
-        seed: Seed of the draw.
+        seed: Seed of the draw; None where a black box made the rows: its seed is nobody's to know.
         versions: Name and version of what computed it, sorted by name.
         log_index: Position in the controller's log of the entry that preceded the release.
     """
@@ -26,10 +26,29 @@ class Receipt:
     psi_digest: str
     rows_digest: str
     rows: int
-    seed: int
+    seed: int | None
     versions: tuple[tuple[str, str], ...]
     log_index: int
     time: str
+    audited: "AuditedBox | None" = None
+
+    @property
+    def drawing_seed(self) -> int:
+        """What numbers inside intervals are drawn by: the seed, or one that follows from the rows."""
+        return int(self.rows_digest[:16], 16) if self.seed is None else self.seed
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedBox:
+    """Which black box made the rows, and what speaks for it.
+
+    Args:
+        digest: SHA-256, in hex, of all that ran.
+        verdict_digest: SHA-256, in hex, of the controller's statement that its audit passed.
+    """
+
+    digest: str
+    verdict_digest: str
 
 
 def receipt_statement(receipt: Receipt) -> bytes:
@@ -46,10 +65,11 @@ def receipt_of_document(document: Document) -> Receipt:
             psi_digest=text_of(document["psi"]["sha256"]),
             rows_digest=text_of(document["data"]["sha256"]),
             rows=integer_of(document["rows"]),
-            seed=integer_of(document["seed"]),
+            seed=None if "audited" in document else integer_of(document["seed"]),
             versions=_versions(document["versions"]),
             log_index=integer_of(document["logIndex"]),
             time=time_text_of(document["time"]),
+            audited=_audited_of(document["audited"]) if "audited" in document else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise VerificationError(problem="the document is not a receipt") from None
@@ -59,15 +79,27 @@ def _versions(document: Document) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, text_of(version)) for name, version in document.items()))
 
 
+def _audited_of(document: Document) -> AuditedBox:
+    return AuditedBox(text_of(document["box"]["sha256"]), text_of(document["verdict"]["sha256"]))
+
+
 def _document(receipt: Receipt) -> Document:
-    return {
+    """A seed or a black box stands in it, whichever made the rows."""
+    document: Document = {
         "card": {"sha256": receipt.card_digest},
         "data": {"sha256": receipt.rows_digest},
         "logIndex": str(receipt.log_index),
         "name": receipt.name,
         "psi": {"sha256": receipt.psi_digest},
         "rows": str(receipt.rows),
-        "seed": str(receipt.seed),
         "time": receipt.time,
         "versions": dict(receipt.versions),
     }
+    if receipt.seed is not None:
+        document["seed"] = str(receipt.seed)
+    if receipt.audited is not None:
+        document["audited"] = {
+            "box": {"sha256": receipt.audited.digest},
+            "verdict": {"sha256": receipt.audited.verdict_digest},
+        }
+    return document

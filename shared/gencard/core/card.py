@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from gencard.core.budget import EXACT, Price, Privacy, decimal_of
+from gencard.core.claim import Claim
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.moment import Moment
@@ -182,7 +183,9 @@ class Card:
     """The agreed form, frozen: what both parties sign.
 
     Times are RFC 3339 strings in UTC. ``name`` is datasets/{dataset}/cards/{card}; ``version`` the
-    salted digest of the records; ``coding_digest`` the digest of the public schema.
+    salted digest of the records; ``coding_digest`` the digest of the public schema;
+    ``generator_digest`` that of all that runs. ``parameters`` and ``claim`` are those of a black box,
+    by the names of its documentation; a generator that sees psi alone needs neither.
     """
 
     name: str
@@ -200,3 +203,5 @@ class Card:
     offer_time: str
     expire_time: str
     nonce: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    claim: Claim | None = None

@@ -108,6 +108,16 @@ class InvalidFormulaError(InvalidInputError):
     advice = "Write it as in: response ~ a + b * c; other names than words go into `backticks`."
 
 
+class NotReplayableError(InvalidInputError):
+    reason = "NOT_REPLAYABLE"
+    text = (
+        "These rows cannot be replayed: a black box made them from records, and not from psi alone."
+    )
+    advice = (
+        "`gencard verify` checks what speaks for them: receipt, digests, and the verdict of an audit."
+    )
+
+
 class RequestIdReusedError(InvalidInputError):
     reason = "REQUEST_ID_REUSED"
     text = "This request_id was used before with another request."
@@ -163,6 +173,18 @@ class CardExpiredError(NegotiationError):
     reason = "CARD_EXPIRED"
     text = "The card has expired."
     advice = "Propose the same card again."
+
+
+class AuditRequiredError(NegotiationError):
+    reason = "AUDIT_REQUIRED"
+    text = "The generator reads records, and no audit of it has passed under this card."
+    advice = "Run one around the records, with `gencard audit CARD --where card`; then ask for rows."
+
+
+class GeneratorChangedError(NegotiationError):
+    reason = "GENERATOR_CHANGED"
+    text = "What runs by the name of the card's generator is not what the card names."
+    advice = "Propose a new card: what runs now is named there, and audited anew."
 
 
 class ProposalRefusedError(NegotiationError):

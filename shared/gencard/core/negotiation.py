@@ -43,6 +43,9 @@ OPEN = frozenset({CardState.REQUESTED, CardState.OFFERED, CardState.ACCEPTED})
 USABLE = frozenset({CardState.AGREED, CardState.AUDITED, CardState.RELEASED})
 """States in which rows may be generated."""
 
+AUDITABLE = USABLE | {CardState.AUDITING}
+"""States in which audits may run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:

@@ -15,6 +15,7 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
+from gencard.wire.claim_codec import claim_document
 from gencard.wire.money import price_document, privacy_document
 from gencard.wire.schema_codec import coding_document
 from gencard.wire.transform_codec import transform_document
@@ -44,13 +45,25 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
     with connected(connection) as analyst:
         entries = analyst.generators()
     if as_json:
-        say_json([asdict(entry) for entry in entries])
+        say_json([_generator_document(entry) for entry in entries])
         return
     lines = [
-        (entry.name, entry.tier, entry.description, entry.needs, _bound(entry), _parameters(entry))
+        (
+            entry.name,
+            entry.tier,
+            entry.description,
+            entry.needs or str(entry.claim or "—"),
+            _bound(entry),
+            _parameters(entry),
+        )
         for entry in entries
     ]
-    say_table(("Name", "Tier", "Description", "Needs", "Bound", "Runs with"), lines)
+    heads = ("Name", "Tier", "Description", "Needs, or claims", "Bound", "Runs with")
+    say_table(heads, lines)
+
+
+def _generator_document(entry: GeneratorEntry) -> dict[str, object]:
+    return {**asdict(entry), "claim": None if entry.claim is None else claim_document(entry.claim)}
 
 
 def _bound(entry: GeneratorEntry) -> str:

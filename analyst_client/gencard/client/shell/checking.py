@@ -71,7 +71,7 @@ def replay(
                 raise VerificationError(
                     problem=f"the rows in {file.path.name} are not those of the receipt"
                 )
-    say(str(Replayed(found.name, found.rows, found.seed, found.rows_digest)))
+    say(str(Replayed.of(found)))
 
 
 def _keys(folder: Path, controller: Path | None, analyst: Path | None, log: Path | None) -> Keys:

@@ -1,0 +1,50 @@
+"""The verdict that a receipt of an audited release names: signed, about its card and its black box."""
+
+from collections.abc import Iterable
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.core.audit.verdict import Verdict
+from gencard.core.card import Card
+from gencard.core.errors import GencardError, VerificationError
+from gencard.wire import dsse
+from gencard.wire.canonical import sha256
+from gencard.wire.receipt import AuditedBox
+from gencard.wire.statements import VERDICT, predicate_of, subject_digest
+
+
+def passing_verdict(
+    envelopes: Iterable[bytes], audited: AuditedBox, key: Ed25519PublicKey, card: Card, digest: str
+) -> bytes:
+    """The envelope of the verdict that a receipt names.
+
+    Args:
+        envelopes: Signed facts, among which it should be.
+        key: The controller's.
+        digest: SHA-256, in hex, of the card.
+
+    Raises:
+        VerificationError: It is not there, is not signed, or does not say that an audit of the card's
+            generator passed under this card.
+    """
+    found = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
+    if not found:
+        raise VerificationError(problem="the verdict that the receipt names is not there")
+    payload = dsse.verify(found[0], [key])
+    said = predicate_of(payload, VERDICT)
+    facts = {
+        "blackBox": card.terms.generator,
+        "boxDigest": {"sha256": card.generator_digest},
+        "verdict": str(Verdict.NO_EVIDENCE),
+    }
+    agrees = all(said.get(name) == value for name, value in facts.items())
+    if subject_digest(payload) != digest or not agrees:
+        raise VerificationError(problem="the verdict does not speak for the card's generator")
+    return found[0]
+
+
+def _digest_of(envelope: bytes) -> str:
+    try:
+        return sha256(dsse.opened(envelope)[0])
+    except GencardError:
+        return ""

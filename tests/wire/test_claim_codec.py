@@ -1,0 +1,26 @@
+"""Privacy claims: on cards and in the catalogue, as they were."""
+
+from decimal import Decimal
+
+from hypothesis import given
+
+from gencard.core.budget import Neighbouring
+from gencard.core.claim import NO_CLAIM, Claim
+from gencard.wire.claim_codec import claim_document, claim_message, claim_of, claim_of_document
+from tests.wire.samples import claims
+
+
+@given(claims)
+def test_a_claim_comes_back_as_itself(claim):
+    assert claim_of_document(claim_document(claim)) == claim
+    assert claim_of(claim_message(claim)) == claim
+
+
+def test_nothing_promised_is_a_sentence_alone():
+    assert claim_document(NO_CLAIM) == {"sentence": "No formal privacy is promised."}
+
+
+def test_a_claim_for_people():
+    claim = Claim("By zCDP.", Decimal("0.5"), Decimal("0.00001"), Neighbouring.ADD_REMOVE)
+    assert str(claim) == "epsilon 0.5, delta 0.00001 (add-remove). By zCDP."
+    assert str(NO_CLAIM) == NO_CLAIM.sentence
