@@ -4,9 +4,12 @@ from collections.abc import Mapping
 
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
+from gencard.core.blackbox.synthpop import entry as synthpop
 from gencard.core.errors import InvalidInputError
 
-BOXES: Mapping[str, BoxEntry] = {}
+BOXES: Mapping[str, BoxEntry] = {
+    "synthpop": synthpop.ENTRY,
+}
 """In the order in which they are offered."""
 
 

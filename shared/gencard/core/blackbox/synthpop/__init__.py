@@ -1,0 +1,1 @@
+"""Sequential classification and regression trees, as the R package synthpop draws records."""

@@ -1,0 +1,23 @@
+"""SynthPop in the list of built-in black boxes."""
+
+from gencard.core.blackbox.claim import Claim
+from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
+from gencard.core.blackbox.synthpop.box import SynthPop
+from gencard.core.blackbox.synthpop.options import DEFAULTS, options_of
+
+_CLAIM = Claim(
+    "No formal privacy is promised: rows repeat the codes of records, attribute by attribute."
+)
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> SynthPop:
+    return SynthPop(options_of(parameters), surroundings.values)
+
+
+ENTRY = BoxEntry(
+    description="Each attribute drawn from the leaves of a classification or regression tree on those "
+    "before it (synthpop's CART).",
+    parameters=DEFAULTS,
+    claim=lambda _: _CLAIM,
+    make=_make,
+)
