@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 import pandas as pd
 
-from tests.system.house import SCHEMA, House, build, survey
+from tests.system.house import SCHEMA, House, build, declare, survey
 
 WORD = f"CANARY{secrets.token_hex(6)}"
 """Part of every planted text; no other run and no other program has it."""
@@ -76,6 +76,9 @@ def haunted(folder: Path, crowd: int = CROWD) -> House:
     """The controller: records in order, as CSV and Parquet; out of order, as both; and gone."""
     house = build(folder, planted(5, crowd), SCHEMA + MORE_ATTRIBUTES)
     house.raise_caps()
+    others = folder / f"others-{WORD}-file.csv"
+    planted(9, crowd).to_csv(others, index=False)
+    declare(house, others, keys=("sex", "work"), target="health")
     files = {
         "ward": folder / f"ward-{WORD}-file.parquet",
         "tainted": folder / "tainted.csv",

@@ -155,8 +155,10 @@ def agreed(
     return analyst.propose(dataset, list(marginals or PAIRS), purpose="a test", rows=rows).accept()
 
 
-TABLES = ("balances", "lines", "cards", "psis", "operations", "releases", "audits", "answers")
-LASTING = ("balances", "cards", "psis", "releases", "audits")
+TABLES = (
+    "balances", "lines", "cards", "psis", "operations", "releases", "audits", "measures", "answers",
+)  # fmt: skip
+LASTING = ("balances", "cards", "psis", "releases", "audits", "measures")
 """What must be as before even where a failed operation leaves its own trace."""
 
 

@@ -161,6 +161,16 @@ def build(folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA) 
     return house
 
 
+def declare(
+    house: House, holdout: Path, keys: tuple[str, ...] = ("sex", "region"), target: str = "health"
+) -> None:
+    """Give the survey a holdout, keys and a target."""
+    measures = f"{{ keys = {list(keys)}, target = '{target}', attacks = 100 }}"
+    lines = f'schema = "schema.toml"\nholdout = "{holdout}"\nmeasures = {measures}\n'
+    text = house.settings_file.read_text()
+    house.settings_file.write_text(text.replace('schema = "schema.toml"\n', lines, 1))
+
+
 @contextmanager
 def running(folder: Path, **kwargs: object) -> Iterator[House]:
     house = build(folder, **kwargs)  # type: ignore[arg-type]  # passed on as they came

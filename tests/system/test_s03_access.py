@@ -10,7 +10,7 @@ from google.longrunning import operations_pb2
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
-from gencard.v1 import audit_pb2, ledger_pb2, negotiation_pb2, synthesis_pb2
+from gencard.v1 import audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server
 from gencard.wire.identity import Role
 from tests.system.edge import (
@@ -43,6 +43,7 @@ EXPECTED = {
         "RunAudit": "AU", "GetAudit": "AUS", "ListAudits": "AUS",
         "GetAuditReport": "US", "RunBlackBox": "AU",
     },
+    "MeasuresService": {"RunMeasures": "AUS", "GetMeasures": "AUS", "ListMeasures": "AUS"},
     "LedgerService": {"ListSpends": "AUS", "GetBudget": "AUS"},
     "LogService": {"GetCheckpoint": "AUS", "GetInclusionProof": "AUS", "GetConsistencyProof": "AUS"},
     "Operations": {
@@ -233,6 +234,11 @@ ABOUT = {
         "card",
         lambda n: audit_pb2.RunBlackBoxRequest(start=audit_pb2.RunBlackBoxStart(card=n, rows=1)),
     ),
+    "MeasuresService/RunMeasures": (
+        "release",
+        lambda n: measures_pb2.RunMeasuresRequest(release=n, request_id=request_id()),
+    ),
+    "MeasuresService/ListMeasures": ("release", lambda n: measures_pb2.ListMeasuresRequest(parent=n)),
     "Operations/GetOperation": ("operation", lambda n: operations_pb2.GetOperationRequest(name=n)),
     "Operations/WaitOperation": ("operation", lambda n: operations_pb2.WaitOperationRequest(name=n)),
     "Operations/CancelOperation": ("operation", lambda n: operations_pb2.CancelOperationRequest(name=n)),

@@ -18,7 +18,14 @@ from gencard.client.credentials import Credentials
 from gencard.controller.service.access import MAY_CALL
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.v1 import audit_pb2, catalog_pb2, ledger_pb2, negotiation_pb2, synthesis_pb2
+from gencard.v1 import (
+    audit_pb2,
+    catalog_pb2,
+    ledger_pb2,
+    measures_pb2,
+    negotiation_pb2,
+    synthesis_pb2,
+)
 from gencard.v1 import common_pb2 as common
 from gencard.wire.dsse import signature_of
 from gencard.wire.table_codec import table_chunks
@@ -217,6 +224,7 @@ WELL: list[tuple[str, Prepare]] = [
     _reads("synthesis", "StreamPsi", lambda card, _: synthesis_pb2.StreamPsiRequest(card=card)),
     _reads("audit", "ListAudits", lambda card, _: audit_pb2.ListAuditsRequest(parent=card)),
     ("RunBlackBox", lambda ana, card, _: lambda: ana.lent(card, "honest", made_up())),
+    _reads("measures", "ListMeasures", lambda _, name: measures_pb2.ListMeasuresRequest(parent=name)),
     _reads("ledger", "ListSpends", lambda *_: ledger_pb2.ListSpendsRequest(page_size=3)),
     _reads("ledger", "GetBudget", lambda *_: ledger_pb2.GetBudgetRequest(dataset="datasets/survey")),
     _reads("log", "GetCheckpoint", lambda *_: ledger_pb2.GetCheckpointRequest()),
@@ -261,6 +269,20 @@ def audits(who: Visitor, card: str) -> None:
         who.call(who.audit.GetAuditReport, audit_pb2.GetAuditReportRequest(name=audit.name))
         who.visited(card, box, made_up())
     who.call(who.audit.ListAudits, audit_pb2.ListAuditsRequest(parent=card))
+
+
+def measures(who: Visitor, release: str) -> None:
+    """Every measure of a release, and one alone; whoever may not is told so."""
+    for names in ([], ["dcr"]):
+        request = measures_pb2.RunMeasuresRequest(
+            release=release, measures=names, request_id=request_id()
+        )
+        begun = who.call(who.measures.RunMeasures, request)
+        told = measures_pb2.Measures()
+        if isinstance(begun, operations_pb2.Operation):
+            assert who.ended(begun).response.Unpack(told)
+        who.call(who.measures.GetMeasures, measures_pb2.GetMeasuresRequest(name=told.name))
+    who.call(who.measures.ListMeasures, measures_pb2.ListMeasuresRequest(parent=release))
 
 
 def accounts(who: Visitor) -> None:

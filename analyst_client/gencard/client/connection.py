@@ -13,6 +13,7 @@ from gencard.v1 import (
     audit_pb2_grpc,
     catalog_pb2_grpc,
     ledger_pb2_grpc,
+    measures_pb2_grpc,
     negotiation_pb2_grpc,
     synthesis_pb2_grpc,
 )
@@ -31,6 +32,7 @@ IDEMPOTENT = {
         "GenerateRelease", "GetRelease", "ListReleases", "StreamRows", "StreamPsi",
     ),
     "gencard.v1.AuditService": ("RunAudit", "GetAudit", "ListAudits", "GetAuditReport"),
+    "gencard.v1.MeasuresService": ("RunMeasures", "GetMeasures", "ListMeasures"),
     "gencard.v1.LedgerService": ("ListSpends", "GetBudget"),
     "gencard.v1.LogService": ("GetCheckpoint", "GetInclusionProof", "GetConsistencyProof"),
     "google.longrunning.Operations": ("GetOperation", "WaitOperation", "CancelOperation"),
@@ -54,6 +56,7 @@ class Connection:
         self.negotiation = negotiation_pb2_grpc.NegotiationServiceStub(self.channel)
         self.synthesis = synthesis_pb2_grpc.SynthesisServiceStub(self.channel)
         self.audit = audit_pb2_grpc.AuditServiceStub(self.channel)
+        self.measures = measures_pb2_grpc.MeasuresServiceStub(self.channel)
         self.ledger = ledger_pb2_grpc.LedgerServiceStub(self.channel)
         self.log = ledger_pb2_grpc.LogServiceStub(self.channel)
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)

@@ -8,9 +8,18 @@ from gencard.controller.policy import Policy
 from gencard.controller.schema_file import PublicSchema
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
+from gencard.core.measures.material import NOTHING_DECLARED, Declared
 from gencard.wire.schema_codec import coding_digest
 
 PREFIX = "datasets/"
+
+
+@dataclass(frozen=True, slots=True)
+class Holdout:
+    """Where the records lie, and their salted digest in hex."""
+
+    data: Path
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,8 @@ class Holding:
         name: datasets/{dataset}.
         data: Where its records lie; only the vault opens it.
         version: Salted digest of the records, in hex.
+        holdout: Other records under the same schema, that no release is made from, and their version.
+        declared: What measures of releases are told.
     """
 
     name: str
@@ -28,6 +39,8 @@ class Holding:
     policy: Policy
     data: Path
     version: str
+    holdout: Holdout | None = None
+    declared: Declared = NOTHING_DECLARED
 
     @property
     def domain(self) -> Domain:

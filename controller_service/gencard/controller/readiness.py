@@ -34,6 +34,25 @@ def check_apart(holdings: Holdings) -> None:
             raise InvalidInputError(field=holding.name, problem=f"holds the same records as {other}")
 
 
+def check_measures(holdings: Holdings) -> None:
+    """A holdout that is no holdout, or a key that nobody has, would make measures say what is not so.
+
+    Raises:
+        InvalidInputError: A holdout holds the records of a dataset, or keys and target are undeclared
+            or the same.
+    """
+    versions = {holding.version for holding in holdings}
+    for holding in holdings:
+        if holding.holdout is not None and holding.holdout.version in versions:
+            problem = "holds the same records as a dataset, which releases are made from"
+            raise InvalidInputError(field=f"{holding.name}: holdout", problem=problem)
+        declared = holding.declared
+        named = [*declared.keys, *([declared.target] if declared.target else [])]
+        if len(set(named)) != len(named) or not set(named) <= set(holding.domain.attributes):
+            problem = "keys and target must be different attributes of the schema"
+            raise InvalidInputError(field=f"{holding.name}: measures", problem=problem)
+
+
 def check_policies(holdings: Holdings) -> None:
     """A policy that names what is not there forbids or allows nothing, in silence.
 

@@ -14,6 +14,7 @@ from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
+from gencard.core.measures.material import Declared
 from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
 
@@ -213,12 +214,29 @@ class Caps(Section):
     analyst: Amounts
 
 
+class MeasuresTable(Section):
+    """What measures of releases need to be told; see ``core.measures.material.Declared``."""
+
+    keys: Clique = ()
+    target: str = ""
+    attacks: Annotated[int, Field(ge=10, le=10_000)] = 500
+
+    def declared(self) -> Declared:
+        return Declared(self.keys, self.target, self.attacks)
+
+
 class DatasetEntry(Section):
-    """A dataset on offer."""
+    """A dataset on offer.
+
+    ``holdout`` names other records of the same population under the same schema; no release is ever
+    made from them, and measures of risk compare with them.
+    """
 
     name: Name
     data: Path
     schema_file: Path = Field(alias="schema")
+    holdout: Path | None = None
+    measures: MeasuresTable = MeasuresTable()
     policy: PolicyTable
     caps: Caps
 

@@ -16,15 +16,23 @@ from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards import Cards
-from gencard.controller.holdings import PREFIX, Holding, Holdings
+from gencard.controller.holdings import PREFIX, Holding, Holdings, Holdout
 from gencard.controller.identities import Roster, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import Descriptions
 from gencard.controller.keys import secret_bytes, signing_key
 from gencard.controller.limits import Limits
+from gencard.controller.measures import KIND as MEASURES
+from gencard.controller.measures import Measures
+from gencard.controller.measures_run import MeasuresRun
 from gencard.controller.negotiations import Negotiations
 from gencard.controller.operations import Operations
-from gencard.controller.readiness import check_apart, check_policies, check_reviewed
+from gencard.controller.readiness import (
+    check_apart,
+    check_measures,
+    check_policies,
+    check_reviewed,
+)
 from gencard.controller.release_run import ReleaseRun
 from gencard.controller.releases import KIND as RELEASE
 from gencard.controller.releases import Releases
@@ -33,6 +41,7 @@ from gencard.controller.service.audit import AuditServicer
 from gencard.controller.service.catalog import CatalogServicer
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.ledger import LedgerServicer, LogServicer
+from gencard.controller.service.measures import MeasuresServicer
 from gencard.controller.service.negotiation import NegotiationServicer
 from gencard.controller.service.operations import OperationsServicer
 from gencard.controller.service.server import Service, TlsFiles, start
@@ -45,6 +54,7 @@ from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.measures import MeasuresStore
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
@@ -56,6 +66,7 @@ from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server as add_
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server as add_catalog
 from gencard.v1.ledger_pb2_grpc import add_LedgerServiceServicer_to_server as add_ledger
 from gencard.v1.ledger_pb2_grpc import add_LogServiceServicer_to_server as add_log
+from gencard.v1.measures_pb2_grpc import add_MeasuresServiceServicer_to_server as add_measures
 from gencard.v1.negotiation_pb2_grpc import (
     add_NegotiationServiceServicer_to_server as add_negotiation,
 )
@@ -155,6 +166,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     desk = open_desk(settings, clock)
     check_apart(desk.cards.holdings)
     check_policies(desk.cards.holdings)
+    check_measures(desk.cards.holdings)
     if not unreviewed:
         check_reviewed(desk.cards.holdings)
     limits = settings.limits
@@ -183,6 +195,8 @@ def check_records(entry: DatasetEntry) -> PublicSchema:
     """
     schema = read_schema(entry.schema_file)
     _vault(entry, schema).check()
+    if entry.holdout is not None:
+        Vault(entry.holdout, schema.coding, schema.absent).check()
     return schema
 
 
@@ -200,12 +214,24 @@ def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) ->
     visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows)
     operations.carries(RELEASE, ReleaseRun(releases, jobs, work))
     operations.carries(AUDIT, AuditRun(audits, jobs))
+    measures = Measures(
+        database,
+        cards,
+        desk.ledger,
+        ReleaseStore(),
+        PsiStore(),
+        MeasuresStore(),
+        operations,
+        settings.state.releases,
+    )
+    operations.carries(MEASURES, MeasuresRun(measures, jobs))
     negotiations = Negotiations(database, cards, Roster(settings.signing.identities).signing_key)
     return [
         partial(add_catalog, CatalogServicer(cards.holdings, boxes)),
         partial(add_negotiation, NegotiationServicer(negotiations)),
         partial(add_synthesis, SynthesisServicer(releases)),
         partial(add_audit, AuditServicer(audits, visits)),
+        partial(add_measures, MeasuresServicer(measures)),
         partial(add_ledger, LedgerServicer(database, desk.ledger)),
         partial(add_log, LogServicer(database, cards.log, cards.clock)),
         partial(add_operations, OperationsServicer(operations)),
@@ -225,7 +251,16 @@ def _holding(settings: Settings, entry: DatasetEntry) -> Holding:
         policy=entry.policy.policy(),
         data=entry.data,
         version=_vault(entry, schema).version(_salt(settings)),
+        holdout=_holdout(settings, entry, schema),
+        declared=entry.measures.declared(),
     )
+
+
+def _holdout(settings: Settings, entry: DatasetEntry, schema: PublicSchema) -> Holdout | None:
+    if entry.holdout is None:
+        return None
+    vault = Vault(entry.holdout, schema.coding, schema.absent)
+    return Holdout(entry.holdout, vault.version(_salt(settings)))
 
 
 def _vault(entry: DatasetEntry, schema: PublicSchema) -> Vault:

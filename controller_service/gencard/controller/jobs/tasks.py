@@ -20,13 +20,19 @@ runs. The descriptions:
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
                      "most_records": int}
                     -> {"report": report's JSON object}
+    compare         {"release": name, "rows_file": path, "measures": [name, ...], "psi": psi's document,
+                     "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,
+                     "declared": {"keys": [...], "target": ..., "attacks": int}, "seed": int,
+                     "records": records, where any measure reads them, "holdout": records, where any
+                     measure reads it, "most_records": int}
+                    -> {"measures": [{"name": measure, "found": object or null}, ...]}
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
                      "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,6 +41,7 @@ from gencard.controller.holdings import Holding
 from gencard.controller.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card import Proposal
+from gencard.core.measures.measure import Measure, Need
 from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.money import privacy_document
@@ -70,9 +77,10 @@ class Task:
 MEASURE = Task("measure", "measurement")
 SYNTHESISE = Task("synthesise", "synthesis")
 AUDIT = Task("audit", "auditing")
+COMPARE = Task("compare", "comparison")
 RUN_BLACK_BOX = Task("run_black_box", "synthesis")
 
-TASKS = {task.name: task for task in (MEASURE, SYNTHESISE, AUDIT, RUN_BLACK_BOX)}
+TASKS = {task.name: task for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, RUN_BLACK_BOX)}
 """Everything that a worker can be asked to do."""
 
 
@@ -130,6 +138,29 @@ class Descriptions:
             "versions": [list(pair) for pair in versions],
             "most_records": self.audit_records,
         }
+
+    def compare(
+        self, holding: Holding, version: str, measures: Sequence[Measure], release: Mapping[str, Any]
+    ) -> Job:
+        """Records and holdout are named only where a measure looks at them.
+
+        Args:
+            release: What the job says of the release itself: rows, psi, Phi, seed.
+        """
+        needs = {need for measure in measures for need in measure.needs}
+        described: Job = {
+            **release,
+            "measures": [measure.name for measure in measures],
+            "schema": table_of_schema(holding.schema),
+            "declared": asdict(holding.declared),
+            "most_records": self.audit_records,
+        }
+        if Need.RECORDS in needs:
+            described["records"] = self._records(holding, version)
+        if Need.HOLDOUT in needs and holding.holdout is not None:
+            other = replace(holding, data=holding.holdout.data)
+            described["holdout"] = self._records(other, holding.holdout.version)
+        return described
 
     def run_black_box(
         self,

@@ -14,13 +14,17 @@ from gencard.controller.service.guard import identity
 from gencard.controller.service.paging import page_size
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
 from gencard.core.errors import GencardError, OperationCancelledError
-from gencard.v1 import audit_pb2, synthesis_pb2
+from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from gencard.wire.card_codec import timestamp
 from gencard.wire.error_table import status_message
 
 STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state in OperationState}
-RESPONSE: dict[str, type[Message]] = {"release": synthesis_pb2.Release, "audit": audit_pb2.Audit}
+RESPONSE: dict[str, type[Message]] = {
+    "release": synthesis_pb2.Release,
+    "audit": audit_pb2.Audit,
+    "measures": measures_pb2.Measures,
+}
 LONGEST_WAIT = 30.0
 LOOK_EVERY = 0.1
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol as enrol_person
-from gencard.controller.readiness import check_policies
+from gencard.controller.readiness import check_measures, check_policies
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, desk, table
@@ -47,8 +47,11 @@ def check(config: ConfigFile = HERE) -> None:
     settings = Settings.load(config)
     for entry in settings.datasets:
         _check_file(entry.data, f"datasets/{entry.name}: data")
+        if entry.holdout is not None:
+            _check_file(entry.holdout, f"datasets/{entry.name}: holdout")
     with desk(config) as opened:
         check_policies(opened.cards.holdings)
+        check_measures(opened.cards.holdings)
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):

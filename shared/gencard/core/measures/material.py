@@ -31,6 +31,9 @@ class Declared:
     attacks: int = 500
 
 
+NOTHING_DECLARED = Declared()
+
+
 @dataclass(frozen=True)
 class Material:
     """All of it, over the attributes of the release.

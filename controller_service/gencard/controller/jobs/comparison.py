@@ -1,0 +1,60 @@
+"""The task that measures a release beside the records that it was made from."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from gencard.controller.jobs.measurement import confirm, opened
+from gencard.controller.jobs.recipes import cliques_of
+from gencard.controller.jobs.tasks import Job, Progress
+from gencard.controller.rows_file import RowsFile
+from gencard.controller.schema_file import schema_of_table
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.measures.findings_json import finding_to_json_object
+from gencard.core.measures.material import Declared, Material
+from gencard.core.measures.registry import measure_named, take
+from gencard.wire.psi_document import psi_of_document
+
+
+def compare(job: Job, progress: Progress) -> Job:
+    """Rows, psi and records -> findings; their numbers depend on records.
+
+    What these records do not allow is found as nothing, with no word of why.
+    """
+    progress("read", 0.0)
+    material = _material(job)
+    found = []
+    for place, name in enumerate(job["measures"]):
+        progress(name, place / len(job["measures"]))
+        finding = take(measure_named(name), material)
+        told = None if finding is None else finding_to_json_object(finding)
+        found.append({"name": name, "found": told})
+    return {"measures": found}
+
+
+def _material(job: Job) -> Material:
+    rows = RowsFile(Path(job["rows_file"])).dataset()
+    attributes = rows.domain.attributes
+    coding = schema_of_table(job["schema"]).coding
+    declared = job["declared"]
+    return Material(
+        synthetic=rows,
+        coding=Coding(tuple(coding.attribute(name) for name in attributes)),
+        cliques=cliques_of(job["cliques"]),
+        declared=replace(Declared(**declared), keys=tuple(declared["keys"])),
+        seed=job["seed"],
+        original=_dataset(job, "records", attributes),
+        holdout=_dataset(job, "holdout", attributes),
+        psi=psi_of_document(job["psi"].encode()),
+    )
+
+
+def _dataset(job: Job, which: str, attributes: Clique) -> Dataset | None:
+    """The records, if they are the version named before and after; None where none are to be read."""
+    if which not in job:
+        return None
+    vault = opened(job[which])
+    dataset = vault.dataset(attributes, most_records=job["most_records"])
+    confirm(vault, job[which])
+    return dataset
