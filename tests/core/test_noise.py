@@ -13,7 +13,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.statistics.measure import measure, measure_dataset
-from gencard.core.statistics.noise import noisy, scales, stddev_of
+from gencard.core.statistics.noise import choice_scale, noisy, scales, stddev_of
 from tests.core.strategies import brute_count, measured
 
 amounts = st.decimals("0.000000001", 1_000_000, places=9)
@@ -83,6 +83,53 @@ class TestScales:
     def test_exact_counts_have_none(self):
         with pytest.raises(InvalidInputError):
             scales(EXACT, [1])
+
+
+class TestChoice:
+    """The exponential mechanism's parameter, against its law on all pairs of neighbouring scores."""
+
+    @given(amounts, st.integers(1, 2**40))
+    def test_it_spends_the_whole_budget_and_no_more(self, amount, sensitivity):
+        budget = Fraction(amount)
+        pure = Fraction(choice_scale(Mechanism.LAPLACE, Fraction(sensitivity), budget))
+        assert budget * (1 - Fraction(1, 10**12)) <= 2 * sensitivity / pure <= budget
+        scale = Fraction(choice_scale(Mechanism.GAUSSIAN, Fraction(sensitivity), budget))
+        assert budget * (1 - Fraction(1, 10**6)) <= Fraction(sensitivity) ** 2 / (2 * scale**2) <= budget
+
+    @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+    def test_pure_epsilon_bounds_every_ratio_and_is_reached(self, epsilon):
+        scale = choice_scale(Mechanism.LAPLACE, Fraction(3), Fraction(str(epsilon)))
+        losses = [np.abs(np.log(p / q)).max() for p, q in neighbouring_choices(3, scale)]
+        assert max(losses) <= epsilon
+        assert chosen_with(np.array([0, 50]), scale)[1] > 0.5
+        far = [np.array([0, 0, -(10**6)]), np.array([3, -3, -(10**6)])]
+        p, q = (chosen_with(scores, scale) for scores in far)
+        assert np.log(q[0] / q[1]) - np.log(p[0] / p[1]) == pytest.approx(epsilon)
+
+    @pytest.mark.parametrize("rho", [0.01, 0.5, 2.0])
+    def test_no_renyi_divergence_is_above_rho_alpha(self, rho):
+        scale = choice_scale(Mechanism.GAUSSIAN, Fraction(2), Fraction(str(rho)))
+        for p, q in neighbouring_choices(2, scale):
+            for alpha in (1.001, 1.5, 2.0, 8.0, 64.0):
+                with np.errstate(under="ignore"):
+                    divergence = np.log(np.sum(p**alpha * q ** (1 - alpha))) / (alpha - 1)
+                assert divergence <= rho * alpha * (1 + 1e-9)
+
+
+def chosen_with(scores, scale):
+    """The law of a choice, by its definition."""
+    weights = np.exp((scores - scores.max()) / scale)
+    return weights / weights.sum()
+
+
+def neighbouring_choices(sensitivity, scale):
+    """Laws of choices among three or four scores, and with every score moved at most so far."""
+    rng = np.random.default_rng(7)
+    for size in (2, 3, 4):
+        for _ in range(50):
+            scores = rng.integers(0, round(4 * scale) + 2, size)
+            moves = rng.choice([-sensitivity, 0, sensitivity], size)
+            yield chosen_with(scores, scale), chosen_with(scores + moves, scale)
 
 
 class TestStddev:

@@ -5,6 +5,7 @@ proved (Bernstein): on right noise, less than one run of this file in 10^9 raise
 """
 
 import ast
+from fractions import Fraction
 from math import log, sqrt
 
 import numpy as np
@@ -16,7 +17,7 @@ from gencard.controller.jobs.measurement import _noise
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.budget import Mechanism, Neighbouring, gaussian, laplace
 from gencard.core.domain import Domain
-from gencard.core.statistics.noise import noisy, scales, stddev_of
+from gencard.core.statistics.noise import choice_scale, noisy, scales, stddev_of
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.test_imports import SOURCES, imported_by, reached_from
 
@@ -102,6 +103,31 @@ class TestDistribution:
         near = int(max(1, round(scale)))
         share = shares[np.abs(steps) < near].sum()
         assert not is_usual(int((np.abs(found) < near).sum()), DRAWS, float(share))
+
+
+class TestChoice:
+    """The exponential mechanism draws by its law, whatever the size of the scores."""
+
+    @pytest.mark.parametrize("far", [0, 2**40, -(2**40)])
+    @pytest.mark.parametrize("scale", [0.3, 1.0, 4.5, 1e4])
+    def test_s27_a_choice_is_the_law_position_by_position(self, scale, far):
+        scores = np.rint(np.array([0.0, 1.0, 1.0, 2.5, -1.0]) * max(scale, 1)).astype(np.int64)
+        weights = np.exp((scores - scores.max()) / scale)
+        chosen = [NOISE.choose(scores + far, scale) for _ in range(DRAWS // 10)]
+        hits = np.bincount(chosen, minlength=len(scores))
+        for position_hits, share in zip(hits.tolist(), weights / weights.sum(), strict=True):
+            assert is_usual(position_hits, len(chosen), float(share), 60)
+
+    def test_s27_a_choice_among_one_is_that_one(self):
+        assert NOISE.choose(np.array([-7]), 0.5) == 0
+
+    def test_s27_opendp_counts_as_much_zcdp_as_we_do(self):
+        """By its own map, on scores that move by so much."""
+        for sensitivity, rho in ((1, Fraction(1, 3)), (1024, Fraction(1, 50)), (2048, Fraction(7))):
+            scale = choice_scale(Mechanism.GAUSSIAN, Fraction(sensitivity), rho)
+            space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+            choice = space >> dp.m.then_noisy_max(dp.zero_concentrated_divergence(), scale)
+            assert choice.map(sensitivity) == pytest.approx(float(rho), rel=1e-9)
 
 
 class TestGrid:

@@ -45,6 +45,10 @@ class Noise(Protocol):
         r"""Add to each count k with probability proportional to :math:`e^{-k^2 / (2\, scale^2)}`."""
         ...
 
+    def choose(self, scores: Integers, scale: float) -> int:
+        r"""The position i with probability proportional to :math:`e^{scores_i / scale}`."""
+        ...
+
 
 def noisy(psi: Psi, privacy: Privacy, noise: Noise, weights: Sequence[int] = ()) -> Psi:
     """Exact psi with noise on every count and every sum, zeros included; each stddev says how much.
@@ -58,7 +62,7 @@ def noisy(psi: Psi, privacy: Privacy, noise: Noise, weights: Sequence[int] = ())
     return Psi(
         psi.domain,
         tuple(
-            _noisy_marginal(exact, privacy, noise, budget)
+            noisy_marginal(exact, privacy, noise, budget)
             for exact, budget in zip(psi.measurements, budgets[:marginals], strict=True)
         ),
         tuple(
@@ -68,8 +72,9 @@ def noisy(psi: Psi, privacy: Privacy, noise: Noise, weights: Sequence[int] = ())
     )
 
 
-def _noisy_marginal(exact: Measurement, privacy: Privacy, noise: Noise, budget: Fraction) -> Measurement:
-    scale = _scale(privacy.mechanism, _moved(privacy), budget)
+def noisy_marginal(exact: Measurement, privacy: Privacy, noise: Noise, budget: Fraction) -> Measurement:
+    """One marginal with noise that spends ``budget``, epsilon or rho, all of it."""
+    scale = count_scale(privacy, budget)
     counts = _draw(privacy, noise, exact.values, scale)
     return Measurement(
         exact.clique, np.clip(counts, -_LARGEST, _LARGEST), stddev_of(privacy.mechanism, scale)
@@ -114,9 +119,12 @@ def scales(privacy: Privacy, weights: Sequence[int]) -> tuple[float, ...]:
         .. [2] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy",
            NeurIPS 2020, Theorem 14.
     """
-    return tuple(
-        _scale(privacy.mechanism, _moved(privacy), budget) for budget in parts(privacy, weights)
-    )
+    return tuple(count_scale(privacy, budget) for budget in parts(privacy, weights))
+
+
+def count_scale(privacy: Privacy, budget: Fraction) -> float:
+    """The parameter of the noise on one marginal that spends ``budget``, epsilon or rho."""
+    return _scale(privacy.mechanism, moved(privacy), budget)
 
 
 def sum_scales(statistic: LinearStatistic, privacy: Privacy, budget: Fraction) -> tuple[float, ...]:
@@ -146,7 +154,7 @@ def parts(privacy: Privacy, weights: Sequence[int]) -> list[Fraction]:
     return [Fraction(weight, sum(weights)) * Fraction(budget) for weight in weights]
 
 
-def _moved(privacy: Privacy) -> Fraction:
+def moved(privacy: Privacy) -> Fraction:
     """What a record does to a marginal: its L1 sensitivity, and the square of L2."""
     return Fraction(2 if privacy.neighbouring is Neighbouring.REPLACE_ONE else 1)
 
@@ -156,6 +164,26 @@ def _scale(mechanism: Mechanism, moved: Fraction, budget: Fraction) -> float:
     return (
         _above(moved / budget) if mechanism is Mechanism.LAPLACE else _root_above(moved / (2 * budget))
     )
+
+
+def choice_scale(mechanism: Mechanism, sensitivity: Fraction, budget: Fraction) -> float:
+    r"""The parameter of a choice by the exponential mechanism, in units of its scores, rounded up.
+
+    The probabilities' ratios for two neighbours lie within a range of :math:`2 \Delta / b` on the log
+    scale. That is pure epsilon [1]_; and a range of :math:`\eta` is :math:`\eta^2 / 8` of zCDP [2]_.
+    Hence :math:`b = 2 \Delta / \epsilon`, or :math:`b = \Delta / \sqrt{2 \rho}`.
+
+    Args:
+        mechanism: Laplace for a budget in epsilon, Gaussian for one in rho.
+        sensitivity: :math:`\Delta`, the most that any score moves between neighbours.
+
+    References:
+        .. [1] F. McSherry, K. Talwar, "Mechanism Design via Differential Privacy", FOCS 2007, Theorem 6.
+        .. [2] M. Cesar, R. Rogers, "Bounding, Concentrating, and Truncating", ALT 2021, Corollary 8.
+    """
+    if mechanism is Mechanism.LAPLACE:
+        return _above(2 * sensitivity / budget)
+    return _root_above(sensitivity**2 / (2 * budget))
 
 
 def stddev_of(mechanism: Mechanism, scale: float) -> float:

@@ -1,0 +1,104 @@
+"""MST: the maximum spanning tree of pairs, chosen and measured privately.
+
+R. McKenna, G. Miklau, D. Sheldon, "Winning the NIST Contest: A scalable and general approach to
+differentially private synthetic data", Journal of Privacy and Confidentiality 11(3), 2021, section 4.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from gencard.core.blackbox.contract import Progress, quiet
+from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
+from gencard.core.blackbox.kept_model import KeptModel, ModelBox, check_attributes
+from gencard.core.blackbox.merged_levels import MergedLevels
+from gencard.core.blackbox.promise import APPROXIMATE, approximate, approximate_claim, noise_of
+from gencard.core.blackbox.purse import GRID, Purse, misfit
+from gencard.core.budget import Privacy
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.generators.graphical import Graphical
+from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.noise import Noise
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.reconcile import reconcile
+
+
+@dataclass(frozen=True, slots=True)
+class Mst(ModelBox):
+    """A third of rho each: every attribute, the choice of a tree of pairs, and the pairs on it.
+
+    Levels that noise drowns are merged before pairs are looked at. A pair's score is the L1 distance,
+    in records, between its marginal and that of independent attributes; an edge is drawn by the
+    exponential mechanism among those that close no circle (Kruskal's algorithm, privately).
+    """
+
+    privacy: Privacy
+    noise: Noise
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
+        """Fit to records.
+
+        Raises:
+            InvalidDatasetError: There is no attribute.
+            TooLargeError: The pairs have too many cells.
+        """
+        check_attributes(dataset)
+        purse = Purse(self.privacy, self.noise)
+        third = purse.whole / (3 if len(dataset.domain) > 1 else 1)
+        progress("attributes", 0.0)
+        alone = purse.all_measured(dataset, [(name,) for name in dataset.domain.attributes], third)
+        levels = MergedLevels.of(dataset.domain, alone)
+        small = levels.merged(dataset)
+        merged = [one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)]
+        progress("choice", 0.2)
+        edges = _chosen(small, merged, purse, third)
+        progress("pairs", 0.4)
+        psi = Psi(small.domain, (*merged, *purse.all_measured(small, edges, third)))
+        progress("model", 0.6)
+        return KeptModel(levels.apart(Graphical().fit(psi, small.domain)))
+
+
+def _chosen(
+    dataset: Dataset, alone: Sequence[Measurement], purse: Purse, budget: Fraction
+) -> list[Clique]:
+    """The edges of the tree."""
+    scores = _scores(dataset, alone)
+    group = {name: name for name in dataset.domain.attributes}
+    edges: list[Clique] = []
+    while len(edges) < len(group) - 1:
+        open_pairs = [pair for pair in scores if group[pair[0]] != group[pair[1]]]
+        among = np.array([scores[pair] for pair in open_pairs])
+        part = budget / (len(group) - 1)
+        one, other = open_pairs[purse.chosen(among, purse.moved * GRID, part)]
+        edges.append((one, other))
+        joined, left = group[one], group[other]
+        group = {name: joined if of == left else of for name, of in group.items()}
+    return edges
+
+
+def _scores(dataset: Dataset, alone: Sequence[Measurement]) -> Mapping[Clique, int]:
+    """How far each pair is from independence, the number of records being that of the noisy counts."""
+    agreed = reconcile(Psi(dataset.domain, tuple(alone))).measurements
+    records = float(agreed[0].values.sum())
+    shares = {marginal.clique[0]: marginal.values / records for marginal in agreed}
+    pairs = list(combinations(dataset.domain.attributes, 2))
+    return {
+        (one, other): misfit(table, records * np.outer(shares[one], shares[other]))
+        for (one, other), table in zip(pairs, count_all(dataset, pairs), strict=True)
+    }
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> Mst:
+    return Mst(approximate(parameters), noise_of(surroundings))
+
+
+ENTRY = BoxEntry(
+    "MST: a spanning tree of pairs, chosen and measured with noise (McKenna, Miklau, Sheldon 2021).",
+    APPROXIMATE,
+    approximate_claim,
+    _make,
+)

@@ -1,0 +1,61 @@
+"""The parameters of a privacy promise, read, and the promise in words."""
+
+from decimal import Decimal
+
+from gencard.core.blackbox.claim import Claim
+from gencard.core.blackbox.entry import Parameters, Surroundings
+from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of, neighbouring_of
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.statistics.accounting import rho_of
+from gencard.core.statistics.noise import Noise
+
+APPROXIMATE: Parameters = {"epsilon": "1", "delta": "0.000001", "neighbouring": Neighbouring.ADD_REMOVE}
+"""Defaults; a claim always says which relation it is for."""
+
+
+def approximate(parameters: Parameters) -> Privacy:
+    """Gaussian noise and choices that keep (epsilon, delta), by zCDP.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
+    """
+    epsilon = decimal_of(parameters["epsilon"], "epsilon")
+    delta = delta_of(parameters["delta"])
+    relation = neighbouring_of(parameters["neighbouring"])
+    rho = rho_of(epsilon, delta)
+    return Privacy(Mechanism.GAUSSIAN, relation, rho=rho, delta=delta)
+
+
+def approximate_claim(parameters: Parameters) -> Claim:
+    """That of a fit with ``approximate(parameters)``; raises the same."""
+    privacy = approximate(parameters)
+    return Claim(
+        f"All measurements and choices of one fit together keep {privacy.rho}-zCDP, and so epsilon and "
+        f"delta, for neighbours by {privacy.neighbouring}; the number of records is "
+        + ("not public." if privacy.neighbouring is Neighbouring.ADD_REMOVE else "the same for both."),
+        Decimal(parameters["epsilon"]),
+        privacy.delta or Decimal(0),
+        privacy.neighbouring,
+    )
+
+
+def noise_of(surroundings: Surroundings) -> Noise:
+    """Who draws the noise; raises InvalidInputError where there is nobody."""
+    if surroundings.noise is None:
+        raise InvalidInputError(field="noise", problem="is asked for, and nobody draws it")
+    return surroundings.noise
+
+
+def whole(parameters: Parameters, name: str, least: int, most: int) -> int:
+    """A whole number; raises InvalidNumberError where it is none or out of range."""
+    text = parameters[name]
+    if text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most:
+        return int(text)
+    raise InvalidNumberError(field=name, expected=f"a whole number from {least} to {most}")
+
+
+def chosen_word(parameters: Parameters, name: str, words: tuple[str, ...]) -> str:
+    """One of some words; raises InvalidInputError where it is none of them."""
+    if parameters[name] not in words:
+        raise InvalidInputError(field=name, problem=f"must be {' or '.join(words)}")
+    return parameters[name]
