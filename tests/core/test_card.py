@@ -1,5 +1,8 @@
+from decimal import Decimal
+
 import pytest
 
+from gencard.core.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.card import LONGEST_PURPOSE, MOST_MARGINALS, MOST_ROWS, AuditTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -8,7 +11,9 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
+from gencard.core.transform import Transform
 
+NOISY = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
 DOMAIN = Domain.of({"sex": 2, "age": 8, "health": 6})
 
 
@@ -86,3 +91,27 @@ def test_audit_terms_are_in_range(fields):
 
 def test_audit_terms_have_defaults():
     assert AuditTerms() == AuditTerms(runs=10, order=3, alpha="0.05")
+
+
+class TestWhatReadsRecordsOnceMore:
+    """Measures, and replicated uniques taken out: neither noise nor rounding would bind them."""
+
+    def test_it_goes_with_exact_counts(self):
+        asked = proposal(measures=("nndr", "dcr"), without_uniques=True)
+        assert asked.in_order_of(DOMAIN).measures == ("dcr", "nndr")
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"measures": ("dcr", "dcr")},
+            {"measures": ("DCR",)},
+            {"measures": ("",)},
+            {"measures": tuple(f"m{number}" for number in range(51))},
+            {"measures": ("dcr",), "privacy": NOISY},
+            {"measures": ("dcr",), "transform": Transform(rounding=5)},
+            {"without_uniques": True, "privacy": NOISY},
+        ],
+    )
+    def test_and_with_nothing_else(self, wrong):
+        with pytest.raises(InvalidInputError):
+            proposal(**wrong)

@@ -92,7 +92,19 @@ moments = st.one_of(
     st.builds(Moment, st.sampled_from([MomentKind.MEAN, MomentKind.VARIANCE]), st.tuples(names)),
     st.builds(Moment, st.just(MomentKind.MOMENT), st.tuples(names), st.integers(1, 8)),
 )
-proposals = st.builds(
+_measures = st.lists(st.sampled_from(["dcr", "tables", "nndr"]), max_size=3, unique=True).map(tuple)
+
+
+@st.composite
+def _reading_once_more(draw: st.DrawFn, plain: st.SearchStrategy[Proposal]) -> Proposal:
+    """A proposal of exact counts may ask for what looks at the records once more."""
+    asked = draw(plain)
+    if asked.privacy.noisy:
+        return asked
+    return replace(asked, measures=draw(_measures), without_uniques=draw(st.booleans()))
+
+
+_plain_proposals = st.builds(
     Proposal,
     dataset=texts,
     purpose=texts.filter(str.strip),
@@ -103,6 +115,7 @@ proposals = st.builds(
     audit=audits,
     moments=st.lists(moments, max_size=3, unique=True).map(tuple),
 )
+proposals = _reading_once_more(_plain_proposals)
 deltas = st.integers(0, 10**18 - 1).map(lambda atto: Decimal(atto).scaleb(-18))
 claims = st.one_of(
     st.builds(Claim, texts),

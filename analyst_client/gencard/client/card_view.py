@@ -31,6 +31,7 @@ NEXT = {
 }
 CHANGED = "The offer differs from what was asked:"
 CHANGE_HEADS = ("Field", "Asked", "Offered", "Why")
+UNIQUES = "replicated ones are taken out of the one release, which nobody can replay"
 _MOST_CHANGES = 4
 
 
@@ -98,6 +99,8 @@ class CardView:
             ("Marginals", _marginals(terms.marginals) or "none"),
             *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
             *_measured(terms),
+            *([("Measures", ", ".join(terms.measures))] if terms.measures else []),
+            *([("Uniques", UNIQUES)] if terms.without_uniques else []),
             ("Generator", terms.generator),
             ("Rows", f"at most {terms.rows:,} in one release"),
         ]

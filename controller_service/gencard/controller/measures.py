@@ -163,9 +163,9 @@ class Measures:
         )
 
 
-def _allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:  # noqa: ARG001  # for now
+def _allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:
     """Names of the measures that somebody may have."""
-    return () if who.role is Role.ANALYST else tuple(MEASURES)
+    return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(MEASURES)
 
 
 def measures_message(row: MeasuresRow, *, whole: bool = True) -> pb.Measures:

@@ -306,6 +306,8 @@ class Terms(google.protobuf.message.Message):
     WEIGHTS_FIELD_NUMBER: builtins.int
     TRANSFORM_FIELD_NUMBER: builtins.int
     MOMENTS_FIELD_NUMBER: builtins.int
+    MEASURES_FIELD_NUMBER: builtins.int
+    WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
     dataset: builtins.str
     """The dataset, datasets/{dataset}."""
     purpose: builtins.str
@@ -314,6 +316,10 @@ class Terms(google.protobuf.message.Message):
     """The generator, by its name in the catalogue."""
     rows: builtins.int
     """At most so many rows in one release, in records."""
+    without_uniques: builtins.bool
+    """Exact counts: rows that are unique, as a record is, are taken out of the one release, and others
+    drawn. Its seed is then nobody's to know.
+    """
     @property
     def marginals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Clique]:
         """Phi: the marginals to be released, each named once."""
@@ -340,6 +346,12 @@ class Terms(google.protobuf.message.Message):
     def moments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Moment]:
         """Phi: linear statistics besides the marginals, each named once."""
 
+    @property
+    def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Exact counts as they are: measures of releases that the analyst may have, by name, each once,
+        though they read records.
+        """
+
     def __init__(
         self,
         *,
@@ -353,9 +365,11 @@ class Terms(google.protobuf.message.Message):
         weights: collections.abc.Iterable[builtins.int] | None = ...,
         transform: Global___Transform | None = ...,
         moments: collections.abc.Iterable[Global___Moment] | None = ...,
+        measures: collections.abc.Iterable[builtins.str] | None = ...,
+        without_uniques: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["audit", b"audit", "privacy", b"privacy", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "measures", b"measures", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Terms: typing_extensions.TypeAlias = Terms
 

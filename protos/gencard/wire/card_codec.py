@@ -52,6 +52,8 @@ def terms_message(proposal: Proposal) -> common.Terms:
         weights=proposal.weights,
         transform=transform_message(proposal.transform),
         moments=map(moment_message, proposal.moments),
+        measures=proposal.measures,
+        without_uniques=proposal.without_uniques,
     )
 
 
@@ -77,6 +79,8 @@ def proposal_of(message: common.Terms) -> Proposal:
         weights=tuple(message.weights),
         transform=transform_of(message.transform),
         moments=tuple(map(moment_of, message.moments)),
+        measures=tuple(message.measures),
+        without_uniques=message.without_uniques,
     )
 
 

@@ -17,7 +17,7 @@ from gencard.wire.transform_codec import transform_document, transform_of_docume
 
 
 def terms_document(terms: Proposal) -> Document:
-    """Weights, transform and moments stand in it where there are any."""
+    """Weights, transform, moments and what reads records stand in it where there are any."""
     document: Document = {
         "audit": {
             "alpha": terms.audit.alpha,
@@ -37,6 +37,10 @@ def terms_document(terms: Proposal) -> Document:
         document["transform"] = transform_document(terms.transform)
     if terms.moments:
         document["moments"] = [moment_document(moment) for moment in terms.moments]
+    if terms.measures:
+        document["measures"] = list(terms.measures)
+    if terms.without_uniques:
+        document["withoutUniques"] = True
     return document
 
 
@@ -54,6 +58,8 @@ def terms_of_document(document: Document) -> Proposal:
         weights=tuple(map(integer_of, texts_of(document.get("weights", [])))),
         transform=transform_of_document(document.get("transform", {})),
         moments=tuple(map(moment_of_document, document.get("moments", []))),
+        measures=texts_of(document.get("measures", [])),
+        without_uniques=document.get("withoutUniques", False) is True,
     )
 
 

@@ -1,5 +1,6 @@
 """What is negotiated, agreed, offered instead or refused."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +18,9 @@ MOST_MARGINALS = 10_000
 MOST_ROWS = 1_000_000_000
 MOST_RUNS = 1_000
 LARGEST_WEIGHT = 1_000_000
+MOST_MEASURES = 50
+
+_MEASURE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 class Tier(StrEnum):
@@ -62,6 +66,10 @@ class Proposal:
             ``marginals`` and then ``moments``; empty for equal parts, as with exact counts.
         transform: What happens to exact counts before they are psi.
         moments: Linear statistics besides the marginals; they go with counts as they are, or noise.
+        measures: Names of measures of releases that the analyst may have, though they read records;
+            they go with counts as they are.
+        without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
+            others drawn; its seed is then nobody's to know. Goes with exact counts.
 
     Raises:
         InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
@@ -77,6 +85,8 @@ class Proposal:
     weights: tuple[int, ...] = ()
     transform: Transform = AS_COUNTED
     moments: tuple[Moment, ...] = ()
+    measures: tuple[str, ...] = ()
+    without_uniques: bool = False
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
@@ -93,6 +103,7 @@ class Proposal:
         if len(set(self.moments)) != len(self.moments):
             raise InvalidInputError(field="moments", problem="names one twice")
         self._check_measuring()
+        self._check_measures()
 
     @property
     def cliques(self) -> tuple[Clique, ...]:
@@ -113,6 +124,19 @@ class Proposal:
         if self.transform != AS_COUNTED and self.moments:
             raise InvalidInputError(field="transform", problem="belongs to marginals, and only there")
 
+    def _check_measures(self) -> None:
+        """What looks at the records once more: no noise binds it, and no rounding."""
+        if len(set(self.measures)) != len(self.measures) or len(self.measures) > MOST_MEASURES:
+            raise InvalidInputError(field="measures", problem=f"are at most {MOST_MEASURES}, each once")
+        if not all(_MEASURE.fullmatch(name) for name in self.measures):
+            raise InvalidInputError(field="measures", problem="holds what is no name of a measure")
+        if self.measures and (self.privacy.noisy or self.transform != AS_COUNTED):
+            problem = "belong to exact counts as they are, and only there"
+            raise InvalidInputError(field="measures", problem=problem)
+        if self.without_uniques and self.privacy.noisy:
+            problem = "belongs to exact counts, and only there"
+            raise InvalidInputError(field="without_uniques", problem=problem)
+
     def in_order_of(self, domain: Domain) -> "Proposal":
         """The same proposal with its cliques in the schema's order, sorted, each once.
 
@@ -132,6 +156,7 @@ class Proposal:
             marginals=tuple(cliques[place] for place in first),
             weights=tuple(self.weights[place] for place in places if self.weights),
             moments=tuple(moments[place] for place in after),
+            measures=tuple(sorted(self.measures)),
         )
 
 
