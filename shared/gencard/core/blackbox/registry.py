@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 
+from gencard.core.blackbox import aim, mst, privbayes
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.synthpop import entry as synthpop
 from gencard.core.errors import InvalidInputError
 
 BOXES: Mapping[str, BoxEntry] = {
+    "mst": mst.ENTRY,
+    "aim": aim.ENTRY,
+    "privbayes": privbayes.ENTRY,
     "synthpop": synthpop.ENTRY,
 }
 """In the order in which they are offered."""

@@ -10,11 +10,12 @@ from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.archive import BROKEN, Arrays, archived, unarchived
 from gencard.core.generators.junction_tree import JunctionTree
+from gencard.core.generators.network_model import NetworkModel, Node
 from gencard.core.generators.support_model import SupportModel
 from gencard.core.generators.table_model import TableModel
 from gencard.core.generators.tree_model import TreeModel
 
-FittedModel = TableModel | TreeModel | SupportModel
+FittedModel = TableModel | TreeModel | SupportModel | NetworkModel
 
 _VERSION = 1
 
@@ -40,6 +41,10 @@ def bytes_of(model: FittedModel) -> bytes:
         case SupportModel():
             header["kind"] = "support"
             arrays = {"codes": model.support.codes, "weights": model.weights}
+        case NetworkModel():
+            nodes = [(node.attribute, node.parents) for node in model.nodes]
+            header |= {"kind": "network", "nodes": nodes}
+            arrays = {f"table_{number}": node.table for number, node in enumerate(model.nodes)}
     return archived(header, arrays)
 
 
@@ -74,8 +79,19 @@ def _support(domain: Domain, _: Mapping[str, Any], arrays: Arrays) -> SupportMod
     return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"])
 
 
+def _network(domain: Domain, header: Mapping[str, Any], arrays: Arrays) -> NetworkModel:
+    nodes = enumerate(header["nodes"])
+    return NetworkModel(
+        domain,
+        tuple(
+            Node(name, tuple(parents), arrays[f"table_{number}"]) for number, (name, parents) in nodes
+        ),
+    )
+
+
 _KINDS: Mapping[str, Callable[[Domain, Mapping[str, Any], Arrays], FittedModel]] = {
     "table": _table,
     "tree": _tree,
     "support": _support,
+    "network": _network,
 }

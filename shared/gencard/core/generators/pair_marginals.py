@@ -23,11 +23,12 @@ def pair_marginals(model: TreeModel) -> Mapping[Clique, Table]:
     """
     walk = _Walk(model)
     names = model.domain.attributes
-    return {
-        (one, other): table
-        for place, one in enumerate(names)
-        for other, table in walk.beside(one, names[place + 1 :]).items()
-    }
+    found: dict[Clique, Table] = {}
+    for place, one in enumerate(names):
+        later = names[place + 1 :]
+        tables = walk.beside(one, later)
+        found.update({(one, other): tables[other] for other in later})
+    return found
 
 
 class _Walk:

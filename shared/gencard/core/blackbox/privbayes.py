@@ -1,0 +1,132 @@
+"""PrivBayes: a Bayesian network, its edges chosen and its tables measured privately.
+
+J. Zhang, G. Cormode, C. Procopiuc, D. Srivastava, X. Xiao, "PrivBayes: Private Data Release via Bayesian
+Networks", ACM TODS 42(4), 2017; general domains as they are coded (section 5, "vanilla").
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+import numpy as np
+
+from gencard.core.blackbox.claim import Claim
+from gencard.core.blackbox.contract import Progress, quiet
+from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
+from gencard.core.blackbox.kept_model import KeptModel, ModelBox, check_attributes
+from gencard.core.blackbox.parent_scores import ParentScores
+from gencard.core.blackbox.parent_sets import Pair, pairs_to_choose_from
+from gencard.core.blackbox.promise import noise_of, whole
+from gencard.core.blackbox.purse import Purse
+from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidNumberError
+from gencard.core.generators.network_model import NetworkModel, Node
+from gencard.core.generators.replay import rng_of
+from gencard.core.statistics.marginal import count
+from gencard.core.statistics.noise import Noise
+from gencard.core.statistics.reconcile import on_simplex
+
+
+@dataclass(frozen=True, slots=True)
+class PrivBayes(ModelBox):
+    r"""Pure epsilon; the number of records n is public, so neighbours differ by replacing one.
+
+    An attribute with its parents is chosen by the exponential mechanism, d - 1 times, among tables that
+    are :math:`\theta`-useful: the mean of their counts is at least :math:`\theta` times the scale of the
+    noise. The d tables get Laplace noise, and become the nearest ones without negative counts.
+
+    Args:
+        theta: Usefulness that a table must have.
+        beta: Part of epsilon for the choices; the rest is for the tables.
+        degree: Most parents of an attribute.
+    """
+
+    privacy: Privacy
+    noise: Noise
+    theta: Fraction = Fraction(4)
+    beta: Fraction = Fraction(3, 10)
+    degree: int = 4
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:
+        """Fit to records; the seed draws the attribute to begin with.
+
+        Raises:
+            InvalidDatasetError: There is no attribute.
+            InvalidNumberError: The seed is out of range.
+            TooLargeError: There are too many sets of parents to choose from.
+        """
+        check_attributes(dataset)
+        purse = Purse(self.privacy, self.noise)
+        number = len(dataset.domain)
+        first = dataset.domain.attributes[int(rng_of(seed).integers(number))]
+        network = [Pair(first, ())]
+        choosing = self.beta * purse.whole if number > 1 else Fraction(0)
+        most_cells = len(dataset) * (purse.whole - choosing) / (2 * number * self.theta)
+        scores = ParentScores(dataset)
+        while len(network) < number:
+            progress("network", 0.5 * len(network) / number)
+            offered = pairs_to_choose_from(dataset.domain, network, int(most_cells), self.degree)
+            found = np.array([scores.of(pair) for pair in offered], dtype=np.int64)
+            chosen = purse.chosen(found, scores.sensitivity, choosing / (number - 1))
+            network.append(offered[chosen])
+        progress("tables", 0.5)
+        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, purse)))
+
+
+def _nodes(dataset: Dataset, network: Sequence[Pair], purse: Purse) -> tuple[Node, ...]:
+    """Each table with an equal part of what is left, near to nothing below zero, of n records."""
+    part = purse.left / len(network)
+    nodes = []
+    for pair in network:
+        clique = (*pair.parents, pair.attribute)
+        noisy = purse.measured(clique, count(dataset, clique), part).values.astype(np.float64)
+        table = on_simplex(noisy, len(dataset)) if len(dataset) else np.zeros(noisy.shape)
+        nodes.append(Node(pair.attribute, pair.parents, table))
+    return tuple(nodes)
+
+
+def _privacy(parameters: Parameters) -> Privacy:
+    epsilon = decimal_of(parameters["epsilon"], "epsilon")
+    return Privacy(Mechanism.LAPLACE, Neighbouring.REPLACE_ONE, epsilon=epsilon)
+
+
+def _claim(parameters: Parameters) -> Claim:
+    return Claim(
+        "All choices and tables of one fit together keep epsilon; the number of records is public, so "
+        "neighbours differ by replacing one record.",
+        _privacy(parameters).epsilon,
+        Decimal(0),
+        Neighbouring.REPLACE_ONE,
+    )
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> PrivBayes:
+    return PrivBayes(
+        _privacy(parameters),
+        noise_of(surroundings),
+        _between(parameters, "theta", 0, 1_000),
+        _between(parameters, "beta", 0, 1),
+        whole(parameters, "degree", 0, 16),
+    )
+
+
+def _between(parameters: Parameters, name: str, low: int, high: int) -> Fraction:
+    """A decimal between two bounds, neither of them itself."""
+    try:
+        number = Decimal(parameters[name])
+    except InvalidOperation:
+        number = Decimal("nan")
+    if len(parameters[name]) > 32 or not number.is_finite() or not low < number < high:
+        raise InvalidNumberError(field=name, expected=f"a decimal between {low} and {high}")
+    return Fraction(number)
+
+
+ENTRY = BoxEntry(
+    "PrivBayes: a Bayesian network, its edges chosen and its tables measured with noise (Zhang et al. "
+    "2017).",
+    {"epsilon": "1", "theta": "4", "beta": "0.3", "degree": "4"},
+    _claim,
+    _make,
+)
