@@ -15,6 +15,7 @@ from gencard.client.report.extra import page_module
 from gencard.client.report.words import named, percent
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
+from gencard.core.measures.fidelity import FidelityFinding
 from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
@@ -39,14 +40,11 @@ class FidelityReport:
     @property
     def wording(self) -> str:
         """The finding in a sentence."""
-        found, every = len(self.facts.unexplained), len(self.facts.marginals)
-        if not found:
-            return "Every marginal is as near to psi as rows drawn from psi are."
-        return f"{found:,} of {every:,} marginals are further from psi than chance explains."
+        return FidelityFinding(self.facts).sentence
 
     def ordered(self) -> list[MarginalFidelity]:
         """The marginals, those that are furthest beyond their bounds first."""
-        return sorted(self.facts.marginals, key=lambda found: found.bound - found.total_variation)
+        return FidelityFinding(self.facts).ordered
 
     def lines(self) -> list[tuple[str, str]]:
         """The finding in names and values."""

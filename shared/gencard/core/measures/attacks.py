@@ -67,6 +67,10 @@ class AttackFinding:
             ("Risk", self.risk.estimate),
         )
 
+    @property
+    def drawn_lines(self) -> int:
+        return 3
+
     def plot(self, axes: Axes) -> None:
         """Shares with their Wilson intervals."""
         named = (
@@ -153,6 +157,10 @@ class MembershipFinding:
     @property
     def lines(self) -> tuple[Line, ...]:
         return (("Area under the curve", self.area), ("Lowest", self.low), ("Highest", self.high))
+
+    @property
+    def drawn_lines(self) -> int:
+        return 1
 
     def plot(self, axes: Axes) -> None:
         """The area and its interval, beside luck."""

@@ -62,6 +62,10 @@ class CloneFinding:
             ("By the number of cells alone", self.chance),
         )
 
+    @property
+    def drawn_lines(self) -> int:
+        return 4
+
     def plot(self, axes: Axes) -> None:
         """One bar each."""
         shares = [100 * (share or 0.0) for _, share in self.lines]
@@ -127,6 +131,10 @@ class RatioFinding:
             ("5th percentile, by train", self.low_train),
             ("5th percentile, by holdout", self.low_holdout),
         )
+
+    @property
+    def drawn_lines(self) -> int:
+        return 0
 
     def plot(self, axes: Axes) -> None:
         """Both histograms."""

@@ -41,6 +41,10 @@ class UniquesFinding:
     def lines(self) -> tuple[Line, ...]:
         return self.shares
 
+    @property
+    def drawn_lines(self) -> int:
+        return len(self.shares)
+
     def plot(self, axes: Axes) -> None:
         """One bar each."""
         _bars(axes, self.lines)
@@ -80,6 +84,10 @@ class DisclosureFinding:
     @property
     def lines(self) -> tuple[Line, ...]:
         return self.shares
+
+    @property
+    def drawn_lines(self) -> int:
+        return len(self.shares)
 
     def plot(self, axes: Axes) -> None:
         """One bar each."""

@@ -107,6 +107,10 @@ class DistanceFinding:
             ("Records of train at distance 0 to holdout", self.baseline.zeros),
         )
 
+    @property
+    def drawn_lines(self) -> int:
+        return 0
+
     def plot(self, axes: Axes) -> None:
         """Histograms of the three distances; exact copies are the bars left of 0."""
         edges = np.arange(BINS + 1) * STEP

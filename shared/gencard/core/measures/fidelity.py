@@ -42,6 +42,10 @@ class FidelityFinding:
             for one in self.ordered[:MOST_BARS]
         )
 
+    @property
+    def drawn_lines(self) -> int:
+        return min(MOST_BARS, len(self.facts.marginals))
+
     def plot(self, axes: Axes) -> None:
         """Total variation of each marginal, beside what is expected by chance and its bound."""
         shown, places = self.ordered[:MOST_BARS], np.arange(min(MOST_BARS, len(self.facts.marginals)))

@@ -27,6 +27,11 @@ class Finding(Protocol):
         """The numbers worth a table."""
         ...
 
+    @property
+    def drawn_lines(self) -> int:
+        """How many lines the drawing has, one above the other; 0 for curves."""
+        ...
+
     def plot(self, axes: Axes) -> None:
         """Draw it."""
         ...

@@ -18,7 +18,7 @@ WORST = 10
 """Tables of each width that are told with all measures."""
 
 MEASURES_OF_A_TABLE = 17
-_MOST_DRAWN = 24
+MOST_BARS, _MOST_DRAWN = 20, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,10 @@ class TablesFinding:
             for name, value in found.means
             if name in ("S_pMSE", "SPECKS", "JSD", "PO50")
         )
+
+    @property
+    def drawn_lines(self) -> int:
+        return len(self._drawn())
 
     def plot(self, axes: Axes) -> None:
         """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
@@ -182,12 +186,16 @@ class MarginalsFinding:
     def lines(self) -> tuple[Line, ...]:
         return tuple(
             (f"Total variation, {' × '.join(one.clique)}", one.total_variation)
-            for one in self.ordered[:20]
+            for one in self.ordered[:MOST_BARS]
         )
+
+    @property
+    def drawn_lines(self) -> int:
+        return min(MOST_BARS, len(self.marginals))
 
     def plot(self, axes: Axes) -> None:
         """Total variation and error of the worst ones."""
-        shown = self.ordered[:20]
+        shown = self.ordered[:MOST_BARS]
         places = np.arange(len(shown))
         axes.barh(places, [100 * one.total_variation for one in shown], color=RELEASE, height=0.6)
         errors = [100 * one.error for one in shown]
