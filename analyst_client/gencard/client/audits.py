@@ -1,6 +1,7 @@
 """Audits: whether a generator uses more than the card says."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.metadata import version
@@ -12,6 +13,7 @@ from rich.panel import Panel
 from gencard.client import html, operations, text
 from gencard.client.agreement import Agreement
 from gencard.client.connection import Connection
+from gencard.client.paging import pages
 from gencard.client.progress import Shown, shown
 from gencard.client.remote_box import RemoteBox
 from gencard.core.audit.made_up import made_up
@@ -169,6 +171,20 @@ def _at_card(agreement: Agreement, black_box: str, seed: int, progress: Shown) -
     with shown("Auditing", progress) as tell:
         operation = connection.call(connection.audit.RunAudit, request)
         told = operations.result_of(connection, operation, pb.Audit, tell)
+    return _told(agreement, told, black_box)
+
+
+def known_audits(agreement: Agreement) -> Iterator[Audit]:
+    """Audits of a card at the records that we may know of, newest first, each verdict verified."""
+    connection = agreement.connection
+    request = pb.ListAuditsRequest(parent=agreement.card.name)
+    for page in pages(connection, connection.audit.ListAudits, request):
+        for told in page.audits:
+            yield _told(agreement, told, told.black_box)
+
+
+def _told(agreement: Agreement, told: pb.Audit, black_box: str) -> Audit:
+    """An audit as the controller tells it; raises VerificationError where it signed another verdict."""
     _check_signed(agreement, told, black_box)
     return Audit(
         card=agreement.card.name,
@@ -178,7 +194,7 @@ def _at_card(agreement: Agreement, black_box: str, seed: int, progress: Shown) -
         wording=told.wording,
         attempt=told.attempt,
         level=told.level,
-        findings=_findings(connection, told.name),
+        findings=_findings(agreement.connection, told.name),
         attestation=told.attestation,
     )
 
