@@ -1,0 +1,204 @@
+"""Sequential trees beside R: seconds and mean two-way S_pMSE, on records with names and numbers.
+
+``python -m benchmarks.boxes_synthpop [--quick] [--json FILE]``
+
+synthpop itself comes from CRAN only. Its seconds (1.9-3, R 4.2.2, one core of a machine of this kind)
+were measured once, and five of its syntheses lie beside the repository. Where R has rpart
+(``apt-get install r-base-core r-cran-rpart``), synthpop's default method runs beside ours, written anew
+in ``sequential_trees.R``; elsewhere the figures of such a run stand in.
+"""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import bench
+from benchmarks.mixed import Mixed, census, is_number, mixed, small_survey, survey, utility
+from gencard.core.blackbox.synthpop.box import SynthPop
+from gencard.core.blackbox.synthpop.options import Options
+
+_SCRIPT = Path(__file__).with_name("sequential_trees.R")
+
+_VARIANTS = {
+    "gencard": Options(),
+    "gencard, pruned as rpart": Options(pruning="misclassification"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What several syntheses of the same records came to.
+
+    Args:
+        seconds: Median of fit and rows; not a number where it was not measured.
+        utilities: Mean two-way S_pMSE of each; 1 is expected of rows drawn from the truth.
+    """
+
+    seconds: float
+    utilities: Sequence[float]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.utilities))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return float(np.std(self.utilities, ddof=1) / sqrt(len(self.utilities)))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Records of which R's figures are known.
+
+    Args:
+        synthpop: Seconds of synthpop.
+        rpart: A run of ``sequential_trees.R`` of an earlier day.
+        syntheses: How many, of either program.
+    """
+
+    records: Callable[[], Mixed]
+    synthpop: float
+    rpart: Runs
+    syntheses: int
+
+
+CASES = {
+    "survey, 20 attributes": Case(
+        lambda: survey(20, leave_out=("eduspec", "region")),
+        4.1,
+        Runs(2.6, (1.488, 1.621, 1.483, 1.703, 1.744, 1.731, 1.42, 1.537, 1.677, 1.545)),
+        10,
+    ),
+    "Adult, 13 attributes": Case(census, 32.7, Runs(18.5, (3.358, 3.512, 3.648, 3.368, 3.279)), 3),
+}
+
+_LARGER: Mapping[str, Callable[[], Mixed]] = {
+    "survey, first 20 (eduspec: 27 levels)": lambda: survey(20),
+    "survey, all 35": survey,
+}
+"""What synthpop did not finish in 595 seconds."""
+
+
+def run(quick: bool) -> bench.Result:
+    cases = dict(list(CASES.items())[:1]) if quick else CASES
+    rows: list[Sequence[bench.Cell]] = []
+    targets: list[bench.Target] = []
+    for name, case in cases.items():
+        found = _compared(case, 5 if quick else case.syntheses)
+        rows += [(name, program, *_cells(runs)) for program, runs in found.items()]
+        rows.append((name, "synthpop 1.9-3", case.synthpop, None, None, None))
+        targets += _targets(name, case, found)
+    tables = [bench.Table("Sequential trees", _COLUMNS, rows)]
+    if not quick:
+        others = _small(), _larger()
+        tables += [table for table, _ in others]
+        targets += [target for _, found in others for target in found]
+    return bench.Result(tables, targets)
+
+
+_COLUMNS = ("records", "program", "seconds", "two-way S_pMSE", "standard error", "syntheses")
+
+
+def _compared(case: Case, syntheses: int) -> Mapping[str, Runs]:
+    records = case.records()
+    found = {name: ours(records, options, syntheses) for name, options in _VARIANTS.items()}
+    theirs = by_rpart(records, syntheses) if has_rpart() else case.rpart
+    return {**found, "R, rpart": theirs}
+
+
+def ours(records: Mixed, options: Options, syntheses: int) -> Runs:
+    """Fit and draw as many rows as there are records, once for each seed."""
+    box = SynthPop(options, records.values)
+    box(records.dataset.take(np.arange(100)), 1, seed=0)  # loads scikit-learn
+    seconds, utilities = [], []
+    for seed in range(syntheses):
+        begin = time.perf_counter()
+        made = box(records.dataset, len(records.dataset), seed=seed)
+        seconds.append(time.perf_counter() - begin)
+        utilities.append(utility(records.frame, records.decoded(made)))
+    return Runs(median(seconds), utilities)
+
+
+def by_rpart(records: Mixed, syntheses: int) -> Runs:
+    """The same by R."""
+    types = "".join("n" if is_number(records.frame[name]) else "f" for name in records.frame.columns)
+    seeds = ",".join(map(str, range(1, syntheses + 1)))
+    with tempfile.TemporaryDirectory() as folder:
+        records.frame.to_csv(f"{folder}/in.csv", index=False)
+        command = ["Rscript", str(_SCRIPT), f"{folder}/in.csv", types, f"{folder}/out", seeds]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        made = [pd.read_csv(f"{folder}/out{seed}.csv") for seed in seeds.split(",")]
+    seconds = [float(line.split()[1]) for line in told.splitlines()]
+    return Runs(median(seconds), [utility(records.frame, rows) for rows in made])
+
+
+@cache
+def has_rpart() -> bool:
+    """Whether R and its package rpart are installed here."""
+    if not shutil.which("Rscript"):
+        return False
+    return (
+        subprocess.run(["Rscript", "-e", "library(rpart)"], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+def _cells(runs: Runs) -> Sequence[bench.Cell]:
+    return runs.seconds, runs.mean, runs.error, len(runs.utilities)
+
+
+def _targets(name: str, case: Case, found: Mapping[str, Runs]) -> list[bench.Target]:
+    mine, theirs = found["gencard"], found["R, rpart"]
+    bound = theirs.mean + 3 * np.hypot(mine.error, theirs.error)
+    return [
+        bench.Target(
+            f"{name}: synthpop's seconds to ours", case.synthpop / mine.seconds, 3, "at least", "x"
+        ),
+        bench.Target(
+            f"{name}: rpart's seconds to ours", theirs.seconds / mine.seconds, 3, "at least", "x"
+        ),
+        bench.Target(f"{name}: S_pMSE beside rpart's", mine.mean, float(bound), "at most"),
+        bench.Target(
+            f"{name}: S_pMSE, pruned, beside rpart's",
+            found["gencard, pruned as rpart"].mean,
+            float(bound),
+            "at most",
+        ),
+    ]
+
+
+def _small() -> tuple[bench.Table, list[bench.Target]]:
+    """Beside rows that synthpop itself made."""
+    original = small_survey("pairD_mixed_orig.csv")
+    records = mixed(original)
+    made = [small_survey(f"pairD_mixed_syn{number}.csv") for number in range(1, 6)]
+    theirs = Runs(float("nan"), [utility(original, rows) for rows in made])
+    found = {name: ours(records, options, 20) for name, options in _VARIANTS.items()}
+    mine = found["gencard"]
+    bound = float(theirs.mean + 3 * np.hypot(mine.error, theirs.error))
+    rows = [("1,000 records, 6 attributes", name, *_cells(runs)) for name, runs in found.items()]
+    rows.append(("1,000 records, 6 attributes", "synthpop 1.9-3", None, *_cells(theirs)[1:]))
+    table = bench.Table("Beside syntheses by synthpop", _COLUMNS, rows)
+    return table, [bench.Target("1,000 records: S_pMSE beside synthpop's", mine.mean, bound, "at most")]
+
+
+def _larger() -> tuple[bench.Table, list[bench.Target]]:
+    found = {name: ours(records(), Options(), 3) for name, records in _LARGER.items()}
+    rows = [(name, "gencard", *_cells(runs)) for name, runs in found.items()]
+    table = bench.Table("What synthpop did not finish in 595 s", _COLUMNS, rows)
+    return table, [bench.Target(name, runs.seconds, 5, "at most", "s") for name, runs in found.items()]
+
+
+if __name__ == "__main__":
+    bench.main("boxes_synthpop", run)
