@@ -63,6 +63,7 @@ class Aim(ModelBox):
             ModelTooLargeError: The attributes alone have more cells than the model may have.
         """
         check_attributes(dataset)
+        progress("attributes", 0.0)
         run = _Run(dataset, self)
         while run.purse.left:
             progress("rounds", float(1 - run.purse.left / run.purse.whole))
