@@ -1,5 +1,7 @@
 """Sequential trees at the edges: missing values, many levels, few records."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -103,3 +105,9 @@ class TestEdges:
     def test_numbers_that_are_none_are_refused(self, numbers):
         with pytest.raises(InvalidInputError):
             SynthPop(values={"c": numbers}).fit(records(20), seed=0)
+
+    def test_without_scikit_learn_it_says_what_is_needed(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "sklearn.tree", None)
+        with pytest.raises(InvalidInputError, match="gencard\\[utility\\]"):
+            SynthPop().fit(records(), seed=0)
+        assert len(SynthPop().fit(records().project(("a",)), seed=0).sample(5, seed=0)) == 5

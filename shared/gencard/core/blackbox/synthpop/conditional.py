@@ -39,9 +39,7 @@ class Conditional:
         return self.donors[rng.integers(self.starts[leaf], self.starts[leaf + 1])]
 
     def is_sound(self, domain: Domain) -> bool:
-        """Whether it can draw over this domain; what its donors are is not looked at."""
-        if not all(0 <= axis < len(domain) for axis in self.predictors):
-            return False
+        """Whether it can draw; that its predictors are axes of the domain is taken as known."""
         sizes = [(domain.sizes[axis],) for axis in self.predictors]
         if [places.shape for places in self.places] != sizes:
             return False
