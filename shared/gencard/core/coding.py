@@ -5,7 +5,7 @@ Nothing here is ever taken from records at run time: the schema is public by dec
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isfinite
+from math import isfinite, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +154,15 @@ class Coding:
         return self.attributes[self.domain.axis(name)]
 
 
+def level_values(coding: Coding) -> dict[str, tuple[float, ...]]:
+    """For each attribute that is a number, the number that each code stands for, NaN for "missing".
+
+    Intervals stand for their midpoints, ordered whole numbers for themselves; others are not there.
+    """
+    numbers = {attribute.name: _values(attribute.coding) for attribute in coding.attributes}
+    return {name: values for name, values in numbers.items() if values}
+
+
 def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> NDArray[np.integer]:
     """Codes of numbers, NaN being "missing"; raises UndeclaredLevelError outside the edges."""
     edges = np.asarray(coding.edges)
@@ -183,6 +192,16 @@ def numbers_of_codes(
     part = (words >> np.uint64(11)) * 2.0**-53
     numbers = np.clip(low * (1 - part) + high * part, low, np.nextafter(high, low))
     return np.where(absent, np.nan, numbers)
+
+
+def _values(coding: Labels | Edges) -> tuple[float, ...]:
+    """Empty where the levels are no numbers."""
+    absent = (nan,) * coding.missing
+    if isinstance(coding, Edges):
+        return tuple(low / 2 + high / 2 for low, high in pairwise(coding.edges)) + absent
+    if coding.integer and coding.ordered:
+        return tuple(map(float, coding.labels)) + absent
+    return ()
 
 
 def _plain(edge: float) -> str:

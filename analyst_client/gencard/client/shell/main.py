@@ -11,6 +11,7 @@ from gencard.client.shell import (
     negotiation,
     planning,
     synthesis,
+    utility,
 )
 from gencard.client.shell.terminal import Commands
 
@@ -34,6 +35,7 @@ app.command()(negotiation.terminate)
 app.command()(synthesis.generate)
 app.command()(synthesis.psi)
 app.command()(fidelity.fidelity)
+app.command()(utility.utility)
 app.command()(checking.replay)
 app.command()(checking.verify)
 app.command()(auditing.audit)

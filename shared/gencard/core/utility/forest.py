@@ -120,10 +120,8 @@ def importances(
 ) -> tuple[float, ...]:
     """Mean loss of accuracy over ``REPEATS`` permutations of each predictor; Breiman (2001)."""
     right = accuracy(predictor, records, task.target)
-    return tuple(
-        right - float(np.mean([_permuted(predictor, records, task, name, rng) for _ in range(REPEATS)]))
-        for name in task.predictors
-    )
+    permuted = (_permuted(records, name, rng) for name in task.predictors)
+    return tuple(right - accuracy(predictor, each, task.target) for each in permuted)
 
 
 def order_similarity(attributes: Clique, one: tuple[float, ...], other: tuple[float, ...]) -> float:
@@ -135,13 +133,13 @@ def order_similarity(attributes: Clique, one: tuple[float, ...], other: tuple[fl
     return jaro(*orders)
 
 
-def _permuted(
-    predictor: Predictor, records: Dataset, task: Task, name: str, rng: np.random.Generator
-) -> float:
-    codes = records.codes.copy()
+def _permuted(records: Dataset, name: str, rng: np.random.Generator) -> Dataset:
+    """The records ``REPEATS`` times, each time with one attribute permuted."""
+    codes = np.tile(records.codes, (REPEATS, 1))
     axis = records.domain.axis(name)
-    codes[:, axis] = rng.permutation(codes[:, axis])
-    return accuracy(predictor, Dataset(records.domain, codes), task.target)
+    own = records.column(name)
+    codes[:, axis] = np.concatenate([rng.permutation(own) for _ in range(REPEATS)])
+    return Dataset(records.domain, codes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -137,12 +137,12 @@ def _sums(levels: Places, counts: Array) -> Array:
 
 def _gains(totals: Array, synthetic: Array, leaf: int) -> Array:
     """By how much each cut lowers the Gini index, times the records; 0 where a side is too small."""
-    ours, theirs = np.cumsum(totals)[:-1], np.cumsum(synthetic)[:-1]
-    rest, theirs_rest = totals.sum() - ours, synthetic.sum() - theirs
+    ours, theirs = np.cumsum(totals), np.cumsum(synthetic)
+    (ours, every), (theirs, of_all) = (ours[:-1], ours[-1]), (theirs[:-1], theirs[-1])
+    rest, theirs_rest = every - ours, of_all - theirs
     enough = (ours >= leaf) & (rest >= leaf)
     pure = theirs * (ours - theirs) / ours + theirs_rest * (rest - theirs_rest) / rest
-    before = synthetic.sum() * (totals.sum() - synthetic.sum()) / totals.sum()
-    return np.asarray(np.where(enough, before - pure, 0.0))
+    return np.asarray(np.where(enough, of_all * (every - of_all) / every - pure, 0.0))
 
 
 def _cheapest(risk: float, one: _Node, other: _Node) -> tuple[float, int]:

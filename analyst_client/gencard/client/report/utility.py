@@ -1,0 +1,170 @@
+"""Utility in our hands: rows beside records that somebody holds, as a table and as JSON."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.panel import Panel
+
+from gencard.client import html, text
+from gencard.client.folder import write_bytes
+from gencard.client.report.words import named, percent
+from gencard.core.coding import Coding, level_values
+from gencard.core.dataset import Dataset
+from gencard.core.errors import TooLargeError
+from gencard.core.utility.analyses import Analyses, analyses
+from gencard.core.utility.prediction import Task
+from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
+from gencard.core.utility.table_utility import table_utilities
+
+FORMAT = "gencard.utility.v1"
+HEADS = ("Taught by", "Model", "Right on real records", "Right on synthetic ones", "Order of importance")
+_WIDEST = 2
+
+
+@dataclass(frozen=True)
+class UtilityReport:
+    """What rows are worth beside other records.
+
+    Args:
+        rows, records: How many of each.
+        tables: Mean S_pMSE over the tables of so many attributes.
+        worst: The pair of attributes with the largest S_pMSE.
+        regression: None where it would have too many parameters.
+        predictions: None where no target was named.
+        target: What is predicted.
+    """
+
+    rows: int
+    records: int
+    tables: tuple[tuple[int, float], ...]
+    worst: tuple[str, float]
+    regression: Propensity | None
+    tree: Propensity
+    predictions: Analyses | None = None
+    target: str = ""
+    about: str = ""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The findings in names and values."""
+        means = ", ".join(f"{mean:.3g} of {width}" for width, mean in self.tables)
+        return [
+            ("Compared", f"{self.rows:,} rows with {self.records:,} records"),
+            ("Tables", f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {self.worst[1]:.3g}"),
+            ("Regression", _told(self.regression)),
+            ("Tree", _told(self.tree)),
+            ("To read it", "S_pMSE is 1 for rows as good as a resample of the records, more is worse"),
+            *([("Target", self.target)] if self.target else []),
+        ]
+
+    def grid(self) -> Iterator[tuple[str, ...]]:
+        """Under ``HEADS``, where a target was named."""
+        found = self.predictions
+        if found is None:
+            return
+        real, made = found.real_forest, found.forest
+        yield "records", "regression", percent(found.real_regression), "", ""
+        yield "rows", "regression", *_shares(found.regression), ""
+        yield "records", "forest", percent(real.accuracy), "", ""
+        yield "rows", "forest", *_shares(made.accuracies), f"{made.similarity:.3g} alike"
+
+    def document(self) -> dict[str, Any]:
+        """All numbers as an object of JSON types."""
+        return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **asdict(self)} | {
+            "tables": {str(width): mean for width, mean in self.tables},
+            "regression": _object(self.regression),
+            "tree": _object(self.tree),
+        }
+
+    def save_json(self, path: str | Path) -> None:
+        """Write the numbers, without loss."""
+        lines = json.dumps(self.document(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_bytes(Path(path), lines.encode())
+
+    def _repr_html_(self) -> str:
+        return html.panel(self._title, html.facts(self.lines()), html.grid(HEADS, self.grid()))
+
+    def __rich__(self) -> Panel:
+        parts = [text.facts(self.lines())]
+        if self.predictions is not None:
+            parts.append(text.grid(HEADS, self.grid()))
+        return text.panel(self._title, *parts)
+
+    @property
+    def _title(self) -> str:
+        return f"Utility: {self.about}" if self.about else "Utility"
+
+
+def utility_report(
+    synthetic: Dataset,
+    original: Dataset,
+    coding: Coding,
+    *,
+    rng: np.random.Generator,
+    target: str = "",
+    predictors: tuple[str, ...] = (),
+    about: str = "",
+) -> UtilityReport:
+    """Compare rows with records, and predict the target where one is named.
+
+    Args:
+        predictors: What to predict it from; by default all other attributes.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidInputError: There is no record, too few for a prediction, or scikit-learn is missing.
+        UnknownAttributeError: An attribute is not there.
+    """
+    attributes = synthetic.domain.attributes
+    values = {name: each for name, each in level_values(coding).items() if name in attributes}
+    widths = range(1, min(_WIDEST, len(attributes)) + 1)
+    tables = {width: table_utilities(original, synthetic, width) for width in widths}
+    worst, found = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised)
+    means = ((k, float(np.mean([one.standardised for one in tables[k].values()]))) for k in widths)
+    task = _task(target, predictors, attributes, values) if target else None
+    return UtilityReport(
+        rows=len(synthetic),
+        records=len(original),
+        tables=tuple(means),
+        worst=(named(worst), found.standardised),
+        regression=_regression(original, synthetic, values),
+        tree=tree_propensity(original, synthetic, values, rng=rng),
+        predictions=analyses(task, original, synthetic, rng=rng) if task else None,
+        target=target,
+        about=about,
+    )
+
+
+def _task(
+    target: str, predictors: tuple[str, ...], attributes: tuple[str, ...], values: dict[str, Any]
+) -> Task:
+    others = predictors or tuple(name for name in attributes if name != target)
+    return Task(target, others, {name: each for name, each in values.items() if name in others})
+
+
+def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:
+    """With all pairs; without them where these are too many; None where attributes alone are."""
+    for order in (2, 1):
+        try:
+            return regression_propensity(original, synthetic, values, order=order)
+        except TooLargeError:
+            continue
+    return None
+
+
+def _told(found: Propensity | None) -> str:
+    if found is None:
+        return "too many parameters"
+    parameters = f", {found.parameters:,} parameters" if found.parameters else ""
+    return f"pMSE {found.pmse:.3g}, S_pMSE {found.standardised:.3g}{parameters}"
+
+
+def _shares(found: Any) -> tuple[str, str]:
+    return percent(found.on_real), percent(found.on_synthetic)
+
+
+def _object(found: Propensity | None) -> dict[str, Any] | None:
+    return asdict(found) | {"standardised": found.standardised} if found else None

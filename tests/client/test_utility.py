@@ -1,0 +1,150 @@
+"""Utility as an analyst meets it: rows and records in files, from the shell, as JSON."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gencard.client.files import write_rows
+from gencard.client.report.utility import FORMAT, utility_report
+from gencard.client.shell.main import app
+from gencard.core.coding import Attribute, Coding, Edges, Labels, level_values
+from gencard.core.dataset import Dataset
+from gencard.core.errors import DomainMismatchError, UnknownAttributeError
+from gencard.wire.canonical import json_bytes
+from gencard.wire.schema_codec import coding_document
+from tests.client.fake_controller import CODING, RECORDS
+from tests.client.test_views import rich_text
+
+
+def rng():
+    return np.random.default_rng(1)
+
+
+def resampled(seed=2, rows=1_500):
+    return RECORDS.take(np.random.default_rng(seed).integers(len(RECORDS), size=rows))
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Rows, records and schema."""
+    paths = [tmp_path / name for name in ("rows.csv", "records.parquet", "schema.json")]
+    write_rows(resampled(), CODING, paths[0])
+    write_rows(RECORDS, CODING, paths[1])
+    paths[2].write_bytes(json_bytes(coding_document(CODING)))
+    return paths
+
+
+class TestReport:
+    def test_a_resample_is_as_good_as_one(self):
+        found = utility_report(resampled(), RECORDS, CODING, rng=rng())
+        assert [width for width, _ in found.tables] == [1, 2]
+        assert dict(found.tables)[2] == pytest.approx(1, abs=0.5)
+        assert found.regression.standardised == pytest.approx(1, abs=0.7)
+        assert found.predictions is None
+        assert "Target" not in rich_text(found)
+
+    def test_worse_rows_are_told(self):
+        codes = resampled().codes.copy()
+        codes[:, 0] = 0
+        found = utility_report(Dataset(RECORDS.domain, codes), RECORDS, CODING, rng=rng())
+        assert found.regression.standardised > 10
+        assert found.tree.standardised > 10
+        assert "sex" in found.worst[0]
+
+    def test_a_target_is_predicted(self):
+        found = utility_report(
+            resampled(), RECORDS, CODING, rng=rng(), target="health", predictors=("sex", "age")
+        )
+        assert len(found.predictions.forest.importances) == 2
+        assert found.predictions.regression.on_real == pytest.approx(1 / 3, abs=0.1)
+        shown = rich_text(found)
+        assert "alike" in shown
+        assert "health" in shown
+        assert "<table" in found._repr_html_()
+
+    def test_too_many_parameters_are_said(self):
+        """600 levels: no regression, but a tree."""
+        coding = Coding((Attribute("a", Labels(tuple(map(str, range(600))))),))
+        one = Dataset(coding.domain, np.arange(600)[:, None])
+        found = utility_report(one, one, coding, rng=rng())
+        assert found.regression is None
+        assert "too many parameters" in rich_text(found)
+        assert found.document()["regression"] is None
+
+    def test_pairs_are_left_out_where_they_are_too_many(self):
+        coding = Coding(tuple(Attribute(name, Labels(tuple(map(str, range(25))))) for name in "ab"))
+        one = Dataset(coding.domain, rng().integers(25, size=(300, 2)))
+        assert utility_report(one, one, coding, rng=rng()).regression.parameters <= 49
+
+    def test_wrong_attributes(self):
+        with pytest.raises(UnknownAttributeError):
+            utility_report(resampled(), RECORDS, CODING, rng=rng(), target="nobody")
+        with pytest.raises(DomainMismatchError):
+            utility_report(resampled(), RECORDS.project(("sex",)), CODING, rng=rng())
+
+
+class TestShell:
+    def test_two_files_and_a_schema(self, run, files, tmp_path):
+        rows, records, schema = files
+        shown = run("utility", rows, records, "--schema", schema, "--target", "health")
+        assert shown.exit_code == 0, shown.stderr
+        assert "S_pMSE" in shown.stdout
+        assert "alike" in shown.stdout
+
+    def test_as_json_it_is_the_same_every_time(self, run, files, tmp_path):
+        rows, records, schema = files
+        report = tmp_path / "utility.json"
+        words = (
+            "utility",
+            rows,
+            records,
+            "--schema",
+            schema,
+            "--target",
+            "sex",
+            "--from",
+            "age",
+            "--json",
+        )
+        told = json.loads(run(*words, "--report", report).stdout)
+        assert told["format"] == FORMAT
+        assert told == json.loads(report.read_text()) == json.loads(run(*words).stdout)
+
+    def test_a_folder_that_was_kept(self, run, agreed, files, tmp_path):
+        kept = agreed.release(500, seed=3, progress=False).save(tmp_path / "kept")
+        shown = run("utility", kept, files[1], "--report", tmp_path / "out.json")
+        assert shown.exit_code == 0, shown.stderr
+        assert "Written" in shown.stdout
+
+    def test_what_is_missing_is_said(self, run, files, tmp_path):
+        rows, records, schema = files
+        assert "schema: is needed" in run("utility", rows, records).stderr
+        shutil.copy(records, tmp_path / "records.txt")
+        shown = run("utility", rows, tmp_path / "records.txt", "--schema", schema)
+        assert shown.exit_code == 1
+        assert ".csv or .parquet" in shown.stderr
+        assert "nobody" in run("utility", rows, records, "--schema", schema, "--target", "nobody").stderr
+
+
+def test_levels_that_are_numbers():
+    coding = Coding(
+        (
+            Attribute("name", Labels(("a", "b"))),
+            Attribute("code", Labels(("7", "8"), integer=True)),
+            Attribute("children", Labels(("0", "1"), integer=True, ordered=True, missing=True)),
+            Attribute("age", Edges((0, 10, 30))),
+        )
+    )
+    values = level_values(coding)
+    assert set(values) == {"children", "age"}
+    assert values["age"] == (5.0, 20.0)
+    np.testing.assert_array_equal(values["children"], [0, 1, np.nan])
