@@ -1,6 +1,6 @@
 """Sequential trees: what they draw, from whom, and what they leave behind."""
 
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -8,6 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from gencard.core.audit.made_up import made_up
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.run import audit
+from gencard.core.audit.verdict import Verdict
 from gencard.core.blackbox.claim import Claim
 from gencard.core.blackbox.entry import Surroundings
 from gencard.core.blackbox.registry import BOXES, box_named
@@ -15,6 +19,7 @@ from gencard.core.blackbox.synthpop.box import SynthPop
 from gencard.core.blackbox.synthpop.conditional import placed
 from gencard.core.blackbox.synthpop.options import Options
 from gencard.core.blackbox.synthpop.tree import LEAF
+from gencard.core.card import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -184,3 +189,14 @@ class TestBox:
 
         with pytest.raises(OperationCancelledError):
             SynthPop().fit(dependent(50), seed=0, progress=end)
+
+
+class TestAudit:
+    def test_it_is_found_to_follow_more_than_pairs(self):
+        """Trees see interactions of three; a card of pairs does not cover them."""
+        dataset = made_up(DOMAIN, 1_500, rng=rng())
+        pairs = tuple(combinations("abc", 2))
+        report = audit(SynthPop(), dataset, AuditPlan(pairs, 1_500, 0, AuditTerms(runs=8)))
+        assert report.verdict is Verdict.LEAKAGE
+        assert report.blocks[0].clique == ("a", "b", "c")
+        assert report.p_value < 1e-10
