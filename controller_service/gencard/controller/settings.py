@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from gencard.controller.cell.limits import Isolation
+from gencard.controller.settings_boxes import CellTable
 from gencard.controller.settings_tables import (
     BoxEntry,
     DatasetEntry,
@@ -35,6 +37,7 @@ class Settings(BaseSettings):
     identity: Identities
     signing: Signing = Signing()
     limits: Limits = Limits()
+    cell: CellTable = CellTable()
     datasets: tuple[DatasetEntry, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()
 
@@ -56,6 +59,14 @@ class Settings(BaseSettings):
             names = [entry.name for entry in entries]
             if len(set(names)) != len(names):
                 raise InvalidInputError(field=field, problem="two entries have the same name")
+        return self
+
+    @model_validator(mode="after")
+    def _an_open_cell_is_for_development(self) -> "Settings":
+        if self.cell.isolation is Isolation.PROCESSES and not self.server.insecure_dev:
+            raise InvalidInputError(
+                field="cell.isolation", problem="may be processes only with server.insecure_dev"
+            )
         return self
 
     @classmethod

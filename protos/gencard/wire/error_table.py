@@ -68,6 +68,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.JobLimitError: _EXHAUSTED,
     errors.ServiceUnavailableError: grpc.StatusCode.UNAVAILABLE,
     errors.ServiceBusyError: _EXHAUSTED,
+    errors.IsolationError: _INTERNAL,
     errors.DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.InternalError: _INTERNAL,
 }

@@ -353,6 +353,12 @@ class ServiceBusyError(OperationError):
     advice = "Wait for your other calls to end and try again."
 
 
+class IsolationError(OperationError):
+    reason = "ISOLATION"
+    text = "Black boxes cannot be kept apart on this machine, so none runs."
+    advice = "Steward: install bubblewrap and allow it namespaces; see docs/black-boxes.md."
+
+
 class DeadlineError(OperationError):
     reason = "DEADLINE"
     text = "The call took longer than its deadline."

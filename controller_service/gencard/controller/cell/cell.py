@@ -1,0 +1,98 @@
+"""The cell: one program, one request, one answer, and nothing left."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, cast
+
+from gencard.controller.cell.confinement import Confinement, confinement
+from gencard.controller.cell.exchange import exchange
+from gencard.controller.cell.limits import CellLimits, Isolation
+from gencard.controller.cell.program import PYTHON
+from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
+from gencard.wire.box_answer import AnswerReader, Told, longest_answer
+from gencard.wire.box_request import BoxRequest, bytes_of_request
+
+_MIB = 1 << 20
+_PATIENCE = 5.0
+"""Seconds that a program may take to end after its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Runs programs, each run in a fresh process with a fresh folder: none can remember another."""
+
+    limits: CellLimits
+    isolation: Isolation
+
+    def ask(
+        self,
+        command: Sequence[str],
+        files: Sequence[tuple[str, bytes]],
+        request: BoxRequest,
+        *,
+        told: Told,
+    ) -> AnswerReader:
+        """What the program answers; whatever becomes of it, it is dead when this returns.
+
+        Args:
+            command: As ``program.Program`` has it.
+            files: What it finds in its folder.
+            told: Hears of the progress; it may raise.
+
+        Raises:
+            BlackBoxError: It fails, or its answer cannot be right.
+            JobLimitError: It takes too long.
+            IsolationError: Nothing can be run in a cell here.
+        """
+        reader, keeper = AnswerReader(request, told), confinement(self.isolation)
+        process = self._started(keeper, command, files)
+        try:
+            self._listen(process, request, reader)
+        finally:
+            keeper.kill(process)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    if pipe:
+                        pipe.close()
+        return reader
+
+    def _started(
+        self, keeper: Confinement, command: Sequence[str], files: Sequence[tuple[str, bytes]]
+    ) -> "subprocess.Popen[bytes]":
+        words = [_placed(word, str(keeper.program_folder)) for word in command]
+        if words[0] == PYTHON:
+            words = [sys.executable, "-s", "-B", *words[1:]]
+        with suppress(OSError):
+            return keeper.start(words, files, self.limits)
+        raise IsolationError
+
+    def _listen(
+        self, process: "subprocess.Popen[bytes]", request: BoxRequest, reader: AnswerReader
+    ) -> None:
+        into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        most = longest_answer(request, self.limits.fit_mib * _MIB)
+        sent, seconds = bytes_of_request(request), self.limits.wall_seconds
+        for data in exchange(into, out, sent, most=most, seconds=seconds):
+            reader.feed(data)
+        _check_end(process)
+
+
+def _placed(word: str, folder: str) -> str:
+    return f"{folder}/{word.removeprefix('./')}" if word.startswith("./") else word
+
+
+def _check_end(process: "subprocess.Popen[bytes]") -> None:
+    """Raises where the program did not end well after its answer."""
+    try:
+        code = process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise BlackBoxError(problem="it goes on after its answer") from None
+    if code in {-signal.SIGXCPU, 128 + signal.SIGXCPU}:
+        raise JobLimitError(what="CPU time for one run of a black box")
+    if code:
+        raise BlackBoxError(problem="it ended without an answer")

@@ -1,0 +1,38 @@
+"""Ways to keep a program apart."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from gencard.controller.cell.limits import CellLimits, Isolation
+from gencard.controller.cell.namespaces import Namespaces
+from gencard.controller.cell.processes import Processes
+
+
+class Confinement(Protocol):
+    """One run of one program."""
+
+    @property
+    def program_folder(self) -> Path:
+        """Where the program finds its own files."""
+        ...
+
+    def start(
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: CellLimits
+    ) -> subprocess.Popen[bytes]:
+        """The program, running, its standard input and output piped, its words about errors dropped.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        ...
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """End it and everything it started, at once; also where it has ended by itself."""
+        ...
+
+
+def confinement(isolation: Isolation) -> Confinement:
+    """A fresh one."""
+    return Namespaces() if isolation is Isolation.NAMESPACES else Processes()

@@ -1,0 +1,136 @@
+"""A closed cell, by bubblewrap: namespaces of its own, an empty root, and only what the program needs.
+
+Started by root, the program runs as a user of its own that owns nothing; else in a user namespace.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import gencard
+from gencard.controller.cell.limits import CellLimits
+from gencard.controller.cell.memory_file import MemoryFiles
+from gencard.controller.cell.resource_limits import limited
+
+PROGRAM = Path("/cell/program")
+"""Where the program's files are, read-only."""
+
+WORK = Path("/cell/work")
+"""The working folder: empty, its own, and gone with the run."""
+
+_MIB = 1 << 20
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/R")
+"""Of the system's settings, what finds interpreters and libraries."""
+
+_USERS = range(61_184, 65_520)
+"""Users that belong to nobody, by convention of systemd."""
+
+_ALONE = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+_SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add",
+             "CAP_SETPCAP")  # fmt: skip
+
+
+class Namespaces:
+    """See ``confinement.Confinement``."""
+
+    def start(
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: CellLimits
+    ) -> subprocess.Popen[bytes]:
+        """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
+        with MemoryFiles() as memory:
+            placed = [
+                word
+                for path, content in files
+                for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
+            ]
+            words = [*_closed(), *_root(), *placed, *_folders(limits)]
+            inside = [*_dropped(), *limited(limits), *command]
+            return subprocess.Popen(
+                ["bwrap", "--args", str(memory.of(_null_ended(words))), "--", *inside],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin"},
+                pass_fds=memory.descriptors,
+            )
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """All of it at once: nothing in a process namespace outlives its first process."""
+        process.kill()
+
+    @property
+    def program_folder(self) -> Path:
+        return PROGRAM
+
+
+def _closed() -> list[str]:
+    alone = [*_ALONE, "--die-with-parent", "--new-session", "--clearenv"]
+    if os.geteuid() == 0:
+        return [*alone, *_SET_USER]
+    nobody = ["--uid", "65534", "--gid", "65534"]
+    return [*alone, "--unshare-user", "--disable-userns", *nobody, "--cap-drop", "ALL"]
+
+
+def _dropped() -> list[str]:
+    """As root: become a user of this process alone, for good, so that its processes can be counted."""
+    if os.geteuid() != 0:
+        return []
+    user = str(_USERS[os.getpid() % len(_USERS)])
+    become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
+    return [*become, "--inh-caps=-all", "--bounding-set=-all"]
+
+
+@cache
+def _root() -> tuple[str, ...]:
+    """The system's programs and libraries, the interpreter and our own code, all read-only."""
+    words = ["--ro-bind", "/usr", "/usr"]
+    for path in map(Path, _SYSTEM):
+        if path.is_symlink():
+            words += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    for name in (*_SETTINGS, *_ours()):
+        words += [*_passable(Path(name)), "--ro-bind-try", name, name]
+    return tuple(words)
+
+
+def _passable(path: Path) -> Iterator[str]:
+    """Empty folders above a path, that others than root may pass too."""
+    for above in reversed(path.parents[:-1]):
+        yield from ("--perms", "0755", "--dir", str(above))
+
+
+def _ours() -> Iterator[str]:
+    for folder in dict.fromkeys((sys.base_prefix, sys.prefix, *gencard.__path__)):
+        if not Path(folder).is_relative_to("/usr"):
+            yield folder
+
+
+def _folders(limits: CellLimits) -> list[str]:
+    work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
+    system = ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/"]
+    variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
+    return [*work, *system, *variables, "--chdir", str(WORK)]
+
+
+VARIABLES = {
+    "HOME": str(WORK),
+    "LC_ALL": "C.UTF-8",
+    "MALLOC_ARENA_MAX": "2",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "TMPDIR": str(WORK),
+}
+"""The whole environment: the same for every program, on every machine."""
+
+
+def _null_ended(words: Sequence[str]) -> bytes:
+    return b"".join(os.fsencode(word) + b"\0" for word in words)

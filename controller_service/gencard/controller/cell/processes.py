@@ -1,0 +1,53 @@
+"""An open cell, for development where there is no bubblewrap: bounds on use, an empty environment."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gencard.controller.cell.limits import CellLimits
+from gencard.controller.cell.namespaces import VARIABLES
+from gencard.controller.cell.resource_limits import limited
+
+
+class Processes:
+    """See ``confinement.Confinement``. The program reads what the service can, and has the network."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="gencard-box-"))
+
+    @property
+    def program_folder(self) -> Path:
+        return self._folder / "box"
+
+    def start(
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: CellLimits
+    ) -> subprocess.Popen[bytes]:
+        """A session of its own, whose leader dies with whoever starts it."""
+        work = self._folder / "work"
+        work.mkdir()
+        for path, content in files:
+            target = self.program_folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            target.chmod(0o555)
+        own = {"HOME": str(work), "TMPDIR": str(work)}
+        return subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *limited(limits), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=work,
+            env=VARIABLES | own,
+            start_new_session=True,
+        )
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """The session's group; a process that left it lives on."""
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,48 @@
+"""Whether a cell can be closed on this machine: tried, not guessed."""
+
+from pathlib import Path
+
+import numpy as np
+
+from gencard.controller.cell.box import CellBox
+from gencard.controller.cell.cell import Cell
+from gencard.controller.cell.limits import CellLimits, Isolation
+from gencard.controller.cell.program import Program
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import GencardError, IsolationError
+
+_RESAMPLES = """
+import os
+from gencard.wire.black_box import black_box
+
+assert not os.path.exists({hidden!r})
+
+@black_box
+def resample(table, rows, *, rng):
+    return table.dataset.take(rng.integers(len(table), size=rows))
+
+resample.main()
+"""
+
+
+def check_isolation(isolation: Isolation, hidden: Path) -> None:
+    """Run a box that looks for what it must not see.
+
+    Args:
+        hidden: A folder of the controller's own, which must not be there inside.
+
+    Raises:
+        IsolationError: The box did not answer: there is no bubblewrap, namespaces are not allowed, the
+            interpreter cannot be read by others, or the cell shows what it should hide.
+    """
+    seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
+    program = Program(("python", "./box.py"), (("box.py", _RESAMPLES.format(hidden=seen).encode()),))
+    box = CellBox(program, Cell(CellLimits(wall_seconds=60), isolation))
+    dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
+    try:
+        box(dataset, 1, seed=0)
+        return
+    except GencardError:
+        pass
+    raise IsolationError

@@ -1,0 +1,70 @@
+"""The tables of the settings file for black boxes that run in cells."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from gencard.controller.cell.limits import CellLimits, Isolation
+from gencard.controller.toml_file import Section
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+"""Last part of a resource name."""
+
+
+class CellTable(Section):
+    """How black boxes are kept apart, and how much one run may use; see ``cell.limits``.
+
+    ``isolation = "processes"`` closes nothing, and is refused without ``server.insecure_dev``.
+    """
+
+    isolation: Isolation = Isolation.NAMESPACES
+    memory_mib: Annotated[int, Field(ge=64)] = 2_048
+    cpu_seconds: PositiveInt = 900
+    wall_seconds: PositiveInt = 1_200
+    processes: PositiveInt = 16
+    work_mib: PositiveInt = 64
+    fit_mib: PositiveInt = 256
+
+    def bounds(self) -> CellLimits:
+        return CellLimits(**{name: value for name, value in self if name != "isolation"})
+
+
+class CellLimitsTable(Section):
+    """What one black box may use where that is not what ``[cell]`` says."""
+
+    memory_mib: Annotated[int, Field(ge=64)] | None = None
+    cpu_seconds: PositiveInt | None = None
+    wall_seconds: PositiveInt | None = None
+    processes: PositiveInt | None = None
+    work_mib: PositiveInt | None = None
+    fit_mib: PositiveInt | None = None
+
+
+class _InCell(Section):
+    name: Name
+    description: str = ""
+    parameters: Mapping[str, str] = Field(default_factory=dict)
+    limits: CellLimitsTable = CellLimitsTable()
+
+    def limits_in(self, cell: CellTable) -> CellLimits:
+        """The cell's bounds, with those that are the box's own."""
+        own = {name: value for name, value in self.limits if value is not None}
+        return replace(cell.bounds(), **own)
+
+
+class ProgramBox(_InCell):
+    """A program of anybody: every file below ``folder``, run by ``command``; see docs/black-boxes.md."""
+
+    kind: Literal["program"]
+    folder: Path
+    command: tuple[str, ...] = Field(min_length=1)
+
+
+class BuiltInBox(_InCell):
+    """A box that comes with Gencard, by its name in the registry."""
+
+    kind: Literal["built_in"]
+    box: str

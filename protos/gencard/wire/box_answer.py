@@ -1,0 +1,129 @@
+"""What a black box answers on its standard output: progress, a line that says what follows, and that."""
+
+from collections.abc import Callable
+
+from gencard.core.dataset import Dataset
+from gencard.core.errors import BlackBoxError, InvalidDatasetError
+from gencard.wire.box_request import BoxRequest, BoxTask, columns_of, dataset_of_columns, record_bytes
+from gencard.wire.canonical import Document, document_of, json_bytes
+
+_LONGEST_LINE = 4_096
+_MOST_PROGRESS = 101
+"""Lines of progress, in hundredths that rise."""
+
+Told = Callable[[int], None]
+"""Called with the hundredths done."""
+
+
+def rows_answer(dataset: Dataset) -> bytes:
+    """The answer to a run or a sample."""
+    return b"".join((_rows_line(len(dataset)), *columns_of(dataset)))
+
+
+def fit_answer(saved: bytes) -> bytes:
+    """The answer to a fit."""
+    return _fit_line(len(saved)) + saved
+
+
+def progress_line(hundredths: int) -> bytes:
+    """How much is done; any number of these may come before the answer, each higher than the last."""
+    return b'{"done":%d}\n' % hundredths
+
+
+def refusal_answer(reason: str, fields: Document) -> bytes:
+    """What a built-in box says where it will not work: an error of the catalogue."""
+    return json_bytes({"refused": reason, "fields": fields}) + b"\n"
+
+
+def longest_answer(request: BoxRequest, most_saved: int) -> int:
+    """Most bytes that can be an answer to a request; a fit has at most ``most_saved``."""
+    body = most_saved
+    if request.task is not BoxTask.FIT:
+        body = request.rows * record_bytes(request.dataset.domain)
+    return _MOST_PROGRESS * len(progress_line(100)) + _LONGEST_LINE + body
+
+
+class AnswerReader:
+    """Takes an answer as it comes.
+
+    Each byte is determined but progress, a fit and codes inside their domain: spelling, order of
+    attributes, digits, spaces and what follows the last code can carry nothing.
+
+    Args:
+        told: Hears of the progress.
+    """
+
+    def __init__(self, request: BoxRequest, told: Told) -> None:
+        self._request, self._told = request, told
+        self._line, self._head = bytearray(), b""
+        self._body: list[bytes] = []
+        self._done = -1
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes.
+
+        Raises:
+            BlackBoxError: Progress does not rise, or a line is too long.
+        """
+        while data and not self._head:
+            end = data.find(b"\n") + 1 or len(data)
+            self._line += data[:end]
+            data = data[end:]
+            if len(self._line) > _LONGEST_LINE:
+                raise BlackBoxError(problem="its answer does not say what it is")
+            if self._line.endswith(b"\n"):
+                self._take(bytes(self._line))
+                self._line.clear()
+        self._body.append(data)
+
+    def rows(self) -> Dataset:
+        """The rows that were asked for.
+
+        Raises:
+            BlackBoxError: The answer is anything else.
+        """
+        self._check(self._head == _rows_line(self._request.rows))
+        try:
+            return dataset_of_columns(self._whole(), self._request.dataset.domain, self._request.rows)
+        except (ValueError, InvalidDatasetError):
+            pass
+        raise BlackBoxError(problem="its answer is not so many declared codes")
+
+    def saved(self) -> bytes:
+        """The fit that was asked for; raises BlackBoxError where the answer is anything else."""
+        saved = self._whole()
+        self._check(self._head == _fit_line(len(saved)))
+        return saved
+
+    def refusal(self) -> tuple[str, Document] | None:
+        """Reason and fields, where the answer is a refusal."""
+        if not self._head.startswith(b'{"fields":') or self._whole():
+            return None
+        refusal = document_of(self._head, "answer")
+        fields, reason = refusal.get("fields"), refusal.get("refused")
+        return (reason, fields) if isinstance(reason, str) and isinstance(fields, dict) else None
+
+    def _take(self, line: bytes) -> None:
+        if not line.startswith(b'{"done":'):
+            self._head = line
+            return
+        hundredths = int(line[8:-2]) if line[8:-2].isdigit() else -1
+        if line != progress_line(hundredths) or not self._done < hundredths <= 100:
+            raise BlackBoxError(problem="its progress does not rise")
+        self._done = hundredths
+        self._told(hundredths)
+
+    def _whole(self) -> bytes:
+        return b"".join(self._body)
+
+    def _check(self, is_right: bool) -> None:
+        if not is_right:
+            raise BlackBoxError(problem="its answer does not say what it is")
+
+
+def _rows_line(rows: int) -> bytes:
+    return b'{"format":"gencard.box.v1","rows":%d}\n' % rows
+
+
+def _fit_line(length: int) -> bytes:
+    return b'{"format":"gencard.box.v1","saved":%d}\n' % length

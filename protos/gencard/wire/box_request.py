@@ -1,0 +1,153 @@
+"""What a black box is asked on its standard input: a line of JSON, then codes (docs/black-boxes.md)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isnan, nan
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import GencardError, InvalidInputError
+from gencard.wire.canonical import Document, document_of, json_bytes
+
+FORMAT = "gencard.box.v1"
+
+_LONGEST_HEADER = 1 << 24
+_FIELDS = {"format", "task", "attributes", "records", "rows", "seed", "parameters", "workload", "values"}
+
+Values = Mapping[str, tuple[float, ...]]
+"""For each ordered attribute the number that each of its codes stands for, NaN for missing."""
+
+
+class BoxTask(StrEnum):
+    """What a box is asked for; programs of strangers are asked to run and nothing else."""
+
+    RUN = "run"
+    FIT = "fit"
+    SAMPLE = "sample"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxRequest:
+    """All that a black box is ever told.
+
+    Args:
+        dataset: The records; none of them where a fit is sampled.
+        rows: How many are wanted; 0 for a fit.
+        workload: The cliques of the card.
+        saved: The fit that is sampled; else empty.
+    """
+
+    task: BoxTask
+    dataset: Dataset
+    rows: int
+    seed: int
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    workload: tuple[Clique, ...] = ()
+    values: Values = field(default_factory=dict)
+    saved: bytes = b""
+
+
+def bytes_of_request(request: BoxRequest) -> bytes:
+    """The line and the codes, or the line and the saved fit."""
+    header = _header_of(request)
+    if request.task is BoxTask.SAMPLE:
+        header["saved"] = len(request.saved)
+    return b"".join((json_bytes(header), b"\n", *columns_of(request.dataset), request.saved))
+
+
+def read_request(stream: BinaryIO) -> BoxRequest:
+    """What stands on a standard input.
+
+    Raises:
+        InvalidInputError: It is not such a request, or is cut short.
+    """
+    header = document_of(stream.readline(_LONGEST_HEADER), "request")
+    try:
+        return _request_of(header, stream)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, GencardError):
+        pass
+    raise InvalidInputError(field="request", problem=f"is not of the form {FORMAT}")
+
+
+def columns_of(dataset: Dataset) -> Iterator[bytes]:
+    """Codes of one attribute after the other: one byte up to 256 levels, else two, little-endian."""
+    for axis, size in enumerate(dataset.domain.sizes):
+        wire = code_dtype(size).newbyteorder("<")
+        yield np.ascontiguousarray(dataset.codes[:, axis], dtype=wire).tobytes()
+
+
+def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
+    """The records whose codes these bytes are.
+
+    Raises:
+        InvalidDatasetError: A code is outside its domain.
+        ValueError: There are fewer or more bytes than codes.
+    """
+    columns, start = [], 0
+    for size in domain.sizes:
+        wire = code_dtype(size).newbyteorder("<")
+        columns.append(np.frombuffer(data, dtype=wire, count=rows, offset=start))
+        start += rows * wire.itemsize
+    if start != len(data):
+        raise ValueError("more bytes than codes")
+    return Dataset.of_columns(domain, columns)
+
+
+def record_bytes(domain: Domain) -> int:
+    """Bytes of one record."""
+    return sum(code_dtype(size).itemsize for size in domain.sizes)
+
+
+def _header_of(request: BoxRequest) -> Document:
+    domain = request.dataset.domain
+    return {
+        "format": FORMAT,
+        "task": str(request.task),
+        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
+        "records": len(request.dataset),
+        "rows": request.rows,
+        "seed": str(request.seed),
+        "parameters": dict(request.parameters),
+        "workload": [list(clique) for clique in request.workload],
+        "values": {
+            name: [None if isnan(value) else value for value in values]
+            for name, values in request.values.items()
+        },
+    }
+
+
+def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
+    task, saved = BoxTask(header["task"]), b""
+    expected = _FIELDS | ({"saved"} if task is BoxTask.SAMPLE else set())
+    if header["format"] != FORMAT or header.keys() != expected:
+        raise ValueError("another format")
+    domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
+    records = int(header["records"])
+    codes = _exactly(stream, records * record_bytes(domain))
+    if task is BoxTask.SAMPLE:
+        saved = _exactly(stream, int(header["saved"]))
+    return BoxRequest(
+        task,
+        dataset_of_columns(codes, domain, records),
+        int(header["rows"]),
+        int(header["seed"]),
+        {str(name): str(value) for name, value in header["parameters"].items()},
+        tuple(tuple(map(str, clique)) for clique in header["workload"]),
+        {str(name): _numbers(values) for name, values in header["values"].items()},
+        saved,
+    )
+
+
+def _numbers(values: list[Any]) -> tuple[float, ...]:
+    return tuple(nan if value is None else float(value) for value in values)
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    data = stream.read(max(length, 0))
+    if length < 0 or len(data) != length:
+        raise ValueError("cut short")
+    return data
