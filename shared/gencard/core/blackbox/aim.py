@@ -22,6 +22,7 @@ from gencard.core.blackbox.purse import GRID, Purse, misfit
 from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.generators.junction_tree import check_cells
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.noise import Noise
 
@@ -63,6 +64,7 @@ class Aim(ModelBox):
             ModelTooLargeError: The attributes alone have more cells than the model may have.
         """
         check_attributes(dataset)
+        check_cells(dataset.domain, [(name,) for name in dataset.domain.attributes], self.max_cells)
         progress("attributes", 0.0)
         run = _Run(dataset, self)
         while run.purse.left:

@@ -21,6 +21,7 @@ from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.generators.graphical import Graphical
+from gencard.core.generators.spanning_tree import SpanningTree
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.noise import Noise
 from gencard.core.statistics.psi import Measurement, Psi
@@ -44,13 +45,16 @@ class Mst(ModelBox):
 
         Raises:
             InvalidDatasetError: There is no attribute.
-            TooLargeError: The pairs have too many cells.
+            ModelTooLargeError: A tree of pairs may have too many cells.
+            TooLargeError: The pairs have too many, after merging.
         """
         check_attributes(dataset)
+        names = dataset.domain.attributes
+        SpanningTree().check([*combinations(names, 2)] or [names], dataset.domain)
         purse = Purse(self.privacy, self.noise)
-        third = purse.whole / (3 if len(dataset.domain) > 1 else 1)
+        third = purse.whole / (3 if len(names) > 1 else 1)
         progress("attributes", 0.0)
-        alone = purse.all_measured(dataset, [(name,) for name in dataset.domain.attributes], third)
+        alone = purse.all_measured(dataset, [(name,) for name in names], third)
         levels = MergedLevels.of(dataset.domain, alone)
         small = levels.merged(dataset)
         merged = [one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)]
