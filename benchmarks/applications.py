@@ -46,8 +46,8 @@ class Application:
     dimension: int | None
     bounds: dict[str, float]
 
-    def plan(self, seed: int, alpha: str = "0.05") -> AuditPlan:
-        return AuditPlan(self.cliques, ROWS, seed, AuditTerms(order=self.order, alpha=alpha))
+    def plan(self, seed: int, alpha: str = "0.05", runs: int = 10) -> AuditPlan:
+        return AuditPlan(self.cliques, ROWS, seed, AuditTerms(runs, self.order, alpha))
 
     @property
     def basis(self) -> Basis:

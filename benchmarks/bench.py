@@ -1,7 +1,8 @@
 """What every benchmark shares: a table, targets with their verdict, JSON, one line, an exit code.
 
 A benchmark is a module with a function ``run(quick: bool) -> Result`` that ends in
-``bench.main("name", run)``; it takes ``--quick``, ``--json FILE`` and ``--plot FILE``.
+``bench.main("name", run)``; it takes ``--quick``, ``--json FILE`` and ``--plot FILE``, and where quick
+is what it usually is, ``--full``.
 """
 
 import argparse
@@ -74,10 +75,20 @@ class Result:
     plot: Callable[[Path], None] | None = None
 
 
-def main(name: str, run: Callable[[bool], Result], arguments: Sequence[str] | None = None) -> NoReturn:
+def main(
+    name: str,
+    run: Callable[[bool], Result],
+    arguments: Sequence[str] | None = None,
+    *,
+    usually_quick: bool = False,
+) -> NoReturn:
     """Run a benchmark as a program; exit 1 where a target is missed."""
     parser = argparse.ArgumentParser(prog=f"benchmarks.{name}")
-    parser.add_argument("--quick", action="store_true", help="a small part, in a few seconds")
+    parser.add_argument(
+        "--quick", action="store_true", default=usually_quick, help="a small part, in little time"
+    )
+    if usually_quick:
+        parser.add_argument("--full", action="store_false", dest="quick", help="all of it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the plot, if it has one, to FILE"
