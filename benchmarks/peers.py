@@ -20,6 +20,11 @@ _ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = {
     ".venv-peers": ("mbi>=2,<3", "ipfn>=1.4", "humanleague>=2.4"),
     ".venv-peers-private": ("dpmm==0.1.9",),  # wants a numpy and a pandas of its own
+    ".venv-peers-bayes": ("DataSynthesizer==0.1.13",),
+    ".venv-peers-gower": ("gower==0.1.2", "pandas<3"),  # does not say that it needs pandas
+    ".venv-peers-sdmetrics": ("sdmetrics==0.32.0",),
+    ".venv-peers-anonymeter": ("anonymeter==1.1.0",),  # numpy before 2
+    ".venv-peers-scipy": ("scipy>=1.14",),
 }
 """Packages of each environment."""
 

@@ -76,6 +76,38 @@ def test_tables_of_some_hundred_records(missing, numbers, levels):
     np.testing.assert_array_equal(found.second, every[:, 1])
 
 
+@pytest.mark.parametrize("missing", Missing)
+@pytest.mark.parametrize("attributes", [1, 2, 6])
+def test_numbers_that_lie_in_many_boxes(missing, attributes):
+    """Some far outside the ranges, some missing, many equal; with weights."""
+    rng = np.random.default_rng(attributes)
+    names = tuple(f"a{axis}" for axis in range(attributes))
+
+    def table(rows):
+        numbers = np.round(rng.normal(size=(attributes, rows)) ** 3, 2)
+        numbers[rng.random(numbers.shape) < 0.02] = np.nan
+        return Records(names, tuple(numbers))
+
+    records, reference = table(700), table(1500)
+    weights = tuple(rng.random(attributes) + 0.1)
+    gower = Gower(names, (4.0,) * attributes, weights, missing)
+    every = distances(records, reference, gower)
+    ordered = np.sort(every, axis=1)
+    for second in (False, True):
+        found = nearest(records, reference, gower, second=second)
+        np.testing.assert_array_equal(found.distance, ordered[:, 0])
+        known = ~np.isnan(ordered[:, 0])
+        np.testing.assert_array_equal(found.position[known], np.nanargmin(every[known], axis=1))
+    np.testing.assert_array_equal(found.second, ordered[:, 1])
+
+
+def test_many_equal_numbers_are_one_box():
+    same = Records(("a",), (np.full(1000, 0.5),))
+    found = nearest(same, same, Gower(("a",), (1.0,), (1.0,)))
+    assert not found.second.any()
+    assert not found.position.any()
+
+
 def test_no_records_and_no_reference():
     none, one = (Records(("a",), (np.zeros(rows),)) for rows in (0, 1))
     gower = Gower(("a",), (1.0,), (1.0,))

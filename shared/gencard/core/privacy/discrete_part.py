@@ -1,7 +1,8 @@
 r"""The part of Gower's distance that levels and missing values decide.
 
-Records of equal levels that miss the same numbers form a group. For two groups it is known, before any
-number is looked at, how much their levels differ and how much of the weights counts:
+Records of equal levels that miss the same numbers form a group, or several if they are many. For two
+groups it is known, before any number is looked at, how much their levels differ and how much of the
+weights counts:
 
 .. math:: d(x, y) = \frac{N_{gh} + \sum_k w_k \min(|x_k - y_k| / R_k, 1)}{D_{gh}} \ge
    \frac{N_{gh}}{D_{gh}}
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from gencard.core.privacy.combinations import combination_numbers
 from gencard.core.privacy.gower import Gower, Missing
+from gencard.core.privacy.groups import Groups, groups_of, halved
 from gencard.core.privacy.records import Column, Records
 
 _CODES = 2**15
@@ -27,32 +29,6 @@ _CODES = 2**15
 Matrix = NDArray[np.float64]
 _Pair = tuple[NDArray[np.integer], NDArray[np.integer]]
 """Codes of an attribute in the first table and in the second; what differs is unequal."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
-    """Which records are in which group.
-
-    Args:
-        of: Each record's group, shape ``(n,)``.
-        records: Positions of the records, one group after the other, ascending in each.
-        starts: Where each group starts among ``records``, and the end; shape ``(groups + 1,)``.
-    """
-
-    of: NDArray[np.int64]
-    records: NDArray[np.intp]
-    starts: NDArray[np.intp]
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def members(self, groups: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Positions of the records of one or more groups, ascending."""
-        starts = self.starts[groups]
-        lengths = self.starts[groups + 1] - starts
-        ends = np.cumsum(lengths)
-        places = np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
-        return np.sort(self.records[places])
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +83,12 @@ def discrete_part(left: Records, right: Records, gower: Gower) -> DiscretePart:
             _note(alike[weight], columns, gower.missing, continuous=bool(span))
     differing = [pair for same in alike.values() for pair in same.differing]
     groups = [
-        _groups(combination_numbers(len(table), [_sized(pair[side]) for pair in differing]))
+        groups_of(
+            halved(
+                combination_numbers(len(table), [_sized(pair[side]) for pair in differing]),
+                _scaled(table, gower),
+            )
+        )
         for side, table in enumerate((left, right))
     ]
     for same in alike.values():
@@ -153,15 +134,21 @@ def _coded(
     return left, right
 
 
+def _scaled(records: Records, gower: Gower) -> list[Matrix]:
+    """What the numbers that differ by degrees add to N, up to a constant."""
+    with np.errstate(over="ignore"):
+        return [
+            np.asarray(column, np.float64) / span * weight
+            for weight, span, column in zip(
+                gower.proportions, gower.ranges, records.columns, strict=True
+            )
+            if weight and span
+        ]
+
+
 def _sized(codes: NDArray[np.integer]) -> tuple[NDArray[np.integer], int]:
     """Codes, and a number above them all."""
     return codes, int(codes.max(initial=0)) + 1
-
-
-def _groups(numbers: NDArray[np.int64]) -> Groups:
-    """Groups of the records of equal numbers, which count from 0 without holes."""
-    starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))])
-    return Groups(numbers, np.argsort(numbers, kind="stable"), starts)
 
 
 def _of_groups(pair: _Pair, groups: Sequence[Groups]) -> _Pair:

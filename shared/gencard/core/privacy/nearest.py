@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.privacy.discrete_part import Matrix
-from gencard.core.privacy.distances import Pairs, Positions, pairs_of
+from gencard.core.privacy.distances import Pairs, Positions, Row, pairs_of
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.records import Records
 
@@ -21,7 +21,11 @@ _PAIRS = 2**16
 _BOUNDS = 2**18
 """Pairs of groups whose bounds are held at once: some 10 MiB."""
 
-_Row = NDArray[np.float64]
+_MANY = 512
+"""Records, from which on it pays to sort their groups by how near they are."""
+
+_FIRST = 512
+"""Records that are looked at first, of the nearest groups; then as many again, and so on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +80,10 @@ class _Found:
         """What is farther than this changes nothing for these records."""
         return float((self.distance if self.second is None else self.second)[rows].max())
 
+    def open(self, rows: Positions, bound: float) -> Positions:
+        """Those of some records for which something as far as this may change something."""
+        return rows[(self.distance if self.second is None else self.second)[rows] >= bound]
+
     def add(self, rows: Positions, positions: Positions, apart: Matrix) -> None:
         """Take in the distances of some records to some others, whose positions ascend."""
         lines, columns = np.arange(len(rows)), apart.argmin(axis=1)
@@ -98,7 +106,7 @@ def _defined(found: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isinf(found), np.nan, found)
 
 
-def _search(pairs: Pairs, group: int, known: _Row, counted: _Row, found: _Found) -> None:
+def _search(pairs: Pairs, group: int, known: Row, counted: Row, found: _Found) -> None:
     """Find what is nearest to the records of one group, given its N and D with all others."""
     rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
     bounds = known / counted
@@ -107,12 +115,31 @@ def _search(pairs: Pairs, group: int, known: _Row, counted: _Row, found: _Found)
     while isfinite(lowest) and reached <= min(1, found.reach(rows)):
         chosen = np.flatnonzero((bounds > reached) & (bounds <= limit))
         if len(chosen):
-            _compare(pairs, rows, pairs.part.right.members(chosen), (known, counted), found)
+            _look(pairs, group, chosen, (known, counted), found)
         reached, limit = limit, limit + step
 
 
+def _look(pairs: Pairs, group: int, chosen: Positions, table: tuple[Row, Row], found: _Found) -> None:
+    """Compare the records of one group to those of some groups; where these are many, in order."""
+    rows, right = pairs.part.left.members(np.array([group])), pairs.part.right
+    sizes = right.starts[chosen + 1] - right.starts[chosen]
+    if not pairs.numbers or sizes.sum() <= _MANY:
+        _compare(pairs, rows, right.members(chosen), table, found)
+        return
+    bounds = pairs.at_best(group, chosen, *(row[chosen] for row in table))
+    order = np.argsort(bounds)
+    ends = np.cumsum(sizes[order])
+    start, wanted = 0, _FIRST
+    while start < len(order) and len(rows := found.open(rows, bounds[order[start]])):
+        stop = 1 + int(np.searchsorted(ends, wanted))
+        near = order[start:stop]
+        near = near[bounds[near] <= found.reach(rows)]
+        _compare(pairs, rows, right.members(chosen[near]), table, found)
+        start, wanted = stop, 2 * wanted
+
+
 def _compare(
-    pairs: Pairs, rows: Positions, positions: Positions, table: tuple[_Row, _Row], found: _Found
+    pairs: Pairs, rows: Positions, positions: Positions, table: tuple[Row, Row], found: _Found
 ) -> None:
     """Compare records of one group to all at some positions."""
     known, counted = (row[pairs.part.right.of[positions]] for row in table)
