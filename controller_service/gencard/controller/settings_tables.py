@@ -84,6 +84,16 @@ class State(Section):
     def work(self) -> Path:
         return self.folder / "work"
 
+    @property
+    def journals(self) -> Path:
+        """Of audits that have begun and not ended."""
+        return self.folder / "journals"
+
+    @property
+    def kept(self) -> Path:
+        """What black boxes left under cards: fits and rows."""
+        return self.folder / "kept"
+
 
 class Identities(Section):
     """The trust domain of all certificates, and the controller's own URI in it."""
