@@ -5,6 +5,7 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 from itertools import combinations
 from pathlib import Path
 
@@ -167,7 +168,9 @@ class TestAudit:
 
     def job(self, holding: Holding, **recipe) -> tasks.Job:
         recipe = {"kind": "honest", "generator": "ipf", "cliques": list(map(list, PAIRS))} | recipe
-        return WRITE.audit(holding, holding.version, recipe, self.PLAN, (("gencard", "1"),))
+        versions = (("gencard", "1"),)
+        journal = Path(tempfile.mkdtemp(dir=holding.data.parent))
+        return WRITE.audit(holding, holding.version, recipe, self.PLAN, versions, journal=journal)
 
     def test_the_report_is_that_of_an_audit_of_the_records(self, holding):
         report = report_of_json_object(run(tasks.AUDIT, self.job(holding))["report"])

@@ -6,19 +6,20 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.controller.audit_resumption import KIND
 from gencard.controller.audits import Audits, audit_message, plan_of
 from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.jobs import tasks
 from gencard.controller.refunds import refund
 from gencard.controller.run import Run
 from gencard.controller.state.audits import AuditRow
-from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.controller.versions import VERSIONS
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError
 from gencard.core.negotiation import Negotiation
-from gencard.wire.canonical import time_text
+from gencard.wire.canonical import Document, time_text
 from gencard.wire.dsse import sign
 from gencard.wire.identity import Identity
 from gencard.wire.statements import VERDICT, statement
@@ -46,15 +47,33 @@ class AuditRun:
             card = self.audits.agreed(tx, Identity.of(run.row.owner), run.row.resource)
         holding = self.audits.cards.holding_of(card)
         plan = plan_of(card, holding.schema.coding, run.request["seed"], run.request["attempt"])
-        recipe = self.audits.boxes.recipe(run.request["box"], [*plan.cliques, *plan.linear])
-        version = signed_card(card).version
-        result = run.job(tasks.AUDIT, self.jobs.audit(holding, version, recipe, plan, VERSIONS))
-        self._conclude(run, card, plan, result["report"])
+        journal = self.audits.journals.open(run.request["audit"])
+        job = self.jobs.audit(
+            holding, signed_card(card).version, self._recipe(run, plan), plan, VERSIONS, journal=journal
+        )
+        self._conclude(run, card, plan, run.job(tasks.AUDIT, job)["report"])
+        self.audits.journals.forget(run.request["audit"])
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give the verdict's price back; the attempt stays counted."""
-        line = self.audits.ledger.line(tx, json.loads(row.request)["line"])
+        """Give the price back. The attempt stays counted; a cancelled one can be carried on."""
+        request, operations = json.loads(row.request), self.audits.operations
+        line = self.audits.ledger.line(tx, request["line"])
         refund(tx, line, error, ledger=self.audits.ledger, cards=self.audits.cards)
+        others = (one for one in operations.of_kind(tx, KIND, row.resource) if one.state in UNFINISHED)
+        self.audits.card_audits.give_up(
+            tx, row.resource, {json.loads(other.request)["box"] for other in others}
+        )
+        if not isinstance(error, OperationCancelledError):
+            self.audits.journals.forget(request["audit"])
+
+    def _recipe(self, run: Run, plan: AuditPlan) -> Document:
+        """Raises GeneratorChangedError where another box than the one counted goes by the name."""
+        box, boxes = run.request["box"], self.audits.boxes
+        with self.audits.database.reading() as tx:
+            digest = self.audits.store.get(tx, run.request["audit"]).box_digest
+        if boxes.digest(box) != digest:
+            raise GeneratorChangedError
+        return boxes.recipe(box, [*plan.cliques, *plan.linear])
 
     def _conclude(self, run: Run, card: Negotiation, plan: AuditPlan, report: dict[str, Any]) -> None:
         """Log, verdict, ledger and the operation's end: true together, or not at all."""
@@ -62,7 +81,8 @@ class AuditRun:
         with audits.database.transaction() as tx:
             now = audits.cards.clock()
             row = audits.store.get(tx, run.request["audit"])
-            verdict, wording = _outcome(report, audits.is_known_leak(tx, row, offer_of(card).terms))
+            known = audits.card_audits.is_known_leak(tx, row, offer_of(card).terms)
+            verdict, wording = _outcome(report, known)
             audits.cards.log.append(
                 tx,
                 action="verdict",
@@ -73,16 +93,18 @@ class AuditRun:
             )
             facts = _facts(row, card, plan, verdict, wording) | {"time": time_text(now)}
             payload = statement(VERDICT, row.name, facts, offer_of(card).digest)
+            attestation = sign(payload, [audits.cards.key])
             audits.store.conclude(
                 tx,
                 row.name,
                 level=repr(plan.level),
                 verdict=verdict,
                 wording=wording,
-                attestation=sign(payload, [audits.cards.key]),
+                attestation=attestation,
                 report=json.dumps(report).encode(),
                 now=now,
             )
+            audits.card_audits.conclude(tx, row, verdict, attestation)
             audits.ledger.settle(tx, run.request["line"], now)
             concluded = audit_message(audits.store.get(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded.SerializeToString())

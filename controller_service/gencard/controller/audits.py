@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection
 
+from gencard.controller.audit_resumption import KIND, Resumption
 from gencard.controller.boxes import Boxes
-from gencard.controller.card_body import in_force, offer_of
+from gencard.controller.card_audits import CardAudits
+from gencard.controller.card_body import auditable, offer_of
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
+from gencard.controller.journals import Journals
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request
 from gencard.controller.state.audits import AuditRow, AuditStore
@@ -25,7 +28,6 @@ from gencard.core.audit.basis import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
 from gencard.core.budget import Price
-from gencard.core.card import Proposal
 from gencard.core.coding import Coding
 from gencard.core.errors import NotFoundError
 from gencard.core.negotiation import Negotiation
@@ -34,7 +36,6 @@ from gencard.v1 import audit_pb2 as pb
 from gencard.wire.card_codec import timestamp
 from gencard.wire.identity import Identity, Role
 
-KIND = "audit"
 VERDICT_PRICE = Price(statistics=1)
 """A verdict says at most one bit about the records."""
 
@@ -54,18 +55,32 @@ class Audits:
     ledger: Ledger
     store: AuditStore
     operations: Operations
+    journals: Journals
+
+    @property
+    def card_audits(self) -> CardAudits:
+        """What audits mean for cards."""
+        return CardAudits(self.cards, self.boxes, self.store)
+
+    @property
+    def resumption(self) -> Resumption:
+        """How a cancelled audit is carried on."""
+        return Resumption(self.boxes, self.store, self.operations, self.journals)
 
     def start(
-        self, who: Identity, card: str, *, black_box: str, seed: int, request: Request
+        self, who: Identity, card: str, *, black_box: str, seed: int, resume: str = "", request: Request
     ) -> OperationRow:
-        """Begin an audit around the real records.
+        """Begin an audit around the real records, or carry on one that was cancelled.
 
         Args:
             seed: One of two parts; the other is drawn here, and in the full report both are one.
+            resume: A cancelled audit's operation; empty for a new audit.
 
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
-            NotFoundError: No such card or black box.
+            GeneratorChangedError: It would audit something else than the card or the first part names.
+            NotFoundError: No such card, black box or cancelled audit.
+            InvalidInputError: What is to be carried on was not cancelled, or was carried on before.
             DatasetChangedError: The dataset has another schema than the card names.
             NoExtremalPairError: Phi determines everything, and nothing could be tested.
             TooLargeError: More blocks than an audit may hold.
@@ -76,12 +91,18 @@ class Audits:
                 self._check_bounds(self.agreed(tx, who, card))
 
         def make(tx: Connection) -> bytes:
-            terms = offer_of(self.agreed(tx, who, card)).terms
-            name = f"{card}/audits/{secrets.token_hex(8)}"
-            box = black_box or terms.generator
-            asked = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
-            paid = {"line": self._reserve(tx, who, name), "attempt": self._begin(tx, who, name, box)}
-            return self.operations.create(tx, who, KIND, card, asked | paid).encode()
+            agreed = self.agreed(tx, who, card)
+            box = black_box or offer_of(agreed).terms.generator
+            if resume:
+                asked = self.resumption.of(tx, who, card, resume, black_box=black_box, seed=seed)
+                box = asked["box"]
+            else:
+                name = f"{card}/audits/{secrets.token_hex(8)}"
+                asked = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
+                asked["attempt"] = self._begin(tx, who, name, box)
+            self.card_audits.begin(tx, agreed, box)
+            asked["line"] = self._reserve(tx, who, asked["audit"])
+            return self.operations.create(tx, who, KIND, card, asked).encode()
 
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
@@ -104,17 +125,12 @@ class Audits:
             return self._seen(tx, who, name).report or b""
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> Negotiation:
-        """A card that ``who`` may see and that is in force.
+        """A card that ``who`` may see and that is in force, or waits for an audit.
 
         Raises:
             CardStateError, CardExpiredError: It is still talked about, or has ended.
         """
-        return in_force(self.cards.seen(tx, who, card))
-
-    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
-        """Whether the very box was found to use more than a Phi that holds all of this one."""
-        earlier = self.store.failed(tx, row.dataset, row.box_digest)
-        return any(_holds(offer_of(self.cards.card(tx, name)).terms, terms) for name in earlier)
+        return auditable(self.cards.seen(tx, who, card))
 
     def _check_bounds(self, card: Negotiation) -> None:
         """Find what no audit could look at before one is counted and paid for."""
@@ -182,14 +198,6 @@ def _drawn(seed: int) -> int:
     """A seed that nobody knew before: a box could be made to be honest for those that are known."""
     words = np.random.SeedSequence([seed, secrets.randbits(128)]).generate_state(1, np.uint64)
     return int(words[0])
-
-
-def _holds(wide: Proposal, narrow: Proposal) -> bool:
-    """Whether every statistic of one Phi follows from the other's."""
-    marginals = [set(clique) for clique in wide.marginals]
-    asked = list(narrow.marginals)
-    asked += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
-    return all(any(set(clique) <= whole for whole in marginals) for clique in asked)
 
 
 def _may_see(who: Identity, row: AuditRow) -> bool:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gencard.controller.settings_tables import AddsMarginalBox, BoxEntry, CopiesRowsBox
-from gencard.core.card import Tier
-from gencard.core.errors import NotFoundError
+from gencard.core.card import Card, Tier
+from gencard.core.claim import NO_CLAIM, Claim
+from gencard.core.errors import GeneratorChangedError, NotFoundError
 from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.statistics.linear_json import json_of_statistic
@@ -17,7 +18,11 @@ HONEST = "honest"
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A generator or black box as everybody may know it; only generators say what they need."""
+    """A generator or black box as everybody may know it; only generators say what they need.
+
+    Args:
+        claim: What a black box promises of itself; None for a generator.
+    """
 
     name: str
     tier: Tier
@@ -28,6 +33,17 @@ class CatalogueEntry:
     most_cells: int = 0
     cell_bytes: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorFacts:
+    """What a card says of its generator; parameters and claim are those of a black box."""
+
+    tier: Tier
+    digest: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    claim: Claim | None = None
 
 
 class Boxes:
@@ -45,13 +61,15 @@ class Boxes:
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes if box.name not in GENERATORS}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All names that a card may name its generator by."""
+        return frozenset(GENERATORS) | frozenset(self._boxes)
+
     def catalogue(self) -> list[CatalogueEntry]:
         """Every entry, by name."""
         generators = [self._generator(name) for name in GENERATORS]
-        boxes = [
-            CatalogueEntry(name, Tier.AUDITED, box.description, self.digest(name))
-            for name, box in self._boxes.items()
-        ]
+        boxes = [self._black_box(name) for name in self._boxes]
         return sorted(generators + boxes, key=lambda entry: entry.name)
 
     def _generator(self, name: str) -> CatalogueEntry:
@@ -68,18 +86,44 @@ class Boxes:
             parameters=parameters_of(name),
         )
 
-    def facts(self, name: str) -> tuple[Tier, str]:
-        """Tier and digest of a generator that a card may name.
+    def _black_box(self, name: str) -> CatalogueEntry:
+        facts, box = self.facts(name), self._boxes[name]
+        return CatalogueEntry(
+            name,
+            facts.tier,
+            box.description,
+            facts.digest,
+            parameters=dict(facts.parameters),
+            claim=facts.claim,
+        )
+
+    def facts(self, name: str) -> GeneratorFacts:
+        """What a card says of a generator or black box.
 
         Raises:
             NotFoundError: There is none of this name.
         """
-        if name not in GENERATORS:
+        if name in GENERATORS:
+            return GeneratorFacts(GENERATORS[name].tier, self._codes[name])
+        if name not in self._boxes:
             raise NotFoundError
-        return GENERATORS[name].tier, self._codes[name]
+        parameters = tuple(sorted(_parameters(self._boxes[name]).items()))
+        return GeneratorFacts(Tier.AUDITED, self.digest(name), parameters, NO_CLAIM)
+
+    def check_unchanged(self, card: Card) -> None:
+        """Look before a black box runs under a card: it is to be what the card names, to the last byte.
+
+        Raises:
+            GeneratorChangedError: It is not, or there is none of this name any more.
+        """
+        name = card.terms.generator
+        if card.tier is not Tier.AUDITED:
+            return
+        if name not in self._boxes or self.digest(name) != card.generator_digest:
+            raise GeneratorChangedError
 
     def digest(self, name: str) -> str:
-        """SHA-256, in hex, of all that runs: the generator's code and the recipe."""
+        """SHA-256, in hex, of all that runs: code and recipe, and not the name it goes by."""
         recipe = self.recipe(name)
         return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
 
@@ -102,6 +146,16 @@ class Boxes:
             case _:
                 more = {}
         return _recipe(box.kind, box.generator, statistics, more)
+
+
+def _parameters(box: BoxEntry) -> dict[str, str]:
+    """What a box runs with, in words."""
+    match box:
+        case AddsMarginalBox():
+            return {"generator": box.generator, "marginal": ", ".join(box.clique)}
+        case CopiesRowsBox():
+            return {"generator": box.generator, "share": str(box.share)}
+    return {"generator": box.generator}
 
 
 def _recipe(

@@ -35,6 +35,15 @@ def in_force(card: Negotiation) -> Negotiation:
     return card
 
 
+def auditable(card: Negotiation) -> Negotiation:
+    """The card, where it is in force or only waits for an audit of its generator.
+
+    Raises:
+        CardStateError, CardExpiredError: Neither.
+    """
+    return card if card.state is CardState.AUDITING else in_force(card)
+
+
 def body_of(card: Negotiation) -> bytes:
     """A card as the state keeps it."""
     return card_message(card).SerializeToString(deterministic=True)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
+from gencard.controller.boxes import GeneratorFacts
 from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of, signed_card
 from gencard.controller.grants import Grants
 from gencard.controller.holdings import Holding, Holdings, dataset_of
@@ -15,7 +16,7 @@ from gencard.controller.limits import Limits
 from gencard.controller.policy import judge
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
-from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
+from gencard.core.card import Card, CounterOffer, Proposal, Refusal
 from gencard.core.errors import (
     DatasetChangedError,
     NotFoundError,
@@ -28,16 +29,13 @@ from gencard.wire.card_document import card_statement
 from gencard.wire.identity import Identity, Role
 from gencard.wire.statements import subject_digest
 
-GeneratorFacts = Callable[[str], tuple[Tier, str]]
-"""Tier and digest of a generator by name; raises NotFoundError."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cards:
     """All cards, and the one way to change one: with a step, a log entry and a new etag.
 
     Args:
-        facts: Tier and digest of each generator.
+        facts: What a card says of a generator, by its name; raises NotFoundError.
         controller: The controller's own URI.
         key: Signs cards for the controller.
     """
@@ -46,7 +44,7 @@ class Cards:
     log: EventLog
     holdings: Holdings
     limits: Limits
-    facts: GeneratorFacts
+    facts: Callable[[str], GeneratorFacts]
     controller: str
     key: Ed25519PrivateKey
     clock: Callable[[], datetime]
@@ -138,7 +136,7 @@ class Cards:
         now: datetime,
         expires: datetime,
     ) -> Card:
-        tier, digest = self.facts(outcome.terms.generator)
+        generator = self.facts(outcome.terms.generator)
         return Card(
             name=card.name,
             controller=self.controller,
@@ -149,12 +147,14 @@ class Cards:
             declared_by=holding.schema.declared_by,
             terms=outcome.terms,
             price=outcome.price,
-            tier=tier,
-            generator_digest=digest,
+            tier=generator.tier,
+            generator_digest=generator.digest,
             agreed_by_policy=holding.policy.summary,
             offer_time=time_text(now),
             expire_time=time_text(expires),
             nonce=secrets.token_hex(16),
+            parameters=generator.parameters,
+            claim=generator.claim,
         )
 
     def stepped(self, card: Negotiation, actor: str, action: str, remark: str = "") -> Negotiation:
@@ -203,15 +203,10 @@ class Cards:
         return self.move(tx, card, self.stepped(ended, actor, action, remark))
 
     def attest(
-        self, tx: Connection, name: str, state: CardState, action: str, fact: bytes
+        self, tx: Connection, card: Negotiation, state: CardState, action: str, *facts: bytes
     ) -> Negotiation:
-        """Add a signed fact of the controller to a usable card and move it on.
-
-        Raises:
-            CardStateError, CardExpiredError: It ended meanwhile.
-        """
-        card = in_force(self.card(tx, name))
-        moved = replace(card, state=state, attestations=(*card.attestations, fact))
+        """Add signed facts of the controller to a card and move it on."""
+        moved = replace(card, state=state, attestations=(*card.attestations, *facts))
         return self.move(tx, card, self.stepped(moved, self.controller, action))
 
     def _write_down(self, tx: Connection, card: Negotiation) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gencard.controller.box_policy import is_black_box
 from gencard.controller.moment_policy import check_values
 from gencard.core.card import Proposal
 from gencard.core.domain import Domain
@@ -42,12 +43,14 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
 
 
 def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -> None:
-    """Refuse terms to which the generator fits no model.
+    """Refuse terms to which the generator fits no model; of a black box nothing is known beforehand.
 
     Raises:
         TooLargeError: The model would be too large.
         InvalidInputError: The generator needs a marginal that is not asked for.
     """
+    if is_black_box(terms.generator):
+        return
     generator = generator_named(terms.generator, structural_zeros=zeros, max_cells=limits.model_cells)
     covered = domain.covered_by(terms.cliques)
     generator.check(terms.marginals, covered)

@@ -157,6 +157,12 @@ class Operations:
             for other in self._store.unfinished(tx)
         )
 
+    def of_kind(
+        self, tx: Connection, kind: str, resource: str | None = None
+    ) -> tuple[OperationRow, ...]:
+        """Operations of one kind, for one resource or all, oldest first, however they ended."""
+        return self._store.of_kind(tx, kind, resource)
+
     def failures(self, tx: Connection, row: OperationRow, since: datetime) -> tuple[GencardError, ...]:
         """How operations of the same kind for the same resource have failed since then."""
         failed = self._store.failed(tx, row.kind, row.resource)

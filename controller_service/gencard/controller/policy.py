@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, prod
 
+from gencard.controller.box_policy import GENERATOR, takes_moments, with_generator
 from gencard.controller.limits import Limits, check_model, check_size
 from gencard.controller.measuring import (
     TRANSFORM,
@@ -30,7 +31,7 @@ from gencard.core.budget import Mechanism, Price, Privacy
 from gencard.core.card import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
-from gencard.core.generators.registry import Zeros, takes_linear
+from gencard.core.generators.registry import Zeros
 from gencard.core.statistics.closure import Attributes, check_subsets, subsets
 from gencard.core.transform import AS_COUNTED, Transform
 
@@ -38,7 +39,6 @@ CELLS = "TOO_MANY_CELLS"
 FORBIDDEN = "FORBIDDEN_TOGETHER"
 MARGINALS = NUMBER
 ROWS = "TOO_MANY_ROWS"
-GENERATOR = "GENERATOR_NOT_ALLOWED"
 NOTHING_LEFT = "NOTHING_LEFT"
 
 MOST_PARTS = 50_000
@@ -120,7 +120,10 @@ def judge(
     if isinstance(measured, Refusal):
         return measured
     privacy, noise_changes = measured
-    terms, rest = _acceptable_rest(proposal, policy)
+    chosen_generator = with_generator(proposal, privacy, policy.generators, policy.transform)
+    if isinstance(chosen_generator, Refusal):
+        return chosen_generator
+    terms, rest = _acceptable_rest(*chosen_generator, policy)
     found = _acceptable_statistics(terms, privacy, policy, domain)
     if isinstance(found, Refusal):
         return found
@@ -139,7 +142,7 @@ def _acceptable_statistics(
     moments, fewer = policy.moments.offered(
         terms.moments,
         lambda clique: _objection(clique, policy, domain),
-        None if takes_linear(terms.generator) else GENERATOR,
+        None if takes_moments(terms.generator) else GENERATOR,
         TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
     )
     if not terms.marginals and not moments:
@@ -229,15 +232,13 @@ def _affordable(
     return _ordered(kept, domain), dropped
 
 
-def _acceptable_rest(terms: Proposal, policy: Policy) -> tuple[Proposal, tuple[Change, ...]]:
-    changes: list[Change] = []
-    if terms.rows > policy.most_rows:
-        changes.append(Change("rows", str(terms.rows), str(policy.most_rows), ROWS))
-        terms = replace(terms, rows=policy.most_rows)
-    if terms.generator not in policy.generators:
-        changes.append(Change("generator", terms.generator, policy.generators[0], GENERATOR))
-        terms = replace(terms, generator=policy.generators[0])
-    return terms, tuple(changes)
+def _acceptable_rest(
+    terms: Proposal, changes: tuple[Change, ...], policy: Policy
+) -> tuple[Proposal, tuple[Change, ...]]:
+    if terms.rows <= policy.most_rows:
+        return terms, changes
+    fewer = Change("rows", str(terms.rows), str(policy.most_rows), ROWS)
+    return replace(terms, rows=policy.most_rows), (fewer, *changes)
 
 
 def _clique_change(asked: Clique, offered: Iterable[Clique], reason: str) -> Change:

@@ -1,10 +1,11 @@
 """What must hold before anything is served: mistakes that would open a door are found at the start."""
 
+from collections.abc import Collection
+
 from gencard.controller.holdings import Holding, Holdings
 from gencard.controller.policy import Policy
 from gencard.core.budget import ZERO, Mechanism, Price, Privacy
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.registry import GENERATORS
 
 
 def check_reviewed(holdings: Holdings) -> None:
@@ -53,25 +54,28 @@ def check_measures(holdings: Holdings) -> None:
             raise InvalidInputError(field=f"{holding.name}: measures", problem=problem)
 
 
-def check_policies(holdings: Holdings) -> None:
+def check_policies(holdings: Holdings, generators: Collection[str]) -> None:
     """A policy that names what is not there forbids or allows nothing, in silence.
+
+    Args:
+        generators: The names of the catalogue.
 
     Raises:
         InvalidInputError: It forbids undeclared attributes, or offers what cannot be carried out.
     """
     for holding in holdings:
-        for field, problem in _mistakes(holding):
+        for field, problem in _mistakes(holding, generators):
             raise InvalidInputError(field=f"{holding.name}: policy.{field}", problem=problem)
 
 
-def _mistakes(holding: Holding) -> list[tuple[str, str]]:
+def _mistakes(holding: Holding, generators: Collection[str]) -> list[tuple[str, str]]:
     policy, declared = holding.policy, set(holding.domain.attributes)
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(
             not clique or not declared.issuperset(clique) for clique in policy.forbidden
         ),
         ("generators", "must name one or more, each of the catalogue"): not policy.generators
-        or not GENERATORS.keys() >= set(policy.generators),
+        or not set(generators) >= set(policy.generators),
         ("mechanisms", "must name one or more"): not policy.mechanisms,
         ("noise", "must say, for a policy with noise, which one and its neighbouring relation"): (
             policy.noise is None and set(policy.mechanisms) != {Mechanism.EXACT}

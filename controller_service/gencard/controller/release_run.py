@@ -14,7 +14,9 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.card_body import offer_of, signed_card
+from gencard.controller.box_release import BoxRelease
+from gencard.controller.card_audits import is_audited
+from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
@@ -40,11 +42,13 @@ class ReleaseRun:
     Args:
         jobs: Describes jobs: where records, salt and limits are.
         work: Folder for work in progress.
+        black_boxes: Makes the rows of audited cards.
     """
 
     releases: Releases
     jobs: tasks.Descriptions
     work: Path
+    black_boxes: BoxRelease
     _measuring: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
     @property
@@ -55,22 +59,19 @@ class ReleaseRun:
         """Carry one release out; what was done before a crash is not done again."""
         with self.releases.database.reading() as tx:
             card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
+            self.black_boxes.audited(tx, card)
         holding = self.cards.holding_of(card)
         with self._measuring[card.name]:
             psi = self._stored(card) or self._measured(run, card, holding)
+            if is_audited(card):
+                self.black_boxes.keep(run, card, holding)
         with scratch_folder(self.work, run.row.name) as scratch:
-            made = run.job(
-                tasks.SYNTHESISE,
-                self.jobs.synthesise(
-                    holding,
-                    psi=psi,
-                    generator=offer_of(card).terms.generator,
-                    rows=run.request["rows"],
-                    seed=run.request["seed"],
-                    rows_file=scratch / "rows",
-                ),
-            )
-            self._publish(run, card, made["digest"], scratch / "rows")
+            rows = scratch / "rows"
+            if is_audited(card):
+                digest = self.black_boxes.draw(run, card, holding, rows)
+            else:
+                digest = self._synthesised(run, card, holding, psi, rows)
+            self._publish(run, card, digest, rows)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Give psi's price back, unless another release of the card waits for psi, or told of it."""
@@ -79,6 +80,21 @@ class ReleaseRun:
         if line is not None and not releases.operations.others(tx, row):
             before = releases.operations.failures(tx, row, line.created)
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
+
+    def _synthesised(
+        self, run: Run, card: Negotiation, holding: Holding, psi: bytes, rows_file: Path
+    ) -> str:
+        """Psi -> rows in a file; their digest."""
+        job = self.jobs.synthesise(
+            holding,
+            psi=psi,
+            generator=offer_of(card).terms.generator,
+            rows=run.request["rows"],
+            seed=run.request["seed"],
+            rows_file=rows_file,
+        )
+        digest: str = run.job(tasks.SYNTHESISE, job)["digest"]
+        return digest
 
     def _stored(self, card: Negotiation) -> bytes | None:
         with self.releases.database.reading() as tx:
@@ -124,6 +140,8 @@ class ReleaseRun:
     def _record(self, run: Run, card: Negotiation, digest: str, name: str, file_name: str) -> None:
         with self.releases.database.transaction() as tx:
             now = self.cards.clock()
+            usable = in_force(self.cards.card(tx, card.name))
+            audited = self.black_boxes.audited(tx, usable)
             psi = self.releases.psis.get(tx, card.name)
             entry = self._log(tx, "release", name, {"data_digest": digest, "psi_digest": psi.digest})
             receipt = Receipt(
@@ -132,10 +150,11 @@ class ReleaseRun:
                 psi_digest=psi.digest,
                 rows_digest=digest,
                 rows=run.request["rows"],
-                seed=run.request["seed"],
+                seed=None if audited else run.request["seed"],
                 versions=VERSIONS,
                 log_index=entry,
                 time=time_text(now),
+                audited=audited,
             )
             signed = sign(receipt_statement(receipt), [self.cards.key])
             row = ReleaseRow(
@@ -150,7 +169,7 @@ class ReleaseRun:
                 created=now,
             )
             self.releases.store.insert(tx, row)
-            self.cards.attest(tx, card.name, CardState.RELEASED, "release", signed)
+            self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, release_message(row).SerializeToString())
 
     def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:

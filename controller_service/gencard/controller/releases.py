@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from gencard.controller.card_audits import CardAudits, is_audited
 from gencard.controller.card_body import offer_of
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
@@ -26,7 +27,7 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
-from gencard.core.errors import CardStateError, InvalidNumberError, TooLargeError
+from gencard.core.errors import CardStateError, InvalidInputError, InvalidNumberError, TooLargeError
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
@@ -44,6 +45,7 @@ class Releases:
 
     Args:
         folder: Where the rows of releases lie.
+        card_audits: Says which audit speaks for a card.
     """
 
     database: Database
@@ -53,6 +55,7 @@ class Releases:
     store: ReleaseStore
     operations: Operations
     folder: Path
+    card_audits: CardAudits
 
     def start(self, who: Identity, card: str, *, rows: int, seed: int, request: Request) -> OperationRow:
         """Begin a release under the caller's own agreed card.
@@ -60,6 +63,8 @@ class Releases:
         Raises:
             InvalidNumberError, TooLargeError: Rows are out of bounds.
             CardStateError, CardExpiredError: The card does not allow it.
+            AuditRequiredError, GeneratorChangedError: No audit speaks for the card's black box.
+            InvalidInputError: A seed is given for a black box.
             DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: psi is not measured yet, and its price is not covered.
         """
@@ -70,6 +75,9 @@ class Releases:
             agreed = self.cards.usable(tx, who, card)
             self.cards.holding_of(agreed)
             terms = offer_of(agreed).terms
+            if is_audited(agreed):
+                self.card_audits.passed(tx, agreed)
+                _refuse_seed(seed)
             if rows > terms.rows:
                 raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
             self.hold(tx, who, card)
@@ -150,6 +158,14 @@ class Releases:
         if found.state is CardState.REVOKED and who.role is Role.ANALYST:
             raise CardStateError(state=found.state)
         return found
+
+
+def _refuse_seed(seed: int) -> None:
+    """Raises InvalidInputError: who knows the seed of a black box could have it show what it hides."""
+    if seed:
+        raise InvalidInputError(
+            field="seed", problem="is no choice where a black box makes the rows"
+        )
 
 
 def release_message(row: ReleaseRow) -> pb.Release:

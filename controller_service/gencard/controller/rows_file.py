@@ -6,15 +6,14 @@ a release of any size is sent with little memory: each message is read where it 
 
 import json
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from gencard.controller.private_file import write_whole
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, StorageError
@@ -35,19 +34,7 @@ class RowsFile:
 
     def write(self, dataset: Dataset) -> None:
         """Put the rows there, whole or not at all; nobody else can read them."""
-        draft = self.path.with_name(f".{secrets.token_hex(8)}")
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                _write(file, dataset)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
-            return
-        except OSError:
-            with suppress(OSError):
-                draft.unlink()
-        raise StorageError()
+        write_whole(self.path, _parts(dataset))
 
     def dataset(self) -> Dataset:
         """All rows, in memory."""
@@ -74,14 +61,12 @@ class RowsFile:
         yield trailer_chunk(digest)
 
 
-def _write(file: BinaryIO, dataset: Dataset) -> None:
+def _parts(dataset: Dataset) -> Iterator[bytes | memoryview]:
     domain = dataset.domain
     header = {"attributes": domain.attributes, "sizes": domain.sizes, "rows": len(dataset)}
-    file.write(json.dumps(header).encode() + b"\n")
-    file.writelines(
-        np.ascontiguousarray(dataset.codes[:, axis], dtype=wire_dtype(size)).data
-        for axis, size in enumerate(domain.sizes)
-    )
+    yield json.dumps(header).encode() + b"\n"
+    for axis, size in enumerate(domain.sizes):
+        yield np.ascontiguousarray(dataset.codes[:, axis], dtype=wire_dtype(size)).data
 
 
 class _Reader:

@@ -11,15 +11,17 @@ import grpc
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server as add_operations
 
 from gencard.controller import scratch
+from gencard.controller.audit_resumption import KIND as AUDIT
 from gencard.controller.audit_run import AuditRun
-from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits
+from gencard.controller.box_release import BoxRelease
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import PREFIX, Holding, Holdings, Holdout
 from gencard.controller.identities import Roster, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import Descriptions
+from gencard.controller.journals import Journals
 from gencard.controller.keys import secret_bytes, signing_key
 from gencard.controller.limits import Limits
 from gencard.controller.measures import KIND as MEASURES
@@ -89,6 +91,7 @@ class Desk:
     database: Database
     ledger: Ledger
     cards: Cards
+    boxes: Boxes
 
     @property
     def log(self) -> EventLog:
@@ -131,6 +134,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
     database = Database(settings.state.database_url)
     database.migrate()
     limits = settings.limits
+    boxes = Boxes(settings.black_boxes, limits.model_cells)
     cards = Cards(
         store=CardStore(),
         log=log,
@@ -138,12 +142,12 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
         limits=Limits(
             limits.marginal_cells, limits.model_cells, limits.marginals, limits.rows, limits.runs
         ),
-        facts=Boxes(settings.black_boxes, limits.model_cells).facts,
+        facts=boxes.facts,
         controller=settings.identity.uri,
         key=card_key,
         clock=clock,
     )
-    return Desk(settings, database, Ledger(_caps(settings)), cards)
+    return Desk(settings, database, Ledger(_caps(settings)), cards, boxes)
 
 
 def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = False) -> Controller:
@@ -165,7 +169,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     read_identities(settings.signing.identities)
     desk = open_desk(settings, clock)
     check_apart(desk.cards.holdings)
-    check_policies(desk.cards.holdings)
+    check_policies(desk.cards.holdings, desk.boxes.names)
     check_measures(desk.cards.holdings)
     if not unreviewed:
         check_reviewed(desk.cards.holdings)
@@ -202,17 +206,28 @@ def check_records(entry: DatasetEntry) -> PublicSchema:
 
 def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> list[Registration]:
     """Every service with what it needs; the runners of operations are named on the way."""
-    settings, cards, database = desk.settings, desk.cards, desk.database
-    boxes = Boxes(settings.black_boxes, settings.limits.model_cells)
+    settings, cards, database, boxes = desk.settings, desk.cards, desk.database, desk.boxes
     jobs = Descriptions(_salt(settings), settings.limits.model_cells)
+    journals = Journals(settings.state.journals)
+    audits = Audits(database, cards, boxes, desk.ledger, AuditStore(), operations, journals)
+    with database.reading() as tx:
+        audits.resumption.tidy(tx)
+    card_audits = audits.card_audits
     releases = Releases(
-        database, cards, desk.ledger, PsiStore(), ReleaseStore(), operations, settings.state.releases
+        database,
+        cards,
+        desk.ledger,
+        PsiStore(),
+        ReleaseStore(),
+        operations,
+        settings.state.releases,
+        card_audits,
     )
-    audits = Audits(database, cards, boxes, desk.ledger, AuditStore(), operations)
+    black_boxes = BoxRelease(database, card_audits, ReleaseStore(), jobs, settings.state.kept)
     work = settings.state.work
     scratch.clear(work)
     visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows)
-    operations.carries(RELEASE, ReleaseRun(releases, jobs, work))
+    operations.carries(RELEASE, ReleaseRun(releases, jobs, work, black_boxes))
     operations.carries(AUDIT, AuditRun(audits, jobs))
     measures = Measures(
         database,

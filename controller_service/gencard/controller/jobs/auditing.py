@@ -1,6 +1,9 @@
 """The task that audits a black box around the real records."""
 
-from gencard.controller.jobs.measurement import confirm, opened
+from pathlib import Path
+
+from gencard.controller.jobs.journal import JournaledBox
+from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.recipes import box_of, cliques_of, linear_of
 from gencard.controller.jobs.tasks import Job, Progress
 from gencard.core.audit.plan import AuditPlan
@@ -12,13 +15,12 @@ from gencard.core.card import AuditTerms
 def audit(job: Job, progress: Progress) -> Job:
     """Records and a black box -> a report; its numbers depend on records."""
     progress("read", 0.0)
-    vault, plan = opened(job["records"]), _plan(job["plan"])
+    plan = _plan(job["plan"])
     named = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
-    attributes = vault.coding.domain.covered_by(named).attributes
-    dataset = vault.dataset(attributes, most_records=job["most_records"])
-    confirm(vault, job["records"])
+    dataset = records_over(named, job["records"], most_records=job["most_records"])
+    box = JournaledBox(box_of(job["recipe"]), Path(job["journal"]))
     versions = [(name, version) for name, version in job["versions"]]
-    report = core_audit(box_of(job["recipe"]), dataset, plan, versions=versions, progress=progress)
+    report = core_audit(box, dataset, plan, versions=versions, progress=progress)
     return {"report": report_to_json_object(report)}
 
 

@@ -1,11 +1,14 @@
 """The task that measures; and the vault as the tasks that need records open it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from gencard.controller.jobs.recipes import cliques_of, linear_of
 from gencard.controller.jobs.tasks import Job, Progress
 from gencard.controller.schema_file import schema_of_table
 from gencard.controller.vault import Vault
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
 from gencard.core.statistics import measure as door
 from gencard.core.statistics.noise import Noise
 from gencard.wire.money import privacy_of_document
@@ -37,6 +40,20 @@ def _noise() -> Noise:
     from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
 
     return OpenDpNoise()
+
+
+def records_over(cliques: Iterable[Clique], records: Job, *, most_records: int) -> Dataset:
+    """The records over the attributes of these cliques, in memory.
+
+    Raises:
+        DatasetChangedError: They are not the version that the job names, before or after.
+        TooLargeError: There are more.
+    """
+    vault = opened(records)
+    attributes = vault.coding.domain.covered_by(cliques).attributes
+    dataset = vault.dataset(attributes, most_records=most_records)
+    confirm(vault, records)
+    return dataset
 
 
 def opened(records: Job) -> Vault:

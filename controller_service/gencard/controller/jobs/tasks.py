@@ -18,7 +18,7 @@ runs. The descriptions:
                      "rows": int, "seed": int, "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
-                     "most_records": int}
+                     "most_records": int, "journal": path of a folder}
                     -> {"report": report's JSON object}
     compare         {"release": name, "rows_file": path, "measures": [name, ...], "psi": psi's document,
                      "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,
@@ -26,6 +26,12 @@ runs. The descriptions:
                      "records": records, where any measure reads them, "holdout": records, where any
                      measure reads it, "most_records": int}
                     -> {"measures": [{"name": measure, "found": object or null}, ...]}
+    keep            {"records": records, "recipe": recipe, "rows": int, "folder": path to be written in,
+                     "most_records": int}
+                    -> {}
+    draw            {"recipe": recipe, "attributes": [name, ...], "sizes": [int, ...], "rows": int,
+                     "folder": path where "keep" wrote, "rows_file": path to be written}
+                    -> {"digest": hex, of the rows}
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
                      "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
@@ -41,6 +47,7 @@ from gencard.controller.holdings import Holding
 from gencard.controller.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card import Proposal
+from gencard.core.domain import Domain
 from gencard.core.measures.measure import Measure, Need
 from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.core.statistics.moments import statistics_of
@@ -79,9 +86,15 @@ SYNTHESISE = Task("synthesise", "synthesis")
 AUDIT = Task("audit", "auditing")
 COMPARE = Task("compare", "comparison")
 RUN_BLACK_BOX = Task("run_black_box", "synthesis")
+KEEP = Task("keep", "releasing")
+DRAW = Task("draw", "releasing")
 
-TASKS = {task.name: task for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, RUN_BLACK_BOX)}
+TASKS = {task.name: task for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, RUN_BLACK_BOX, KEEP, DRAW)}
 """Everything that a worker can be asked to do."""
+
+
+KEPT_FIT, KEPT_ROWS = "fit", "rows"
+"""Files that ``keep`` leaves in its folder: one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +143,17 @@ class Descriptions:
         recipe: Mapping[str, Any],
         plan: AuditPlan,
         versions: Sequence[tuple[str, str]],
+        *,
+        journal: Path,
     ) -> Job:
+        """What its runs leave lies in ``journal``, and is not made again."""
         return {
             "records": self._records(holding, version),
             "recipe": self._whole(recipe, holding),
             "plan": asdict(plan),
             "versions": [list(pair) for pair in versions],
             "most_records": self.audit_records,
+            "journal": str(journal),
         }
 
     def compare(
@@ -161,6 +178,38 @@ class Descriptions:
             other = replace(holding, data=holding.holdout.data)
             described["holdout"] = self._records(other, holding.holdout.version)
         return described
+
+    def keep(
+        self, holding: Holding, version: str, recipe: Mapping[str, Any], *, rows: int, folder: Path
+    ) -> Job:
+        """What the run leaves goes into ``folder``; rows, where it leaves rows, are so many."""
+        return {
+            "records": self._records(holding, version),
+            "recipe": self._whole(recipe, holding),
+            "rows": rows,
+            "folder": str(folder),
+            "most_records": self.audit_records,
+        }
+
+    def draw(
+        self,
+        recipe: Mapping[str, Any],
+        holding: Holding,
+        *,
+        domain: Domain,
+        rows: int,
+        folder: Path,
+        rows_file: Path,
+    ) -> Job:
+        """Rows over ``domain``, of what a run left in ``folder``."""
+        return {
+            "recipe": self._whole(recipe, holding),
+            "attributes": list(domain.attributes),
+            "sizes": list(domain.sizes),
+            "rows": rows,
+            "folder": str(folder),
+            "rows_file": str(rows_file),
+        }
 
     def run_black_box(
         self,

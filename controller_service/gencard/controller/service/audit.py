@@ -34,6 +34,7 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
             request.card,
             black_box=request.black_box,
             seed=request.seed,
+            resume=request.resume,
             request=request_of("RunAudit", request),
         )
         return operation_message(row)

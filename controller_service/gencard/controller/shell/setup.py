@@ -50,7 +50,7 @@ def check(config: ConfigFile = HERE) -> None:
         if entry.holdout is not None:
             _check_file(entry.holdout, f"datasets/{entry.name}: holdout")
     with desk(config) as opened:
-        check_policies(opened.cards.holdings)
+        check_policies(opened.cards.holdings, opened.boxes.names)
         check_measures(opened.cards.holdings)
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:

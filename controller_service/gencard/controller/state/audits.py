@@ -124,6 +124,17 @@ class AuditStore:
         mine = (audits.c.dataset == dataset, audits.c.submitter == submitter)
         return int(tx.execute(select(func.count()).select_from(audits).where(*mine)).scalar_one())
 
+    def passed(self, tx: Connection, card: str, box_digest: str) -> AuditRow | None:
+        """The newest audit under a card in which this very black box left no evidence."""
+        mine = (
+            audits.c.card == card,
+            audits.c.box_digest == box_digest,
+            audits.c.verdict == Verdict.NO_EVIDENCE,
+        )
+        query = select(audits).where(*mine).order_by(audits.c.number.desc()).limit(1)
+        row = tx.execute(query).mappings().one_or_none()
+        return None if row is None else _row_of(row)
+
     def failed(self, tx: Connection, dataset: str, box_digest: str) -> tuple[str, ...]:
         """Cards under which this very black box was found to leak on this dataset, whoever asked."""
         leaks = (

@@ -129,6 +129,15 @@ class OperationStore:
         query = select(operations).where(*wanted).order_by(operations.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
+    def of_kind(
+        self, tx: Connection, kind: str, resource: str | None = None
+    ) -> tuple[OperationRow, ...]:
+        """Operations of one kind, for one resource or all, oldest first, however they ended."""
+        query = select(operations).where(operations.c.kind == kind).order_by(operations.c.number)
+        if resource is not None:
+            query = query.where(operations.c.resource == resource)
+        return tuple(map(_row_of, tx.execute(query).mappings()))
+
     def unfinished(self, tx: Connection) -> tuple[OperationRow, ...]:
         """What a restart takes up again, oldest first."""
         query = (

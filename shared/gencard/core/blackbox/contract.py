@@ -1,7 +1,7 @@
 """What an audit looks at: any program from a dataset to a synthetic dataset."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gencard.core.dataset import Dataset
 
@@ -34,6 +34,7 @@ class FittedBox(Protocol):
         ...
 
 
+@runtime_checkable
 class FittingBox(BlackBox, Protocol):
     """A black box that fits first, and whose fit can be used again.
 

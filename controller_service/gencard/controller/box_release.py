@@ -1,0 +1,113 @@
+"""Releases under audited cards: one run of the black box at the records, all rows drawn from that.
+
+A second run would spend what the box claims a second time, and would show how its runs differ. So its fit
+is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
+from that. What lies there is made from records, and nobody but the service can read it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.card_audits import CardAudits, is_audited
+from gencard.controller.card_body import in_force, offer_of, signed_card
+from gencard.controller.holdings import Holding
+from gencard.controller.jobs import tasks
+from gencard.controller.run import Run
+from gencard.controller.state.database import Database
+from gencard.controller.state.releases import ReleaseStore
+from gencard.core.errors import StorageError
+from gencard.core.negotiation import Negotiation
+from gencard.core.statistics.moments import statistics_of
+from gencard.wire.canonical import Document
+from gencard.wire.receipt import AuditedBox
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRelease:
+    """Makes rows for cards whose generator is a black box.
+
+    Args:
+        jobs: Describes jobs.
+        folder: Holds one folder for each card.
+    """
+
+    database: Database
+    card_audits: CardAudits
+    store: ReleaseStore
+    jobs: tasks.Descriptions
+    folder: Path
+
+    def audited(self, tx: Connection, card: Negotiation) -> AuditedBox | None:
+        """What speaks for the card's black box; None for a card with a generator that sees psi alone.
+
+        Raises:
+            CardStateError, CardExpiredError, AuditRequiredError, GeneratorChangedError: Nothing does.
+        """
+        return self.card_audits.passed(tx, card) if is_audited(card) else None
+
+    def keep(self, run: Run, card: Negotiation, holding: Holding) -> None:
+        """Run the black box at the records, where that was not done yet.
+
+        Raises:
+            StorageError: What it left is gone, though something was released of it: it runs once.
+        """
+        folder = self._folder(card)
+        if any((folder / name).exists() for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS)):
+            return
+        with self.database.transaction() as tx:
+            if self.store.list(tx, card=card.name, limit=1).rows:
+                raise StorageError
+            audited = self.card_audits.passed(tx, in_force(self.card_audits.cards.card(tx, card.name)))
+            self._log(tx, card, audited)
+        signed = signed_card(card)
+        job = self.jobs.keep(
+            holding,
+            signed.version,
+            self._recipe(card, holding),
+            rows=signed.terms.rows,
+            folder=folder,
+        )
+        run.job(tasks.KEEP, job)
+
+    def draw(self, run: Run, card: Negotiation, holding: Holding, rows_file: Path) -> str:
+        """Rows of what the run left, in a file; their digest."""
+        job = self.jobs.draw(
+            self._recipe(card, holding),
+            holding,
+            domain=holding.domain.covered_by(offer_of(card).terms.cliques),
+            rows=run.request["rows"],
+            folder=self._folder(card),
+            rows_file=rows_file,
+        )
+        digest: str = run.job(tasks.DRAW, job)["digest"]
+        return digest
+
+    def _recipe(self, card: Negotiation, holding: Holding) -> Document:
+        """Raises GeneratorChangedError where it would build another box than the card's."""
+        boxes, terms = self.card_audits.boxes, offer_of(card).terms
+        boxes.check_unchanged(signed_card(card))
+        linear = statistics_of(terms.moments, holding.schema.coding)
+        return boxes.recipe(terms.generator, [*terms.marginals, *linear])
+
+    def _folder(self, card: Negotiation) -> Path:
+        """The card's folder, made where it is not there; raises StorageError."""
+        path = self.folder / card.name.rpartition("/")[2]
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return path
+        except OSError:
+            pass
+        raise StorageError
+
+    def _log(self, tx: Connection, card: Negotiation, audited: AuditedBox) -> None:
+        cards = self.card_audits.cards
+        cards.log.append(
+            tx,
+            action="run",
+            actor=cards.controller,
+            resource=card.name,
+            details={"box_digest": audited.digest, "verdict_digest": audited.verdict_digest},
+            now=cards.clock(),
+        )

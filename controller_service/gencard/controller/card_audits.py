@@ -1,0 +1,100 @@
+"""What audits mean for a card whose generator is a black box: nothing is released before one passed.
+
+AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
+                   -> AUDIT_FAILED               evidence of leakage: nothing follows
+                   -> AGREED                     the audit ended without a verdict
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from gencard.controller.boxes import Boxes
+from gencard.controller.card_body import in_force, offer_of, signed_card
+from gencard.controller.cards import Cards
+from gencard.controller.holdings import dataset_of
+from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.core.audit.verdict import Verdict
+from gencard.core.card import Proposal, Tier
+from gencard.core.errors import AuditRequiredError
+from gencard.core.negotiation import AUDITABLE, CardState, Negotiation
+from gencard.wire.canonical import sha256
+from gencard.wire.dsse import opened
+from gencard.wire.receipt import AuditedBox
+
+
+@dataclass(frozen=True, slots=True)
+class CardAudits:
+    """Moves cards by the audits of their own generators, and says which audit speaks for a card."""
+
+    cards: Cards
+    boxes: Boxes
+    store: AuditStore
+
+    def begin(self, tx: Connection, card: Negotiation, box: str) -> None:
+        """An audit of ``box`` begins under a card.
+
+        Raises:
+            GeneratorChangedError: It is the card's own black box, and no longer what the card names.
+        """
+        if box == offer_of(card).terms.generator:
+            self.boxes.check_unchanged(signed_card(card))
+            if is_audited(card) and card.state is CardState.AGREED:
+                self.cards.attest(tx, card, CardState.AUDITING, "audit")
+
+    def give_up(self, tx: Connection, name: str, running: Collection[str]) -> None:
+        """An audit ended without a verdict, and only these black boxes are still audited."""
+        card = self.cards.card(tx, name)
+        if card.state is CardState.AUDITING and offer_of(card).terms.generator not in running:
+            self.cards.attest(tx, card, CardState.AGREED, "audit ended")
+
+    def conclude(self, tx: Connection, row: AuditRow, verdict: Verdict, fact: bytes) -> None:
+        """Attach the verdict on a card's own generator to the card; what has ended stays as it is."""
+        card = self.cards.card(tx, row.card)
+        if card.state not in AUDITABLE or row.black_box != offer_of(card).terms.generator:
+            return
+        state = card.state
+        if is_audited(card):
+            state = _after(verdict, state)
+        self.cards.attest(tx, card, state, "verdict", fact)
+
+    def passed(self, tx: Connection, card: Negotiation) -> AuditedBox:
+        """The audit that speaks for the black box of a card: at its records, under its digest.
+
+        Raises:
+            CardStateError, CardExpiredError: The card is not in force.
+            GeneratorChangedError: What would run is not what was audited.
+            AuditRequiredError: No audit passed, or the box was found to leak elsewhere since.
+        """
+        signed = signed_card(in_force(card))
+        self.boxes.check_unchanged(signed)
+        row = self.store.passed(tx, card.name, signed.generator_digest)
+        if row is None or self.is_known_leak(tx, row, signed.terms):
+            raise AuditRequiredError
+        payload, _ = opened(row.attestation or b"")
+        return AuditedBox(signed.generator_digest, sha256(payload))
+
+    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
+        """Whether the very box was found to use more than a Phi that holds all of this one."""
+        earlier = self.store.failed(tx, dataset_of(row.card), row.box_digest)
+        return any(_holds(offer_of(self.cards.card(tx, name)).terms, terms) for name in earlier)
+
+
+def is_audited(card: Negotiation) -> bool:
+    """Whether the card's generator is a black box, of which audits are asked."""
+    return signed_card(card).tier is Tier.AUDITED
+
+
+def _after(verdict: Verdict, state: CardState) -> CardState:
+    if verdict is Verdict.LEAKAGE:
+        return CardState.AUDIT_FAILED
+    return CardState.AUDITED if state in (CardState.AGREED, CardState.AUDITING) else state
+
+
+def _holds(wide: Proposal, narrow: Proposal) -> bool:
+    """Whether every statistic of one Phi follows from the other's."""
+    marginals = [set(clique) for clique in wide.marginals]
+    asked = list(narrow.marginals)
+    asked += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
+    return all(any(set(clique) <= whole for whole in marginals) for clique in asked)

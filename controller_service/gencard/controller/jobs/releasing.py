@@ -1,0 +1,100 @@
+"""Tasks that make the rows of an audited card: one run at the records, and draws from what it left.
+
+What one run leaves is its fit, or where it has none its rows. Everything that is ever released under the
+card is made from that, so the records are seen once, and a claim of privacy is spent once.
+"""
+
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from gencard.controller.jobs.measurement import records_over
+from gencard.controller.jobs.recipes import box_of, cliques_of, linear_of
+from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job, Progress
+from gencard.controller.private_file import write_whole
+from gencard.controller.rows_file import RowsFile
+from gencard.core.blackbox.canonical import canonicalise
+from gencard.core.blackbox.contract import BlackBox, FittingBox
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import BlackBoxError, GencardError, StorageError
+
+
+def keep(job: Job, progress: Progress) -> Job:
+    """Records -> what one run of the black box leaves, in a file; its seed is drawn and forgotten."""
+    recipe, folder = job["recipe"], Path(job["folder"])
+    progress("read", 0.0)
+    named = [*cliques_of(recipe["cliques"]), *(statistic.clique for statistic in linear_of(recipe))]
+    dataset = records_over(named, job["records"], most_records=job["most_records"])
+    box = box_of(recipe)
+    progress("run", 0.1)
+    if isinstance(box, FittingBox):
+        write_whole(folder / KEPT_FIT, [_fit(box, dataset, progress)])
+    else:
+        RowsFile(folder / KEPT_ROWS).write(_rows(box, dataset, job["rows"]))
+    return {}
+
+
+def draw(job: Job, progress: Progress) -> Job:
+    """What a run left -> rows in a file, in canonical form; sees no record."""
+    folder, rows = Path(job["folder"]), job["rows"]
+    progress("sample", 0.0)
+    if (folder / KEPT_ROWS).exists():
+        kept = RowsFile(folder / KEPT_ROWS).dataset()
+        drawn = kept.take(_shuffling().permutation(len(kept))[:rows])
+    else:
+        output = _sampled(box_of(job["recipe"]), _read(folder / KEPT_FIT), rows)
+        domain = Domain(tuple(job["attributes"]), tuple(job["sizes"]))
+        drawn = canonicalise(output, domain, rows, rng=_shuffling())
+    RowsFile(Path(job["rows_file"])).write(drawn)
+    return {"digest": drawn.digest()}
+
+
+def _fit(box: FittingBox, dataset: Dataset, progress: Progress) -> bytes:
+    """Raises BlackBoxError where the box raises anything that is not ours."""
+    try:
+        return box.fit(dataset, seed=_seed(), progress=progress).save()
+    except GencardError:
+        raise
+    except Exception:
+        raise BlackBoxError(problem="it raised an error") from None
+
+
+def _rows(box: BlackBox, dataset: Dataset, rows: int) -> Dataset:
+    """Raises BlackBoxError, as above, or for an output that is not what the contract says."""
+    try:
+        output = box(dataset, rows, seed=_seed())
+    except GencardError:
+        raise
+    except Exception:
+        raise BlackBoxError(problem="it raised an error") from None
+    return canonicalise(output, dataset.domain, rows, rng=_shuffling())
+
+
+def _read(path: Path) -> bytes:
+    """Raises StorageError."""
+    with suppress(OSError):
+        return path.read_bytes()
+    raise StorageError
+
+
+def _sampled(box: BlackBox, saved: bytes, rows: int) -> object:
+    if not isinstance(box, FittingBox):
+        raise BlackBoxError(problem="it has no fit any more")
+    try:
+        return box.load(saved).sample(rows, seed=_seed())
+    except GencardError:
+        raise
+    except Exception:
+        raise BlackBoxError(problem="it raised an error") from None
+
+
+def _seed() -> int:
+    """Nobody's to know: a box may not be told apart by it."""
+    return secrets.randbits(63)
+
+
+def _shuffling() -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(secrets.randbits(128)))

@@ -1,0 +1,30 @@
+"""Files that appear whole or not at all, and that nobody but the service can read."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from gencard.core.errors import StorageError
+
+
+def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Put bytes there, over what was there, and on the disk before this returns.
+
+    Raises:
+        StorageError: They cannot be written; what was there stays.
+    """
+    draft = path.with_name(f".{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        return
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+    raise StorageError
