@@ -3,13 +3,17 @@
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
+from opendp.measures import zero_concentrated_divergence
+from opendp.metrics import l1_distance, l2_distance, linf_distance
+from opendp.mod import enable_features
 
 from gencard.core.statistics.noise import Integers
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
-_COUNTS = dp.vector_domain(dp.atom_domain(T="i64"))
+_COUNTS = vector_domain(atom_domain(T="i64"))
 
 
 class OpenDpNoise:
@@ -22,14 +26,14 @@ class OpenDpNoise:
     """
 
     def laplace(self, counts: Integers, scale: float) -> Integers:
-        return _drawn((_COUNTS, dp.l1_distance(T="i64")) >> dp.m.then_laplace(scale), counts)
+        return _drawn(make_laplace(_COUNTS, l1_distance(T="i64"), scale), counts)
 
     def gaussian(self, counts: Integers, scale: float) -> Integers:
-        return _drawn((_COUNTS, dp.l2_distance(T="f64")) >> dp.m.then_gaussian(scale), counts)
+        return _drawn(make_gaussian(_COUNTS, l2_distance(T="f64"), scale), counts)
 
     def choose(self, scores: Integers, scale: float) -> int:
-        space = _COUNTS, dp.linf_distance(T="i64")
-        highest = space >> dp.m.then_noisy_max(dp.zero_concentrated_divergence(), scale)
+        space = _COUNTS, linf_distance(T="i64")
+        highest = make_noisy_max(*space, zero_concentrated_divergence(), scale)
         return int(highest(scores.tolist()))
 
 
