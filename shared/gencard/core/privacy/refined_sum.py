@@ -24,6 +24,9 @@ from gencard.core.privacy.epsilon_bound import (
 )
 from gencard.core.privacy.tilted_sum import log_sum_at_most
 
+_COARSE = 2**10
+"""Steps that a first guess is made with."""
+
 
 def log_p_value(found: Reconstruction, *, epsilon: float, neighbouring: Neighbouring) -> float:
     """Natural log of p of the sum of distances if the generator is epsilon-differentially private.
@@ -42,12 +45,15 @@ def sum_bound(found: Reconstruction, *, beta: float, neighbouring: Neighbouring)
         InvalidNumberError: beta is not above 0 and at most 1/2.
     """
     check_beta(beta)
-    epsilon = smallest_epsilon(_log_p(found), beta) / steps_of(neighbouring)
+    guess = smallest_epsilon(_log_p(found, coarse=True), beta)
+    epsilon = smallest_epsilon(_log_p(found), beta, guess=guess) / steps_of(neighbouring)
     return EpsilonBound(epsilon, 0.0, beta, neighbouring)
 
 
-def _log_p(found: Reconstruction) -> LogPValue:
-    """Natural log of p by the epsilon of replacing one record."""
+def _log_p(found: Reconstruction, *, coarse: bool = False) -> LogPValue:
+    """Natural log of p by the epsilon of replacing one record; coarsely, only about that."""
     terms = len(found.radii)
-    log_q = log_chance(found.space, found.space.edges(found.nu, terms), found.rows)
+    edges = found.space.edges(found.nu, terms)
+    step = max(1, len(edges) // _COARSE) if coarse else 1
+    log_q = log_chance(found.space, edges[step - 1 :: step], found.rows)
     return lambda epsilon: log_sum_at_most(tilted_chance(log_q, epsilon), terms)
