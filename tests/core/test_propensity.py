@@ -18,7 +18,12 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.statistics.marginal import count
-from gencard.core.utility.propensity import regression_propensity, tree_propensity
+from gencard.core.utility.propensity import (
+    expected_of_pairs,
+    regression_propensity,
+    tree_pmse,
+    tree_propensity,
+)
 from gencard.core.utility.propensity_cells import cells_of
 from gencard.core.utility.propensity_tree import TreeSettings, _Tree, tree_scores
 from gencard.core.utility.table_utility import table_utility
@@ -27,6 +32,7 @@ from tests.core.strategies import datasets
 from tests.shared_data import oracle_file
 
 NUMBERS = ("age", "income")
+SYNTHESES = tuple(f"syn{number}" for number in range(1, 6))
 DOMAIN = Domain.of({"a": 2, "b": 3, "c": 2})
 LEAVES = {5: TreeSettings(), 20: TreeSettings(leaf=20)}
 
@@ -35,9 +41,9 @@ def rng():
     return np.random.default_rng(1)
 
 
-def survey(synthesis):
-    """1,000 records and as many synthetic ones of six attributes, two of them numbers."""
-    files = [read(f"synthpop/pairD_mixed_{part}.csv") for part in ("orig", f"syn{synthesis}")]
+def survey(*syntheses):
+    """1,000 records, as many synthetic ones each time, of six attributes; two of them are numbers."""
+    files = [read(f"synthpop/pairD_mixed_{part}.csv") for part in ("orig", *syntheses)]
     names = tuple(files[0][0])
     levels = {name: sorted({row[name] for file in files for row in file}) for name in names}
     values = {name: tuple(float(text) if text else np.nan for text in levels[name]) for name in NUMBERS}
@@ -54,7 +60,7 @@ def oracle():
 @pytest.mark.shared
 class TestSynthpopSaysTheSame:
     def test_of_regressions(self, oracle):
-        original, synthetic, values = survey(1)
+        original, synthetic, values = survey("syn1")
         cases = [
             case
             for case in oracle["utility_gen"]
@@ -73,15 +79,29 @@ class TestSynthpopSaysTheSame:
             assert found.pmse == pytest.approx(case["pMSE"][0], rel=1e-9)
             assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=1e-9)
 
-    @pytest.mark.parametrize("synthesis", [1, 2, 3, 4, 5])
+    @pytest.mark.parametrize("synthesis", range(5))
     def test_of_every_synthesis(self, oracle, synthesis):
         """Regression and tree; the trees are rpart's, leaf by leaf."""
-        original, synthetic, values = survey(synthesis)
-        logit, tree = (case["pMSE"][synthesis - 1] for case in oracle["utility_gen_m5"][:2])
+        original, synthetic, values = survey(SYNTHESES[synthesis])
+        logit, tree = (case["pMSE"][synthesis] for case in oracle["utility_gen_m5"][:2])
         found = regression_propensity(original, synthetic, values, order=1)
         assert found.pmse == pytest.approx(logit, rel=1e-9)
         grown = tree_propensity(original, synthetic, values, rng=rng(), permutations=1)
         assert grown.pmse == pytest.approx(tree, rel=1e-9)
+
+    def test_of_pairs_of_syntheses(self, oracle):
+        """In one of ten pairs two cuts are equally good, and R takes another one than we do."""
+        original, *syntheses, values = survey(*SYNTHESES)
+        tree, regression = oracle["utility_gen_m5"][1:]
+        assert tree["options"]["resamp.method"] == regression["options"]["resamp.method"] == "pairs"
+        by_tree = expected_of_pairs(syntheses, lambda one, other: tree_pmse(one, other, values))
+        found = tree_pmse(original, syntheses[0], values)
+        assert found / by_tree == pytest.approx(tree["S_pMSE"][0], rel=0.003)
+        by_regression = expected_of_pairs(
+            syntheses, lambda one, other: regression_propensity(one, other, values, order=1).pmse
+        )
+        found = regression_propensity(original, syntheses[0], values, order=1).pmse
+        assert found / by_regression == pytest.approx(regression["S_pMSE"][0], rel=1e-9)
 
     @pytest.mark.parametrize("leaf", [5, 20])
     def test_of_trees_beside_chance(self, oracle, leaf):
@@ -93,7 +113,7 @@ class TestSynthpopSaysTheSame:
             and case["options"]["method"] == "cart"
             and "tree.method" not in case["options"]
         )
-        found = tree_propensity(*survey(1), rng=rng(), settings=LEAVES[leaf])
+        found = tree_propensity(*survey("syn1"), rng=rng(), settings=LEAVES[leaf])
         assert found.pmse == pytest.approx(case["pMSE"][0], rel=1e-9)
         assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=0.05)
 
@@ -278,6 +298,10 @@ class TestBadInput:
         one = drawn(1, 5, (0.2, 0.3, 0.5))
         with pytest.raises(InvalidNumberError):
             tree_propensity(one, one, {}, rng=rng(), **wrong)
+
+    def test_pairs_need_two_syntheses(self):
+        with pytest.raises(InvalidInputError, match="two or more"):
+            expected_of_pairs([drawn(1, 5, (0.2, 0.3, 0.5))], lambda one, other: 0.0)
 
     def test_one_record_each_and_constant_attributes(self):
         one = Dataset(DOMAIN, np.array([[0, 0, 0]]))

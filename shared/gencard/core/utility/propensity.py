@@ -12,12 +12,14 @@ References:
     synthetic data", Journal of the Royal Statistical Society A 181, 2018.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidNumberError
+from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.utility.predictor_matrix import Values
 from gencard.core.utility.propensity_cells import cells_of
 from gencard.core.utility.propensity_regression import regression_basis, regression_scores
@@ -99,8 +101,9 @@ def tree_propensity(
     Raises:
         InvalidNumberError: There is no permutation, or the settings are out of range.
     """
-    if permutations < 1 or settings.leaf < 1 or not 0 <= settings.price < 1:
-        raise InvalidNumberError(field="tree", expected="leaf, permutations from 1; price from 0 to 1")
+    if permutations < 1:
+        raise InvalidNumberError(field="permutations", expected="at least 1")
+    _check(settings)
     cells = cells_of(original, synthetic, values)
     found = cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
     permuted = [
@@ -108,3 +111,30 @@ def tree_propensity(
         for _ in range(permutations)
     ]
     return Propensity(found, float(np.mean(permuted)) / 2, len(cells.places), cells.share)
+
+
+def tree_pmse(
+    original: Dataset, synthetic: Dataset, values: Values, *, settings: TreeSettings = _SETTINGS
+) -> float:
+    """The pMSE alone, by a classification tree; raises as ``tree_propensity`` does."""
+    _check(settings)
+    cells = cells_of(original, synthetic, values)
+    return cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
+
+
+def expected_of_pairs(syntheses: Sequence[Dataset], pmse: Callable[[Dataset, Dataset], float]) -> float:
+    """What pMSE is expected to be, by how well every two syntheses of one original are told apart.
+
+    Half of the mean: both of a pair are random, while the original is given.
+
+    Raises:
+        InvalidInputError: There are fewer than two.
+    """
+    if len(syntheses) < 2:
+        raise InvalidInputError(field="syntheses", problem="two or more are needed")
+    return float(np.mean([pmse(one, other) for one, other in combinations(syntheses, 2)])) / 2
+
+
+def _check(settings: TreeSettings) -> None:
+    if settings.leaf < 1 or not 0 <= settings.price < 1:
+        raise InvalidNumberError(field="tree", expected="a leaf of at least 1, a price from 0 to 1")

@@ -7,7 +7,8 @@ section 4.2.2). A split stays where it lowers the number of misclassified record
 :math:`\alpha = cp \cdot R(root)` for each further leaf.
 
 What is not worth its price is found as the R package rpart does it: a node is not even split where what
-its parent and its sibling leave to be saved is too little. The trees are those of rpart.
+its parent and its sibling leave to be saved is too little. The trees are those of rpart, but where two
+cuts are equally good: here the first attribute and the lowest cut are taken, there rounding decides.
 
 References:
     T. Therneau, E. Atkinson, "An Introduction to Recursive Partitioning Using the RPART Routines",
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from gencard.core.utility.propensity_cells import Array, Cells
 
 _DEEPEST = 30
-_LEAST_GAIN = 1e-12
+_LEAST_GAIN = 1e-9
 
 Places = NDArray[np.intp]
 
@@ -126,7 +127,7 @@ class _Tree:
                 order = np.argsort(theirs / ours, kind="stable")
             gains = _gains(ours[order], theirs[order], self.settings.leaf)
             if len(gains) and gains.max() > best + _LEAST_GAIN:
-                cut = int(gains.argmax())
+                cut = int(np.argmax(gains > gains.max() - _LEAST_GAIN))
                 best, side = float(gains[cut]), np.isin(levels, held[order[: cut + 1]])
         return side
 
