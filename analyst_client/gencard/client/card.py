@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.audits import Audit
+    from gencard.client.report.card_report import CardReport
     from gencard.client.report.fidelity import FidelityReport
 
 
@@ -174,6 +175,26 @@ class Card(CardView):
             DomainMismatchError, UndeclaredLevelError: The rows are not over the card's attributes.
         """
         return self.agreement.fidelity(data)
+
+    def report(
+        self, release: str | None = None, *, measure: bool | None = None, progress: Shown = True
+    ) -> "CardReport":
+        """What was released, its fidelity, risk, utility and audits, as far as our role may know.
+
+        Args:
+            release: Its name; the newest where not given.
+            measure: Have measured at the records what was not yet. It costs an analyst one statistic
+                for each number, and others nothing; not given, only the others do.
+            progress: Show a bar, or a function that is told.
+
+        Raises:
+            InvalidInputError: The card has no release, or none of this name.
+            BudgetExceededError: The price of a measure is not covered.
+        """
+        from gencard.client.reporting import report  # noqa: PLC0415 - measures only where wanted
+
+        state = str(self.state)
+        return report(self.agreement, state, release, measure=measure, progress=progress)
 
     def audit(
         self,

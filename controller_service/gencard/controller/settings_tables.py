@@ -17,6 +17,7 @@ from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
 from gencard.core.measures.material import Declared
 from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
+from gencard.core.privacy.gower import Missing
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 """Last part of a resource name."""
@@ -228,11 +229,12 @@ class MeasuresTable(Section):
     """What measures of releases need to be told; see ``core.measures.material.Declared``."""
 
     keys: Clique = ()
+    missing: Missing = Missing.CATEGORY
     target: str = ""
     attacks: Annotated[int, Field(ge=10, le=10_000)] = 500
 
     def declared(self) -> Declared:
-        return Declared(self.keys, self.target, self.attacks)
+        return Declared(self.keys, self.target, self.attacks, self.missing)
 
 
 class DatasetEntry(Section):

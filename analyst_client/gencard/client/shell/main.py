@@ -10,6 +10,7 @@ from gencard.client.shell import (
     fidelity,
     negotiation,
     planning,
+    report,
     synthesis,
     utility,
 )
@@ -36,6 +37,7 @@ app.command()(synthesis.generate)
 app.command()(synthesis.psi)
 app.command()(fidelity.fidelity)
 app.command()(utility.utility)
+app.command()(report.report)
 app.command()(checking.replay)
 app.command()(checking.verify)
 app.command()(auditing.audit)

@@ -1,6 +1,5 @@
 """The task that measures a release beside the records that it was made from."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from gencard.controller.jobs.measurement import confirm, opened
@@ -14,6 +13,7 @@ from gencard.core.domain import Clique
 from gencard.core.measures.findings_json import finding_to_json_object
 from gencard.core.measures.material import Declared, Material
 from gencard.core.measures.registry import measure_named, take
+from gencard.core.privacy.gower import Missing
 from gencard.wire.psi_document import psi_of_document
 
 
@@ -37,17 +37,21 @@ def _material(job: Job) -> Material:
     rows = RowsFile(Path(job["rows_file"])).dataset()
     attributes = rows.domain.attributes
     coding = schema_of_table(job["schema"]).coding
-    declared = job["declared"]
     return Material(
         synthetic=rows,
         coding=Coding(tuple(coding.attribute(name) for name in attributes)),
         cliques=cliques_of(job["cliques"]),
-        declared=replace(Declared(**declared), keys=tuple(declared["keys"])),
+        declared=_declared(job["declared"]),
         seed=job["seed"],
         original=_dataset(job, "records", attributes),
         holdout=_dataset(job, "holdout", attributes),
         psi=psi_of_document(job["psi"].encode()),
     )
+
+
+def _declared(declared: Job) -> Declared:
+    keys, missing = tuple(declared["keys"]), Missing(declared["missing"])
+    return Declared(**declared | {"keys": keys, "missing": missing})
 
 
 def _dataset(job: Job, which: str, attributes: Clique) -> Dataset | None:

@@ -83,7 +83,7 @@ class AttackFinding:
             axes.hlines([place], [100 * low], [100 * high], color=colour, linewidth=2.5)
             axes.scatter([100 * found.share], [place], color=colour, s=45, zorder=3)
         axes.set_yticks(range(3), [name for name, *_ in named])
-        axes.invert_yaxis()
+        axes.set_ylim(2.6, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.set_xlim(left=0)
         axes.set_xlabel("% of the guesses that were right, with 95 % intervals")

@@ -55,22 +55,23 @@ class CloneFinding:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        return (
+        found = (
             ("Clones of train", self.train),
             ("Clones of train, as many as holdout", self.equal),
             ("Clones of holdout", self.holdout),
-            ("By the number of cells alone", self.chance),
         )
+        return found if self.chance is None else (*found, ("By the number of cells alone", self.chance))
 
     @property
     def drawn_lines(self) -> int:
-        return 4
+        return len(self.lines)
 
     def plot(self, axes: Axes) -> None:
         """One bar each."""
         shares = [100 * (share or 0.0) for _, share in self.lines]
-        axes.barh(range(4), shares, color=[ALARM, ALARM, RELEASE, BESIDE], height=0.6)
-        axes.set_yticks(range(4), [name for name, _ in self.lines])
+        places, colours = range(len(shares)), [ALARM, ALARM, RELEASE, BESIDE][: len(shares)]
+        axes.barh(places, shares, color=colours, height=0.6)
+        axes.set_yticks(places, [name for name, _ in self.lines])
         axes.invert_yaxis()
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel("% of the rows")

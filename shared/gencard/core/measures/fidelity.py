@@ -60,7 +60,7 @@ class FidelityFinding:
         for which, marker, colour in ((~beyond, "o", RELEASE), (beyond, "D", ALARM)):
             axes.scatter(found[which], places[which], s=26, marker=marker, color=colour, zorder=3)
         axes.set_yticks(places, [" × ".join(one.clique)[:48] for one in shown])
-        axes.invert_yaxis()
+        axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.set_xlim(left=0)
         axes.set_xlabel(f"total variation, % of the rows; worst: {percent(found.max() / 100)}")

@@ -9,7 +9,7 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import EmptyDatasetError, InvalidPsiError
-from gencard.core.privacy.gower import Gower, gower_of
+from gencard.core.privacy.gower import Gower, Missing, gower_of
 from gencard.core.privacy.nearest import Nearest, nearest
 from gencard.core.privacy.records import Records, records_of
 from gencard.core.privacy.targets import Tables
@@ -24,11 +24,13 @@ class Declared:
         keys: Attributes that an intruder may know of somebody.
         target: What he wants to know.
         attacks: Records of train, and of holdout, that each attack aims at; at most so many.
+        missing: What a missing value is to distances.
     """
 
     keys: Clique = ()
     target: str = ""
     attacks: int = 500
+    missing: Missing = Missing.CATEGORY
 
 
 NOTHING_DECLARED = Declared()
@@ -75,8 +77,8 @@ class Material:
 
     @cached_property
     def gower(self) -> Gower:
-        """One distance for all: ranges of train and holdout together, "missing" a value of its own."""
-        return gower_of(self.tables.train, self.tables.holdout)
+        """One distance for all, with the ranges of train and holdout together."""
+        return gower_of(self.tables.train, self.tables.holdout, missing=self.declared.missing)
 
     @cached_property
     def to_train(self) -> Nearest:

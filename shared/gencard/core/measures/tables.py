@@ -1,11 +1,13 @@
 """Tables of one, two and three attributes, and the marginals of Phi, beside the records'."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.errors import TooLargeError
 from gencard.core.measures.axes import ALARM, BESIDE, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
@@ -51,9 +53,9 @@ class TablesFinding:
 
     Args:
         attributes: Of the release.
-        widths: One, two and three attributes, as far as there are so many.
-        pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; ``variations`` their
-            total variations.
+        widths: One, two and three attributes, as far as there are so many and their cells not too many.
+        pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; empty where their cells
+            are too many. ``variations`` are their total variations.
     """
 
     attributes: Clique
@@ -68,7 +70,11 @@ class TablesFinding:
             f"{('one attribute', 'two', 'three')[found.width - 1]}"
             for found in self.widths
         ]
-        return f"Mean S_pMSE is {', '.join(told)}; 1 is as good as resampling the records."
+        found = f"Mean S_pMSE is {', '.join(told)}; 1 is as good as resampling the records."
+        if not self.pairs:
+            return found
+        worst, value = max(self._valued(), key=lambda pair: pair[1])
+        return f"{found} The worst pair is {' × '.join(worst)}, {value:.3g}."
 
     @property
     def stands_out(self) -> bool:
@@ -92,7 +98,7 @@ class TablesFinding:
         shown = self._drawn()
         places = {name: place for place, name in enumerate(shown)}
         largest = max(self.pairs, default=0.0)
-        for (one, other), value in zip(_pairs(self.attributes), self.pairs, strict=True):
+        for (one, other), value in self._valued():
             if one in places and other in places:
                 depth = _depth(value, largest)
                 axes.barh(
@@ -104,10 +110,14 @@ class TablesFinding:
         axes.invert_yaxis()
         axes.tick_params(length=0)
 
+    def _valued(self) -> list[tuple[tuple[str, str], float]]:
+        """Each pair with its S_pMSE, where they were compared."""
+        return list(zip(_pairs(self.attributes), self.pairs, strict=True)) if self.pairs else []
+
     def _drawn(self) -> tuple[str, ...]:
         """The attributes to draw, in their order: all, or those in the worst pairs."""
         worst = dict.fromkeys(self.attributes, 0.0)
-        for pair, value in zip(_pairs(self.attributes), self.pairs, strict=True):
+        for pair, value in self._valued():
             for name in pair:
                 worst[name] = max(worst[name], value)
         chosen = sorted(worst, key=lambda name: -worst[name])[:_MOST_DRAWN]
@@ -118,16 +128,23 @@ def tables_finding(material: Material) -> TablesFinding:
     """Compare all tables of one, two and three attributes."""
     original, synthetic = material.records, material.synthetic
     attributes = synthetic.domain.attributes
-    found = [
-        table_utilities(original, synthetic, width) for width in range(1, min(3, len(attributes)) + 1)
-    ]
-    pairs = found[1] if len(found) > 1 else {}
+    found = _by_width(original, synthetic)
+    pairs = found.get(2, {})
     return TablesFinding(
         attributes=attributes,
-        widths=tuple(_summed(width, tables) for width, tables in enumerate(found, 1)),
+        widths=tuple(_summed(width, tables) for width, tables in found.items()),
         pairs=tuple(one.standardised for one in pairs.values()),
         variations=tuple(one.total_variation for one in pairs.values()),
     )
+
+
+def _by_width(original: Dataset, synthetic: Dataset) -> dict[int, dict[Clique, TableUtility]]:
+    """All tables of one, two and three attributes, as far as their cells may be counted."""
+    found = {}
+    for width in range(1, min(3, len(synthetic.domain)) + 1):
+        with suppress(TooLargeError):
+            found[width] = table_utilities(original, synthetic, width)
+    return found
 
 
 def table_numbers(attributes: int) -> int:

@@ -1,0 +1,147 @@
+"""The page of a card: what was released, then fidelity, risk, utility and audits, each with a figure."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gencard.client.report import plots
+from gencard.client.report.card_report import CardReport
+from gencard.client.report.template import rendered
+from gencard.client.report.words import named, percent
+from gencard.core.audit.verdict import Verdict
+from gencard.core.measures.finding import Finding
+from gencard.core.measures.measure import Group
+from gencard.core.measures.registry import MEASURES
+from gencard.core.measures.tables import TablesFinding
+
+if TYPE_CHECKING:
+    from gencard.client.audits import Audit
+
+_GROUPS = {
+    Group.FIDELITY: ("Fidelity", "Do the rows follow the statistics that the card released?"),
+    Group.RISK: ("Risk", "What do the rows give away about the people behind the records?"),
+    Group.UTILITY: ("Utility", "What do the rows keep of the records?"),
+}
+_TABLE_MEASURES = ("S_pMSE", "SPECKS", "JSD", "PO50", "G")
+_MOST_MARGINALS = 12
+
+
+def render(report: CardReport) -> str:
+    """The page as HTML; all that came from outside is escaped."""
+    return rendered(
+        "card.html.j2",
+        title=report.card.dataset_title or report.card.terms.dataset,
+        wording=_wording(report),
+        alarmed=bool(report.standing_out or _leaked(report)),
+        lines=report.lines(),
+        released=list(_released(report)),
+        groups=[_group(group, report.found) for group in Group],
+        audits=[_audit(one) for one in report.audits],
+        sides=next((_sides(one) for one in report.audits if one.findings is not None), None),
+        left_out=report.left_out,
+    )
+
+
+def _wording(report: CardReport) -> str:
+    """What stands out, in a sentence; nothing that stands out is no proof of anything."""
+    found = [title.lower() for title in report.standing_out]
+    if _leaked(report):
+        found.append("an audit of the generator, which found a leak")
+    if found:
+        return f"Beyond their baselines: {'; '.join(found)}."
+    if not report.found and not report.audits:
+        return "Nothing was measured that this reader may know."
+    return (
+        "Nothing that was measured is beyond its baseline. That is no proof of safety: each section "
+        "says what it does not show."
+    )
+
+
+def _leaked(report: CardReport) -> bool:
+    """Whether the card's own generator was found to leak; other boxes made none of these rows."""
+    return any(
+        audit.verdict is Verdict.LEAKAGE and audit.black_box == report.card.terms.generator
+        for audit in report.audits
+    )
+
+
+def _released(report: CardReport) -> Iterator[tuple[str, str]]:
+    card, receipt = report.card, report.receipt
+    terms = card.terms
+    yield "Purpose", terms.purpose
+    yield "Dataset", f"{card.dataset_title} ({terms.dataset}), declared by {card.declared_by}"
+    yield "Phi", _phi(report)
+    yield "Measured", str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
+    yield "Generator", f"{terms.generator}, {card.tier}"
+    yield "Rows", f"{receipt.rows:,} of at most {terms.rows:,} in one release"
+    if terms.without_uniques:
+        yield "Replicated uniques", "taken out, and other rows drawn"
+    yield "Price", str(card.price)
+    yield "Analyst", card.analyst
+    yield "Made", receipt.time
+    yield "Rows' SHA-256", receipt.rows_digest
+    yield "Card's SHA-256", report.digest
+
+
+def _phi(report: CardReport) -> str:
+    terms = report.card.terms
+    shown = [named(clique) for clique in terms.marginals[:_MOST_MARGINALS]]
+    more = len(terms.marginals) - len(shown)
+    shown += [f"and {more:,} more"] if more > 0 else []
+    return "; ".join([*shown, *map(str, terms.moments)])
+
+
+def _group(group: Group, found: dict[str, Finding]) -> dict[str, object]:
+    title, question = _GROUPS[group]
+    sections = [_section(name, one) for name, one in found.items() if MEASURES[name].group is group]
+    return {"id": str(group), "title": title, "question": question, "sections": sections}
+
+
+def _section(name: str, finding: Finding) -> dict[str, object]:
+    measure = MEASURES[name]
+    return {
+        "id": name,
+        "title": measure.title,
+        "sentence": finding.sentence.replace(" %", "\N{NO-BREAK SPACE}%"),
+        "stands_out": finding.stands_out,
+        "plot": plots.drawn(finding, measure.title),
+        "reading": measure.reading,
+        "limits": measure.limits,
+        "lines": [(label, _number(label, value)) for label, value in finding.lines],
+        "tables": _tables(finding),
+    }
+
+
+def _tables(finding: Finding) -> dict[str, object] | None:
+    """The worst tables of each width, with the measures that people look at."""
+    if not isinstance(finding, TablesFinding):
+        return None
+    rows = [
+        (named(one.clique), [f"{dict(one.measures)[name]:.3g}" for name in _TABLE_MEASURES])
+        for found in finding.widths
+        for one in found.worst[:5]
+    ]
+    return {"heads": _TABLE_MEASURES, "rows": rows}
+
+
+def _number(label: str, value: float | None) -> str:
+    """Shares in per cent, but for measures that are none."""
+    if value is None:
+        return "–"
+    plain = label.startswith(("S_pMSE", "JSD", "PO50", "5th percentile"))
+    return f"{value:.3g}" if plain else percent(value)
+
+
+def _audit(audit: "Audit") -> dict[str, object]:
+    return {
+        "box": audit.black_box,
+        "leaked": audit.verdict is Verdict.LEAKAGE,
+        "wording": audit.wording,
+        "attempt": audit.attempt,
+    }
+
+
+def _sides(audit: "Audit") -> dict[str, str] | None:
+    """Both sides of the newest audit that this reader may know in full."""
+    if audit.findings is None:
+        return None
+    return {"box": audit.black_box, "plot": plots.sides(audit.findings)}

@@ -1,0 +1,154 @@
+"""The report of a card in our hands: as a page, as JSON, as a table."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.panel import Panel
+
+from gencard.client import html, text
+from gencard.client.folder import write_bytes
+from gencard.client.report.extra import page_module
+from gencard.core.audit.report_json import report_to_json_object
+from gencard.core.card import Card
+from gencard.core.measures.finding import Finding
+from gencard.core.measures.findings_json import finding_to_json_object
+from gencard.core.measures.registry import MEASURES
+from gencard.wire.card_document import card_document
+from gencard.wire.receipt import Receipt
+
+if TYPE_CHECKING:
+    from gencard.client.audits import Audit
+
+FORMAT = "gencard.report.v1"
+HEADS = ("Measure", "Found", "")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What a report does not say, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class CardReport:
+    """What was released under a card, how well, at what risk, and what audits said.
+
+    Args:
+        digest: SHA-256, in hex, of the card.
+        receipt: Of the release that was measured.
+        reader: The role that the report was made for: it decides what is in it.
+        findings: By measure, in the order of the report; None where the records do not allow it.
+        audits: Of the card, newest first.
+    """
+
+    card: Card
+    digest: str
+    state: str
+    receipt: Receipt
+    reader: str
+    findings: Mapping[str, Finding | None]
+    audits: "tuple[Audit, ...]"
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def found(self) -> dict[str, Finding]:
+        """The findings that there are."""
+        return {name: one for name, one in self.findings.items() if one is not None}
+
+    @property
+    def standing_out(self) -> tuple[str, ...]:
+        """Titles of the measures whose findings are beyond their own baseline."""
+        return tuple(MEASURES[name].title for name, one in self.found.items() if one.stands_out)
+
+    @cached_property
+    def html(self) -> str:
+        """One self-contained page: no scripts, nothing from elsewhere.
+
+        Raises:
+            InvalidInputError: The extra ``report`` is not installed.
+        """
+        rendered: str = page_module("card_page").render(self)
+        return rendered
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the page."""
+        write_bytes(Path(path), self.html.encode())
+
+    def document(self) -> dict[str, Any]:
+        """All of it as an object of JSON types."""
+        return {
+            "format": FORMAT,
+            "reader": self.reader,
+            "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
+            "release": self._release(),
+            "measures": [self._measure(name, one) for name, one in self.found.items()],
+            "audits": [_audit(one) for one in self.audits],
+            "leftOut": [{"what": one.what, "why": one.why} for one in self.left_out],
+        }
+
+    def save_json(self, path: str | Path) -> None:
+        """Write the numbers, without loss."""
+        lines = json.dumps(self.document(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_bytes(Path(path), lines.encode())
+
+    def grid(self) -> Iterator[tuple[str, str, str]]:
+        """One line for each measure and audit, under ``HEADS``."""
+        for name, one in self.found.items():
+            yield MEASURES[name].title, one.sentence, "!" if one.stands_out else ""
+        for audit in self.audits:
+            leaked = "!" if audit.verdict == "leakage" else ""
+            yield f"Audit of {audit.black_box}", audit.wording, leaked
+        for left in self.left_out:
+            yield left.what, f"left out: {left.why}", ""
+
+    def lines(self) -> list[tuple[str, str]]:
+        return [
+            ("Card", f"{self.card.name} ({self.state})"),
+            ("Release", self.receipt.name),
+            ("Rows", f"{self.receipt.rows:,}"),
+            ("For", f"the {self.reader}"),
+        ]
+
+    def _release(self) -> dict[str, Any]:
+        receipt = self.receipt
+        return {
+            "name": receipt.name,
+            "rows": receipt.rows,
+            "sha256": receipt.rows_digest,
+            "psi": receipt.psi_digest,
+            "time": receipt.time,
+        }
+
+    def _measure(self, name: str, finding: Finding) -> dict[str, Any]:
+        measure = MEASURES[name]
+        return {
+            "name": name,
+            "group": str(measure.group),
+            "sentence": finding.sentence,
+            "standsOut": finding.stands_out,
+            "found": finding_to_json_object(finding),
+        }
+
+    def _repr_html_(self) -> str:
+        return html.panel("Report", html.facts(self.lines()), html.grid(HEADS, self.grid()))
+
+    def __rich__(self) -> Panel:
+        return text.panel("Report", text.facts(self.lines()), text.grid(HEADS, self.grid()))
+
+
+def _audit(audit: "Audit") -> dict[str, Any]:
+    told = {
+        "blackBox": audit.black_box,
+        "verdict": str(audit.verdict),
+        "wording": audit.wording,
+        "attempt": audit.attempt,
+        "level": audit.level,
+    }
+    findings = None if audit.findings is None else report_to_json_object(audit.findings)
+    return told | {"report": findings}

@@ -1,0 +1,126 @@
+"""Gathers what our role may know of a card and one of its releases, and says what it may not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gencard.client import measures
+from gencard.client.agreement import Agreement
+from gencard.client.audits import known_audits
+from gencard.client.measures import ReleaseMeasures
+from gencard.client.progress import Shown
+from gencard.client.report.card_report import CardReport, LeftOut
+from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.measures.fidelity import FidelityFinding
+from gencard.core.measures.registry import MEASURES, price_in_statistics
+from gencard.core.utility.fidelity import fidelity
+from gencard.wire.identity import Role
+from gencard.wire.receipt import Receipt
+
+FIDELITY = "fidelity"
+NOT_ON_CARD = "reads records, and the card does not name it"
+NOT_ALLOWED = "these records or rows do not allow it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathering:
+    """One report in the making.
+
+    Args:
+        measure: Have measured what was not measured yet; costs an analyst something.
+    """
+
+    agreement: Agreement
+    receipt: Receipt
+    measure: bool
+    progress: Shown
+
+    @property
+    def role(self) -> Role:
+        return self.agreement.connection.credentials.identity().role
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """Measures at the records that our role may know."""
+        named = self.agreement.card.terms.measures
+        return named if self.role is Role.ANALYST else tuple(MEASURES)
+
+    def measures(self) -> ReleaseMeasures:
+        """What was measured before, and what is missing of it if we want it."""
+        connection, release = self.agreement.connection, self.receipt.name
+        found = measures.known(connection, release)
+        missing = [
+            name for name in self.allowed if name not in found.findings and name not in found.lacking
+        ]
+        if self.measure and missing:
+            asked = missing if found.findings else []
+            found = found.joined(measures.run(connection, release, asked, self.progress))
+        return found if FIDELITY in found.findings else found.joined(self._fidelity())
+
+    def _fidelity(self) -> ReleaseMeasures:
+        """Computed here, where our role may have rows and psi."""
+        if self.role is not Role.ANALYST:
+            return ReleaseMeasures(self.receipt.name)
+        rows = self.agreement.fetch(self.receipt.name, self.progress).dataset
+        try:
+            found = FidelityFinding(fidelity(self.agreement.psi, rows))
+        except GencardError:
+            return ReleaseMeasures(self.receipt.name, {FIDELITY: None})
+        return ReleaseMeasures(self.receipt.name, {FIDELITY: found})
+
+    def left_out(self, found: ReleaseMeasures) -> Iterator[LeftOut]:
+        """Every measure that is not in the report, and why."""
+        unmeasured = []
+        for name, measure in MEASURES.items():
+            if name in found.findings:
+                if found.findings[name] is None:
+                    yield LeftOut(measure.title, NOT_ALLOWED)
+            elif name in found.lacking:
+                yield LeftOut(measure.title, f"needs {' and '.join(found.lacking[name])}")
+            elif name in self.allowed:
+                unmeasured.append(name)
+            else:
+                yield LeftOut(measure.title, NOT_ON_CARD)
+        if unmeasured:
+            yield LeftOut(measures.in_words(unmeasured), self._how_to_measure(unmeasured))
+
+    def _how_to_measure(self, names: list[str]) -> str:
+        if self.role is not Role.ANALYST:
+            return "not measured yet: gencard report --measure"
+        terms = self.agreement.card.terms
+        price = price_in_statistics(
+            names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
+        )
+        return f"not measured yet: gencard report --measure, for at most {price:,} statistics"
+
+
+def report(
+    agreement: Agreement, state: str, release: str | None, *, measure: bool | None, progress: Shown
+) -> CardReport:
+    """The report of a card and one release; the arguments are those of ``Card.report``.
+
+    Raises:
+        InvalidInputError: The card has no release, or none of this name.
+    """
+    role = agreement.connection.credentials.identity().role
+    wanted = role is not Role.ANALYST if measure is None else measure
+    gathering = _Gathering(agreement, _receipt(agreement, release), wanted, progress)
+    found = gathering.measures()
+    return CardReport(
+        card=agreement.card,
+        digest=agreement.digest,
+        state=state,
+        receipt=gathering.receipt,
+        reader=str(role),
+        findings=found.findings,
+        audits=tuple(known_audits(agreement)),
+        left_out=tuple(gathering.left_out(found)),
+    )
+
+
+def _receipt(agreement: Agreement, release: str | None) -> Receipt:
+    """The receipt of a release, the newest where none is named."""
+    for receipt in agreement.receipts():
+        if release in (None, receipt.name):
+            return receipt
+    problem = "has no release yet" if release is None else "has no release of this name"
+    raise InvalidInputError(field="card", problem=problem)
