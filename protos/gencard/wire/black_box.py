@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gencard.core.blackbox.canonical import in_domain
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import BlackBoxError
+from gencard.core.errors import BlackBoxError, InvalidDatasetError
 from gencard.core.generators.replay import rng_of
 from gencard.wire.box_answer import rows_answer
 from gencard.wire.box_request import BoxTask, Values, read_request
@@ -98,7 +98,10 @@ def _as_dataset(output: object, domain: Domain) -> object:
         return output
     if output.keys() != set(domain.attributes):
         raise BlackBoxError(problem="its output is not over the declared domain")
-    return Dataset.of_columns(domain, [np.asarray(output[name]) for name in domain.attributes])
+    try:
+        return Dataset.of_columns(domain, [np.asarray(output[name]) for name in domain.attributes])
+    except InvalidDatasetError:
+        raise BlackBoxError(problem="its output is not one declared code for each cell") from None
 
 
 def _claim_stdout() -> BinaryIO:

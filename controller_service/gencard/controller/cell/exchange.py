@@ -36,7 +36,9 @@ def exchange(
 
 
 def _next(out: IO[bytes], end: float) -> bytes:
-    if not select.select([out], [], [], max(0.0, end - time.monotonic()))[0]:
+    ready = select.poll()
+    ready.register(out, select.POLLIN)
+    if not ready.poll(1_000 * max(0.0, end - time.monotonic())):
         raise JobLimitError(what="time for one run of a black box")
     return os.read(out.fileno(), _AT_ONCE)
 

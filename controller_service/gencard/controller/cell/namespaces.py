@@ -4,9 +4,11 @@ Started by root, the program runs as a user of its own that owns nothing; else i
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,9 @@ WORK = Path("/cell/work")
 """The working folder: empty, its own, and gone with the run."""
 
 _MIB = 1 << 20
+_AT_MOST = 2.0
+"""Seconds for a namespace to end."""
+
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/R")
 """Of the system's settings, what finds interpreters and libraries."""
@@ -60,12 +65,23 @@ class Namespaces:
             )
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """All of it at once: nothing in a process namespace outlives its first process."""
+        """All of it: bubblewrap ends after the first process of its namespace, that with all others."""
+        with suppress(OSError, subprocess.TimeoutExpired):
+            for child in _children(process):
+                os.kill(child, signal.SIGKILL)
+                process.wait(_AT_MOST)
         process.kill()
 
     @property
     def program_folder(self) -> Path:
         return PROGRAM
+
+
+def _children(process: subprocess.Popen[bytes]) -> list[int]:
+    if process.poll() is not None:
+        return []
+    own = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return list(map(int, own.read_text(encoding="ascii").split()))
 
 
 def _closed() -> list[str]:

@@ -14,9 +14,12 @@ from gencard.core.errors import GencardError, IsolationError
 
 _RESAMPLES = """
 import os
+import socket
 from gencard.wire.black_box import black_box
 
-assert not os.path.exists({hidden!r})
+if {hidden!r}:
+    assert not os.path.exists({hidden!r})
+    assert not {{name for _, name in socket.if_nameindex()}} - {{"lo"}}
 
 @black_box
 def resample(table, rows, *, rng):
@@ -27,7 +30,7 @@ resample.main()
 
 
 def check_isolation(isolation: Isolation, hidden: Path) -> None:
-    """Run a box that looks for what it must not see.
+    """Run a box that looks for what it must not see: a network, and a folder.
 
     Args:
         hidden: A folder of the controller's own, which must not be there inside.

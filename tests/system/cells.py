@@ -1,0 +1,67 @@
+"""Programs for cells, and records for them."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gencard.controller.cell.box import CellBox
+from gencard.controller.cell.cell import Cell
+from gencard.controller.cell.limits import CellLimits, Isolation
+from gencard.controller.cell.program import Program
+from gencard.controller.cell.trial import check_isolation
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import IsolationError
+
+DOMAIN = Domain.of({"a": 256, "b": 300})
+RECORDS = Dataset.of_columns(DOMAIN, [np.arange(50), np.arange(50) * 6])
+LIMITS = CellLimits(memory_mib=1_024, cpu_seconds=20, wall_seconds=30, processes=8, work_mib=4)
+
+_TELLING = """
+import numpy as np
+from gencard.wire.black_box import black_box
+
+@black_box
+def tell(table, rows, *, rng):
+    return {"a": np.full(rows, tried()), "b": np.zeros(rows, dtype=int)}
+
+tell.main()
+"""
+
+
+@cache
+def closes() -> bool:
+    """Whether cells can be closed on this machine."""
+    try:
+        check_isolation(Isolation.NAMESPACES, Path("/nowhere"))
+    except IsolationError:
+        return False
+    return True
+
+
+needs_cell = pytest.mark.skipif(
+    not closes(), reason="no bubblewrap here, or it is not allowed namespaces"
+)
+
+
+def box(text: str, *, interpreter: str = "python", isolation=Isolation.NAMESPACES, **limits) -> CellBox:
+    """A program of one file, as a black box."""
+    program = Program((interpreter, "./box"), (("box", text.encode()),))
+    return CellBox(program, Cell(replace(LIMITS, **limits), isolation))
+
+
+def shell(text: str, **limits) -> CellBox:
+    return box(text, interpreter="/bin/sh", **limits)
+
+
+def telling(body: str, **limits) -> CellBox:
+    """A box that tells in its rows what the function ``tried`` in this text found, 0 to 255."""
+    return box(body + _TELLING, **limits)
+
+
+def told(body: str, **limits) -> int:
+    """What ``tried`` found in a cell."""
+    return int(telling(body, **limits)(RECORDS, 1, seed=0).column("a")[0])

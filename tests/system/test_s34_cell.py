@@ -1,0 +1,298 @@
+"""S34: hostile programs in cells; each test says what becomes of one: contained, caught, neutralised."""
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gencard.controller.cell.limits import Isolation
+from gencard.controller.cell.namespaces import VARIABLES
+from gencard.controller.settings import Settings
+from gencard.core.errors import BlackBoxError, InvalidInputError, JobLimitError
+from tests.system.cells import RECORDS, box, needs_cell, shell, told
+
+pytestmark = needs_cell
+
+MARK = "CANARY-marked-program"
+
+
+def running_with(mark: str) -> list[int]:
+    """Processes on this machine whose command line holds a mark."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+class TestContained:
+    """It tries, and nothing comes of it."""
+
+    def test_s34_the_environment_holds_nothing(self, monkeypatch):
+        monkeypatch.setenv("CANARY", "secret")
+        body = f"""
+import os
+def tried():
+    own = dict(os.environ)
+    first = open("/proc/1/environ", "rb").read() if os.access("/proc/1/environ", os.R_OK) else b""
+    more = set(own.items()) - set({VARIABLES!r}.items()) - {{("PWD", "/cell/work")}}
+    return len(more) + first.count(b"CANARY")
+"""
+        assert told(body) == 0
+
+    def test_s34_no_socket_reaches_anybody(self):
+        body = """
+import socket
+def tried():
+    reached = 0
+    for kind, place in ((socket.AF_INET, ("127.0.0.1", {port})), (socket.AF_INET, ("10.0.0.1", 53)),
+                        (socket.AF_UNIX, "\\0{name}")):
+        try:
+            with socket.socket(kind) as door:
+                door.settimeout(1)
+                door.connect(place)
+                reached += 1
+        except OSError:
+            pass
+    try:
+        socket.getaddrinfo("example.org", 443)
+        reached += 8
+    except OSError:
+        pass
+    return reached
+"""
+        name = f"gencard-{os.getpid()}"
+        with socket.socket() as listening, socket.socket(socket.AF_UNIX) as beside:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            beside.bind("\0" + name)
+            beside.listen()
+            assert told(body.format(port=listening.getsockname()[1], name=name)) == 0
+
+    def test_s34_no_file_but_its_own_is_there(self, tmp_path):
+        (tmp_path / "records.csv").write_text("secret")
+        places = [
+            str(tmp_path),
+            str(tmp_path / "records.csv"),
+            __file__,
+            "/home",
+            "/var",
+            "/tmp",
+            "/sys",
+        ]
+        places += ["/etc/shadow", "/etc/passwd", "/root/.ssh", "/proc/1/root", "/dev/sda"]
+        body = f"""
+import os
+def seen(place):
+    try:
+        return bool(os.listdir(place)) if os.path.isdir(place) else bool(open(place).read(1))
+    except OSError:
+        return False
+def tried():
+    return sum(map(seen, {places!r}))
+"""
+        assert told(body) == 0
+
+    def test_s34_nothing_can_be_written_outside(self):
+        folders = ["/", sys.prefix, str(Path(__file__).parent), "/usr", "/usr/bin", "/etc", "/cell"]
+        folders += ["/cell/program", "/dev", "/dev/shm", "/proc", "/proc/sys/kernel"]
+        body = f"""
+def written(folder):
+    try:
+        open(folder + "/hello", "w").write("x")
+        return True
+    except OSError:
+        return False
+def tried():
+    assert written("/cell/work")
+    return sum(map(written, {folders!r}))
+"""
+        assert told(body) == 0
+        assert not Path("/usr/hello").exists()
+
+    def test_s34_the_working_folder_is_small(self):
+        body = """
+def tried():
+    written = 0
+    try:
+        for part in range(10):
+            with open(f"part{part}", "wb", buffering=0) as file:
+                written += file.write(bytes(1 << 20))
+    except OSError:
+        pass
+    return written >> 20
+"""
+        assert told(body, work_mib=4) <= 4
+
+    def test_s34_a_fork_bomb_fizzles(self):
+        body = """
+import os, time
+def tried():
+    born = 0
+    try:
+        while born < 200:
+            if os.fork() == 0:
+                os.close(1)
+                time.sleep(100)
+            born += 1
+    except OSError:
+        pass
+    return born
+"""
+        with pytest.raises(BlackBoxError):  # its children keep the pipe, or it ends without an answer
+            shell("bomb() { bomb | bomb & }; bomb; sleep 1; exit 3", processes=8)(RECORDS, 1, seed=0)
+        assert told(body, processes=8, wall_seconds=5) <= 9
+
+    def test_s34_signals_and_ptrace_reach_nobody(self):
+        body = """
+import ctypes, os, signal
+def sent(number, whom):
+    try:
+        os.kill(whom, number)
+        return 1
+    except OSError:
+        return 0
+def tried():
+    libc = ctypes.CDLL(None, use_errno=True)
+    for whom in (1, os.getppid()):
+        sent(signal.SIGKILL, whom)
+        assert libc.ptrace(16, whom, 0, 0) == -1
+    sent(signal.SIGKILL, -1)
+    return sent(signal.SIGTERM, {mine})
+"""
+        told(body.format(mine=os.getpid()))  # it could have met a process of this number inside
+        assert running_with("pytest") or os.getpid()
+
+    def test_s34_memory_has_an_end(self):
+        body = """
+def tried():
+    try:
+        return len(bytearray(3 << 30)) > 0
+    except MemoryError:
+        return 0
+"""
+        assert told(body, memory_mib=1_024) == 0
+
+    def test_s34_no_other_process_is_in_sight(self):
+        body = """
+import os
+def tried():
+    return sum(name.isdigit() for name in os.listdir("/proc"))
+"""
+        assert told(body) <= 3
+
+    def test_s34_it_cannot_become_anybody_again(self):
+        body = """
+import os
+def tried():
+    gained = os.getuid() == 0
+    for user in (0, 1000):
+        try:
+            os.setuid(user)
+            gained = True
+        except OSError:
+            pass
+    status = open("/proc/self/status").read().split()
+    after = dict(zip(status, status[1:]))
+    return gained + (int(after["CapBnd:"], 16) != 0) + (after["NoNewPrivs:"] != "1")
+"""
+        assert told(body) == 0
+
+
+class TestCaught:
+    """It is stopped, and the run fails in fixed words."""
+
+    def test_s34_ten_gigabytes_of_output(self):
+        begin = time.monotonic()
+        with pytest.raises(BlackBoxError, match="longer"):
+            shell("exec head -c 10000000000 /dev/zero")(RECORDS, 100, seed=0)
+        assert time.monotonic() - begin < 5
+
+    def test_s34_endless_sleep(self):
+        with pytest.raises(JobLimitError, match="time for one run"):
+            shell("exec sleep 1000", wall_seconds=1)(RECORDS, 1, seed=0)
+
+    def test_s34_endless_work(self):
+        with pytest.raises(JobLimitError, match="CPU"):
+            shell("while :; do :; done", cpu_seconds=1)(RECORDS, 1, seed=0)
+
+    def test_s34_children_that_ignore_every_signal_they_can(self):
+        text = f"trap '' TERM INT HUP; (setsid sh -c 'while :; do sleep 1; done' {MARK} &) ; sleep 1000"
+        with pytest.raises(JobLimitError):
+            shell(text, wall_seconds=1)(RECORDS, 1, seed=0)
+        assert running_with(MARK) == []
+
+    def test_s34_an_answer_and_then_no_end(self):
+        with pytest.raises(JobLimitError, match="time for one run"):
+            shell("exec 1>&-; sleep 100", wall_seconds=1)(RECORDS, 1, seed=0)
+
+    @pytest.mark.parametrize("text", ["exit 0", "exit 7", "kill -SEGV $$", "echo hello", "cat"])
+    def test_s34_crashes_and_garbage(self, text):
+        with pytest.raises(BlackBoxError):
+            shell(text)(RECORDS, 3, seed=0)
+
+
+class TestNeutralised:
+    """It does as it likes, and it makes no difference."""
+
+    def test_s34_what_it_remembers_is_gone(self):
+        body = """
+import os
+PLACES = "/cell/work", "/tmp", "/dev/shm", "/cell/program", "/var/tmp", "/cell"
+def tried():
+    met = sum(os.path.exists(f"{place}/memory") for place in PLACES)
+    for place in PLACES:
+        try:
+            open(f"{place}/memory", "w").write("seen")
+        except OSError:
+            pass
+    return met
+"""
+        assert [told(body), told(body)] == [0, 0]
+
+    def test_s34_what_it_prints_goes_nowhere(self):
+        body = """
+import sys
+def tried():
+    print("Ann Smith")
+    print("Ann Smith", file=sys.stderr)
+    return 5
+"""
+        assert told(body) == 5
+
+    def test_s34_it_need_not_read_its_input(self):
+        made = shell("""printf '{"format":"gencard.box.v1","rows":1}\\n\\001\\002\\000'""")
+        assert made(RECORDS, 1, seed=0).codes.tolist() == [[1, 2]]
+
+
+def test_s34_an_open_cell_is_bounded_all_the_same():
+    with pytest.raises(JobLimitError):
+        shell("exec sleep 1000", isolation=Isolation.PROCESSES, wall_seconds=1)(RECORDS, 1, seed=0)
+    body = "import os\ndef tried():\n    return len(set(os.environ) & {'USER', 'PYTHONPATH', 'LOGNAME'})"
+    assert told(body, isolation=Isolation.PROCESSES) == 0
+    with pytest.raises(BlackBoxError):
+        box("not python", isolation=Isolation.PROCESSES)(RECORDS, 1, seed=0)
+
+
+def test_s34_an_open_cell_is_refused_in_production(tmp_path):
+    text = """
+[identity]
+trust_domain = "example"
+uri = "spiffe://example/service/controller/controller"
+[cell]
+isolation = "processes"
+[server]
+insecure_dev = {}
+"""
+    path = tmp_path / "controller.toml"
+    path.write_text(text.format("false"))
+    with pytest.raises(InvalidInputError, match=r"cell\.isolation"):
+        Settings.load(path)
+    path.write_text(text.format("true"))
+    assert Settings.load(path).cell.isolation is Isolation.PROCESSES
