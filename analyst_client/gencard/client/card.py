@@ -204,6 +204,7 @@ class Card(CardView):
         seed: int = 0,
         runs: int | None = None,
         records: Dataset | None = None,
+        resume: str = "",
         progress: Shown = True,
     ) -> "Audit":
         """Audit a black box, or the card's own generator.
@@ -215,6 +216,8 @@ class Card(CardView):
             seed: Of everything that is drawn; at the card, the controller adds a draw of its own.
             runs: For made-up records: runs on each side of each step; the card's where not given.
             records: For made-up records: these, over the attributes of the card.
+            resume: At the card: the operation of an audit of ours that was cancelled; it is carried on
+                as the same attempt with the same seeds, once.
             progress: Show a bar, or a function that is told.
 
         Raises:
@@ -225,7 +228,14 @@ class Card(CardView):
 
         box = black_box or self.terms.generator
         found = audit(
-            self.agreement, box, where, seed=seed, runs=runs, records=records, progress=progress
+            self.agreement,
+            box,
+            where,
+            seed=seed,
+            runs=runs,
+            records=records,
+            resume=resume,
+            progress=progress,
         )
         self._follow()
         return found
