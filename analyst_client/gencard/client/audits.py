@@ -114,6 +114,7 @@ def audit(
     seed: int,
     runs: int | None,
     records: Dataset | None,
+    resume: str,
     progress: Shown,
 ) -> Audit:
     """Audit a black box; the arguments are those of ``Card.audit``.
@@ -121,12 +122,12 @@ def audit(
     Raises:
         InvalidInputError: ``where`` is no place, or an argument belongs to the other kind of audit.
     """
-    if where == Where.MADE_UP:
+    if where == Where.MADE_UP and not resume:
         return _from_afar(agreement, black_box, seed, runs, records, progress)
     if where != Where.CARD or runs is not None or records is not None:
         problem = "is 'made-up', or 'card' with the plan that the card fixes"
         raise InvalidInputError(field="where", problem=problem)
-    return _at_card(agreement, black_box, seed, progress)
+    return _at_card(agreement, black_box, seed, resume, progress)
 
 
 def _from_afar(
@@ -162,15 +163,23 @@ def _from_afar(
     )
 
 
-def _at_card(agreement: Agreement, black_box: str, seed: int, progress: Shown) -> Audit:
+def _at_card(agreement: Agreement, black_box: str, seed: int, resume: str, progress: Shown) -> Audit:
     """Audit around the real records, at the controller. Counts as an attempt, and has a price."""
     connection = agreement.connection
     request = pb.RunAuditRequest(
-        card=agreement.card.name, black_box=black_box, seed=seed, request_id=str(uuid4())
+        card=agreement.card.name,
+        black_box=black_box,
+        seed=seed,
+        resume=resume,
+        request_id=str(uuid4()),
     )
     with shown("Auditing", progress) as tell:
         operation = connection.call(connection.audit.RunAudit, request)
-        told = operations.result_of(connection, operation, pb.Audit, tell)
+        try:
+            told = operations.result_of(connection, operation, pb.Audit, tell)
+        except KeyboardInterrupt as stopped:
+            stopped.add_note(f"Nothing is lost: carry the audit on by resume {operation.name}")
+            raise
     return _told(agreement, told, black_box)
 
 

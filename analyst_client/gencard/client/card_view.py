@@ -7,8 +7,11 @@ from rich.panel import Panel
 
 from gencard.client import html, text
 from gencard.client.measuring import stddevs
+from gencard.client.signing import card_of_statement
 from gencard.core.budget import Price
-from gencard.core.card import Change, Proposal
+from gencard.core.card import Card as SignedCard
+from gencard.core.card import Change, Proposal, Tier
+from gencard.core.claim import NO_CLAIM
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError
 from gencard.core.negotiation import CardState, Negotiation, Offer, Turn
@@ -84,8 +87,22 @@ class CardView:
         return () if offer is None else offer.changes
 
     @property
+    def black_box(self) -> SignedCard | None:
+        """What the present offer says, where its generator reads records; else None.
+
+        Raises:
+            VerificationError: The offer's statement is no card.
+        """
+        offer = self._negotiation.offer
+        said = None if offer is None else card_of_statement(offer.statement)
+        return said if said is not None and said.tier is Tier.AUDITED else None
+
+    @property
     def next_step(self) -> str:
         """What to do now."""
+        black_box = self.black_box
+        if self.name and black_box is not None and self.state is CardState.AGREED:
+            return 'audit(where="card"), then generate(rows=...)'
         return NEXT[self.state] if self.name else "propose it: so far it was only priced"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -102,6 +119,7 @@ class CardView:
             *([("Measures", ", ".join(terms.measures))] if terms.measures else []),
             *([("Uniques", UNIQUES)] if terms.without_uniques else []),
             ("Generator", terms.generator),
+            *_of_black_box(self.black_box),
             ("Rows", f"at most {terms.rows:,} in one release"),
         ]
         if offer is not None:
@@ -126,6 +144,18 @@ class CardView:
 
     def __repr__(self) -> str:
         return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
+
+
+def _of_black_box(card: SignedCard | None) -> list[tuple[str, str]]:
+    """What a card says of a generator that reads records."""
+    if card is None:
+        return []
+    return [
+        ("Tier", "audited: it reads records, so rows need an audit at the card first"),
+        ("Runs with", ", ".join(f"{name} {value}" for name, value in card.parameters) or "—"),
+        ("Claims", str(card.claim or NO_CLAIM)),
+        ("Code", card.generator_digest),
+    ]
 
 
 def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]:

@@ -1,7 +1,7 @@
 """Releases under audited cards: one run of the black box at the records, all rows drawn from that.
 
-A second run would spend what the box claims a second time, and would show how its runs differ. So its fit
-is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
+A second run would spend what the box claims a second time, and would show how its runs differ. So its
+fit is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
 from that. What lies there is made from records, and nobody but the service can read it.
 """
 

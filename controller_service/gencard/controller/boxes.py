@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from gencard.controller.cell.recipes import built_in_recipe, in_cell, program_recipe
+from gencard.controller.settings_boxes import BuiltInBox, CellTable, ProgramBox
 from gencard.controller.settings_tables import AddsMarginalBox, BoxEntry, CopiesRowsBox
+from gencard.core.blackbox.registry import BOXES, complete
 from gencard.core.card import Card, Tier
 from gencard.core.claim import NO_CLAIM, Claim
-from gencard.core.errors import GeneratorChangedError, NotFoundError
+from gencard.core.errors import GeneratorChangedError, InvalidInputError, NotFoundError
 from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.statistics.linear_json import json_of_statistic
@@ -54,12 +56,21 @@ class Boxes:
     Args:
         boxes: The black boxes of the settings.
         model_cells: Most cells of a generator's model.
+        cell: What programs and built-in boxes run in.
+
+    Raises:
+        InvalidInputError: A program cannot be read; a built-in box is unknown, or a parameter wrong.
     """
 
-    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int) -> None:
+    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable) -> None:
         self._model_cells = model_cells
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes if box.name not in GENERATORS}
+        self._in_cells = {
+            name: in_cell(_read(box), box.limits_in(cell), cell.isolation)
+            for name, box in self._boxes.items()
+            if isinstance(box, ProgramBox | BuiltInBox)
+        }
 
     @property
     def names(self) -> frozenset[str]:
@@ -91,7 +102,7 @@ class Boxes:
         return CatalogueEntry(
             name,
             facts.tier,
-            box.description,
+            box.description or _description(box),
             facts.digest,
             parameters=dict(facts.parameters),
             claim=facts.claim,
@@ -107,8 +118,9 @@ class Boxes:
             return GeneratorFacts(GENERATORS[name].tier, self._codes[name])
         if name not in self._boxes:
             raise NotFoundError
-        parameters = tuple(sorted(_parameters(self._boxes[name]).items()))
-        return GeneratorFacts(Tier.AUDITED, self.digest(name), parameters, NO_CLAIM)
+        box = self._boxes[name]
+        parameters = tuple(sorted(_parameters(box).items()))
+        return GeneratorFacts(Tier.AUDITED, self.digest(name), parameters, _claim(box))
 
     def check_unchanged(self, card: Card) -> None:
         """Look before a black box runs under a card: it is to be what the card names, to the last byte.
@@ -119,12 +131,24 @@ class Boxes:
         name = card.terms.generator
         if card.tier is not Tier.AUDITED:
             return
-        if name not in self._boxes or self.digest(name) != card.generator_digest:
+        if name not in self._boxes or self._digest_now(name) != card.generator_digest:
             raise GeneratorChangedError
+
+    def _digest_now(self, name: str) -> str:
+        """The digest of what lies there now; jobs look again at the very bytes that they run."""
+        box = self._boxes[name]
+        if not isinstance(box, ProgramBox):
+            return self.digest(name)
+        try:
+            return str(_read(box)["digest"])
+        except InvalidInputError:
+            return ""
 
     def digest(self, name: str) -> str:
         """SHA-256, in hex, of all that runs: code and recipe, and not the name it goes by."""
         recipe = self.recipe(name)
+        if name in self._in_cells:
+            return str(recipe["digest"])
         return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
 
     def recipe(self, name: str, statistics: Sequence[Statistic] = ()) -> Document:
@@ -137,15 +161,23 @@ class Boxes:
             return _recipe(HONEST, name, statistics, {})
         if name not in self._boxes:
             raise NotFoundError
-        box = self._boxes[name]
-        match box:
+        if name in self._in_cells:
+            return {**self._in_cells[name], **_statistics(statistics)}
+        match box := self._boxes[name]:
             case AddsMarginalBox():
-                more: dict[str, Any] = {"extra": list(box.clique)}
+                more: Document = {"extra": list(box.clique)}
             case CopiesRowsBox():
                 more = {"share": str(box.share)}
             case _:
                 more = {}
-        return _recipe(box.kind, box.generator, statistics, more)
+        return _recipe(box.kind, _parameters(box)["generator"], statistics, more)
+
+
+def _read(box: ProgramBox | BuiltInBox) -> Document:
+    """The recipe of what is to run in a cell, with the digest of its bytes as they are now."""
+    if isinstance(box, ProgramBox):
+        return program_recipe(box.folder, box.command, box.parameters)
+    return built_in_recipe(box.box, box.parameters)
 
 
 def _parameters(box: BoxEntry) -> dict[str, str]:
@@ -155,13 +187,30 @@ def _parameters(box: BoxEntry) -> dict[str, str]:
             return {"generator": box.generator, "marginal": ", ".join(box.clique)}
         case CopiesRowsBox():
             return {"generator": box.generator, "share": str(box.share)}
+        case ProgramBox():
+            return dict(box.parameters)
+        case BuiltInBox():
+            return dict(complete(BOXES[box.box], box.parameters))
     return {"generator": box.generator}
 
 
-def _recipe(
-    kind: str, generator: str, statistics: Sequence[Statistic], more: dict[str, Any]
-) -> Document:
+def _claim(box: BoxEntry) -> Claim:
+    """What a box promises with its parameters; nobody vouches for what others' programs do."""
+    if not isinstance(box, BuiltInBox):
+        return NO_CLAIM
+    entry = BOXES[box.box]
+    return entry.claim(complete(entry, box.parameters))
+
+
+def _description(box: BoxEntry) -> str:
+    return BOXES[box.box].description if isinstance(box, BuiltInBox) else ""
+
+
+def _recipe(kind: str, generator: str, statistics: Sequence[Statistic], more: Document) -> Document:
+    return {"kind": kind, "generator": generator, **_statistics(statistics), **more}
+
+
+def _statistics(statistics: Sequence[Statistic]) -> Document:
     cliques, linear = divided(statistics)
-    if linear:
-        more = {**more, "linear": list(map(json_of_statistic, linear))}
-    return {"kind": kind, "generator": generator, "cliques": [list(names) for names in cliques], **more}
+    said: Document = {"cliques": [list(names) for names in cliques]}
+    return said | {"linear": list(map(json_of_statistic, linear))} if linear else said

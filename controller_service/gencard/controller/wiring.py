@@ -134,7 +134,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
     database = Database(settings.state.database_url)
     database.migrate()
     limits = settings.limits
-    boxes = Boxes(settings.black_boxes, limits.model_cells)
+    boxes = Boxes(settings.black_boxes, limits.model_cells, settings.cell)
     cards = Cards(
         store=CardStore(),
         log=log,

@@ -34,6 +34,9 @@ def audit(
     ),
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
     runs: Annotated[int | None, typer.Option(help="On each side of each step; else the card's.")] = None,
+    resume: Annotated[
+        str, typer.Option(help="At the card: a cancelled audit's operation, to be carried on.")
+    ] = "",
     page: Annotated[Path | None, typer.Option("--html", help="Write the report as a page.")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
     attestation: Annotated[
@@ -47,7 +50,7 @@ def audit(
     for path in written:
         make_folder(path.parent)
     with connected(connection) as analyst:
-        found = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs)
+        found = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs, resume=resume)
     say_json(dict(found.lines())) if as_json else console.print(found)
     if page is not None:
         found.report.save_html(page)

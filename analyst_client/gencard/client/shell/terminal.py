@@ -40,6 +40,10 @@ class Commands(TyperGroup):
             failures.print(f"[bold red]{error.reason}[/]  {text.plain(str(error))}", soft_wrap=True)
             failures.print(f"[dim]→ {text.plain(error.advice)}[/]", soft_wrap=True)
             raise typer.Exit(1) from None
+        except KeyboardInterrupt as stopped:
+            for note in getattr(stopped, "__notes__", ()):
+                failures.print(text.plain(note), soft_wrap=True)
+            raise
 
 
 def connected(folder: Path) -> Analyst:

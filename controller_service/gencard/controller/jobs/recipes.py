@@ -1,7 +1,9 @@
 """Black boxes and generators as job descriptions name them."""
 
 from collections.abc import Collection, Sequence
+from math import nan
 
+from gencard.controller.cell.recipes import KINDS, cell_box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.contract import BlackBox
@@ -14,6 +16,7 @@ from gencard.core.generators.contract import Generator
 from gencard.core.generators.registry import generator_named
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.linear_json import statistic_of_json
+from gencard.wire.box_request import Values
 
 
 def box_of(recipe: Job) -> BlackBox:
@@ -21,8 +24,12 @@ def box_of(recipe: Job) -> BlackBox:
 
     Raises:
         InvalidInputError: The kind of box, or the generator, is unknown.
+        GeneratorChangedError: What is to run in a cell has another digest than the recipe.
     """
     cliques, linear = cliques_of(recipe["cliques"]), linear_of(recipe)
+    if recipe["kind"] in KINDS:
+        workload = tuple(dict.fromkeys([*cliques, *(statistic.clique for statistic in linear)]))
+        return cell_box_of(recipe, workload=workload, values=_values_of(recipe["values"]))
     extra = tuple(recipe.get("extra", ()))
     named = [*cliques, *(statistic.clique for statistic in linear)]
     generator = generator_of(recipe, {*extra, *(name for clique in named for name in clique)})
@@ -46,6 +53,12 @@ def generator_of(description: Job, attributes: Collection[str]) -> Generator:
     return generator_named(
         description["generator"], structural_zeros=zeros, max_cells=description["max_cells"]
     )
+
+
+def _values_of(values: dict[str, list[float | None]]) -> Values:
+    return {
+        name: tuple(nan if value is None else value for value in row) for name, row in values.items()
+    }
 
 
 def linear_of(description: Job) -> list[LinearStatistic]:

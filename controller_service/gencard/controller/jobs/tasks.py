@@ -8,6 +8,8 @@ runs. The descriptions:
                  "cliques": [[attribute, ...], ...], "max_cells": int, "zeros": zeros,
                  "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows),
                  "linear": linear, where there is any}
+                or what ``cell.recipes`` says, with "cliques", "linear" and
+                 "values": {attribute: [number of each code, null for missing], ...}
     linear      linear statistics, as ``core.statistics.linear_json`` writes them
     zeros       [{"clique": [attribute, ...], "cells": [[code, ...], ...]}, ...]
 
@@ -44,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from gencard.controller.holdings import Holding
+from gencard.controller.jobs.box_recipe import whole_recipe, zeros_of
 from gencard.controller.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card import Proposal
@@ -129,7 +132,7 @@ class Descriptions:
         return {
             "psi": psi.decode(),
             "generator": generator,
-            "zeros": _zeros(holding),
+            "zeros": zeros_of(holding),
             "rows": rows,
             "seed": seed,
             "max_cells": self.model_cells,
@@ -149,7 +152,7 @@ class Descriptions:
         """What its runs leave lies in ``journal``, and is not made again."""
         return {
             "records": self._records(holding, version),
-            "recipe": self._whole(recipe, holding),
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
             "plan": asdict(plan),
             "versions": [list(pair) for pair in versions],
             "most_records": self.audit_records,
@@ -185,7 +188,7 @@ class Descriptions:
         """What the run leaves goes into ``folder``; rows, where it leaves rows, are so many."""
         return {
             "records": self._records(holding, version),
-            "recipe": self._whole(recipe, holding),
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
             "rows": rows,
             "folder": str(folder),
             "most_records": self.audit_records,
@@ -203,7 +206,7 @@ class Descriptions:
     ) -> Job:
         """Rows over ``domain``, of what a run left in ``folder``."""
         return {
-            "recipe": self._whole(recipe, holding),
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
             "attributes": list(domain.attributes),
             "sizes": list(domain.sizes),
             "rows": rows,
@@ -223,7 +226,7 @@ class Descriptions:
     ) -> Job:
         """The upload is a rows file over the attributes that the card names."""
         return {
-            "recipe": self._whole(recipe, holding),
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
             "upload": str(upload),
             "rows": rows,
             "seed": seed,
@@ -237,13 +240,3 @@ class Descriptions:
             "version": version,
             "salt": self.salt.hex(),
         }
-
-    def _whole(self, recipe: Mapping[str, Any], holding: Holding) -> Job:
-        return {**recipe, "zeros": _zeros(holding), "max_cells": self.model_cells}
-
-
-def _zeros(holding: Holding) -> list[Job]:
-    return [
-        {"clique": list(entry.clique), "cells": [list(cell) for cell in entry.cells]}
-        for entry in holding.schema.coding.structural_zeros
-    ]

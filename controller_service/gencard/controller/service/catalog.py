@@ -13,6 +13,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import catalog_pb2_grpc
 from gencard.v1 import common_pb2 as common
+from gencard.wire.claim_codec import claim_message
 from gencard.wire.moment_codec import kind_message
 from gencard.wire.money import mechanism_message, price_message, privacy_message
 from gencard.wire.schema_codec import attribute_message, zeros_message
@@ -61,6 +62,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                 parameters=[
                     pb.Parameter(name=name, value=value) for name, value in entry.parameters.items()
                 ],
+                claim=None if entry.claim is None else claim_message(entry.claim),
             )
             for entry in entries[start:end]
         ]

@@ -38,6 +38,7 @@ DETAILS = frozenset(
         "statistics",
         "turn",
         "verdict",
+        "verdict_digest",
         "version",
     }
 )

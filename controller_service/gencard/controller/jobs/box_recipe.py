@@ -1,0 +1,32 @@
+"""What a job is told of a black box besides its recipe: what the schema says, and a bound."""
+
+from collections.abc import Mapping
+from math import isnan
+from typing import Any
+
+from gencard.controller.cell.recipes import KINDS
+from gencard.controller.cell.values import values_of
+from gencard.controller.holdings import Holding
+
+Job = dict[str, Any]
+
+
+def whole_recipe(recipe: Mapping[str, Any], holding: Holding, model_cells: int) -> Job:
+    """The recipe of a black box, whole: numbers for what runs in a cell, else zeros and a bound."""
+    if recipe["kind"] in KINDS:
+        values = values_of(holding.schema.coding)
+        return {**recipe, "values": {name: list(map(_written, row)) for name, row in values.items()}}
+    return {**recipe, "zeros": zeros_of(holding), "max_cells": model_cells}
+
+
+def zeros_of(holding: Holding) -> list[Job]:
+    """The structural zeros of the schema."""
+    return [
+        {"clique": list(entry.clique), "cells": [list(cell) for cell in entry.cells]}
+        for entry in holding.schema.coding.structural_zeros
+    ]
+
+
+def _written(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if isnan(value) else value
