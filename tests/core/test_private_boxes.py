@@ -277,6 +277,7 @@ class TestContract:
         ("name", "wrong"),
         [
             *((name, {"epsilon": text}) for name in FAMILY for text in ("0", "-1", "nan", "x", "1e99")),
+            *((name, {"epsilon": "0.000000001"}) for name in APPROXIMATE),
             *((name, {"delta": text}) for name in APPROXIMATE for text in ("0", "1", "inf", "")),
             *((name, {"neighbouring": "both"}) for name in APPROXIMATE),
             ("privbayes", {"neighbouring": "replace-one"}),
@@ -285,6 +286,7 @@ class TestContract:
             *(("privbayes", {"theta": text}) for text in ("0", "-1", "inf", "x")),
             *(("privbayes", {"beta": text}) for text in ("0", "1", "nan")),
             ("privbayes", {"degree": "17"}),
+            ("privbayes", {"degree": "-1"}),
         ],
     )
     def test_parameters_out_of_range_are_named(self, name, wrong):

@@ -22,6 +22,7 @@ from gencard.core.blackbox.purse import GRID, Purse, misfit
 from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.generators.admitted import check_settings
 from gencard.core.generators.junction_tree import check_cells
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.noise import Noise
@@ -46,6 +47,9 @@ class Aim(ModelBox):
         workload: Cliques that matter; none for all pairs.
         rounds: For each attribute: the first rounds spend one part in so many.
         max_cells: Bound on the cells of the model's junction tree.
+
+    Raises:
+        InvalidNumberError: A number is below 1.
     """
 
     privacy: Privacy
@@ -53,6 +57,9 @@ class Aim(ModelBox):
     workload: tuple[Clique, ...] = ()
     rounds: int = 16
     max_cells: int = 1 << 17
+
+    def __post_init__(self) -> None:
+        check_settings(rounds=self.rounds, max_cells=self.max_cells)
 
     def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
         """Fit to records.

@@ -6,7 +6,7 @@ Networks", ACM TODS 42(4), 2017; general domains as they are coded (section 5, "
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -41,6 +41,9 @@ class PrivBayes(ModelBox):
         theta: Usefulness that a table must have.
         beta: Part of epsilon for the choices; the rest is for the tables.
         degree: Most parents of an attribute.
+
+    Raises:
+        InvalidNumberError: theta is not positive, beta not between 0 and 1, or the degree negative.
     """
 
     privacy: Privacy
@@ -48,6 +51,14 @@ class PrivBayes(ModelBox):
     theta: Fraction = Fraction(4)
     beta: Fraction = Fraction(3, 10)
     degree: int = 4
+
+    def __post_init__(self) -> None:
+        if self.theta <= 0:
+            raise InvalidNumberError(field="theta", expected="above zero")
+        if not 0 < self.beta < 1:
+            raise InvalidNumberError(field="beta", expected="between 0 and 1")
+        if self.degree < 0:
+            raise InvalidNumberError(field="degree", expected="zero or more")
 
     def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:
         """Fit to records; the seed draws the attribute to begin with.
@@ -106,21 +117,15 @@ def _make(parameters: Parameters, surroundings: Surroundings) -> PrivBayes:
     return PrivBayes(
         _privacy(parameters),
         noise_of(surroundings),
-        _between(parameters, "theta", 0, 1_000),
-        _between(parameters, "beta", 0, 1),
+        _fraction(parameters, "theta"),
+        _fraction(parameters, "beta"),
         whole(parameters, "degree", 0, 16),
     )
 
 
-def _between(parameters: Parameters, name: str, low: int, high: int) -> Fraction:
-    """A decimal between two bounds, neither of them itself."""
-    try:
-        number = Decimal(parameters[name])
-    except InvalidOperation:
-        number = Decimal("nan")
-    if len(parameters[name]) > 32 or not number.is_finite() or not low < number < high:
-        raise InvalidNumberError(field=name, expected=f"a decimal between {low} and {high}")
-    return Fraction(number)
+def _fraction(parameters: Parameters, name: str) -> Fraction:
+    """A decimal, exact; raises InvalidNumberError where it is none or out of any range."""
+    return Fraction(decimal_of(parameters[name], name))
 
 
 ENTRY = BoxEntry(

@@ -23,6 +23,8 @@ def approximate(parameters: Parameters) -> Privacy:
     delta = delta_of(parameters["delta"])
     relation = neighbouring_of(parameters["neighbouring"])
     rho = rho_of(epsilon, delta)
+    if not rho:
+        raise InvalidNumberError(field="epsilon", expected="larger, at this delta")
     return Privacy(Mechanism.GAUSSIAN, relation, rho=rho, delta=delta)
 
 
@@ -52,10 +54,3 @@ def whole(parameters: Parameters, name: str, least: int, most: int) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most:
         return int(text)
     raise InvalidNumberError(field=name, expected=f"a whole number from {least} to {most}")
-
-
-def chosen_word(parameters: Parameters, name: str, words: tuple[str, ...]) -> str:
-    """One of some words; raises InvalidInputError where it is none of them."""
-    if parameters[name] not in words:
-        raise InvalidInputError(field=name, problem=f"must be {' or '.join(words)}")
-    return parameters[name]
