@@ -2,8 +2,8 @@
 
 Two are made for an application, from the marginals that its card names. The others get all 17
 attributes once, as in the paper, with the parameters of its code: a PrivBayes whose attributes have one
-parent each, ten epochs of CTGAN, ten teachers and a hundred iterations of PATE-GAN. With more parents PrivBayes keeps the marginal of Table 1 almost
-exactly at so large an epsilon.
+parent each, ten epochs of CTGAN, ten teachers and a hundred iterations of PATE-GAN. With more parents
+PrivBayes keeps the marginal of Table 1 almost exactly at so large an epsilon.
 """
 
 from collections.abc import Mapping
