@@ -1,0 +1,180 @@
+"""An audit that was cancelled or stopped ends as an undisturbed one, once it is carried on."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from google.longrunning import operations_pb2
+
+from gencard.client.analyst import Analyst
+from gencard.client.card import Card
+from gencard.client.operations import cancel, progress_of
+from gencard.controller import audits
+from gencard.controller.state.audits import AuditStore
+from gencard.core.budget import SpendState
+from gencard.core.card import AuditTerms
+from gencard.core.errors import InvalidInputError, NotFoundError
+from gencard.core.negotiation import CardState
+from gencard.v1 import audit_pb2
+from gencard.v1.synthesis_pb2 import OperationProgress
+from tests.system.edge import enrolled, eventually
+from tests.system.house import House, build, request_id, survey
+
+PAIRS = list(combinations(("sex", "health", "work"), 2))
+HALF = 500
+"""Permille at which an audit is disturbed."""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A controller that draws the same part of all seeds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audits, "_drawn", lambda seed: seed + 1_000)
+        built = build(tmp_path_factory.mktemp("resume"), survey(2_000))
+        built.raise_caps()
+        built.edit({"generators": '["ipf", "honest"]'})
+        yield built.start()
+        built.stop()
+
+
+def agreed(analyst: Analyst) -> Card:
+    terms = {"purpose": "a test", "rows": 2_000, "audit": AuditTerms(runs=30)}
+    return analyst.propose("survey", PAIRS, generator="honest", **terms).accept()
+
+
+def begun(analyst: Analyst, card: Card, resume: str = "", seed: int = 0) -> operations_pb2.Operation:
+    connection = analyst._connection
+    request = audit_pb2.RunAuditRequest(
+        card=card.name, resume=resume, seed=seed, request_id=request_id()
+    )
+    return connection.call(connection.audit.RunAudit, request)
+
+
+def asked(analyst: Analyst, name: str) -> operations_pb2.Operation:
+    connection = analyst._connection
+    return connection.call(
+        connection.operations.GetOperation, operations_pb2.GetOperationRequest(name=name)
+    )
+
+
+def at_half(analyst: Analyst, name: str) -> OperationProgress:
+    """Wait until about half of it is done; what it then says."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        progress = progress_of(asked(analyst, name))
+        if progress.permille >= HALF:
+            return progress
+        time.sleep(0.005)
+    raise AssertionError("it did not get there")
+
+
+def ended(house: House, analyst: Analyst, name: str) -> tuple[audit_pb2.Audit, bytes]:
+    """The audit, and its full report as the auditor gets it, but for how long it took."""
+    assert eventually(lambda: asked(analyst, name).done, seconds=120)
+    audit = audit_pb2.Audit()
+    operation = asked(analyst, name)
+    assert operation.response.Unpack(audit), operation
+    with house.analyst("aud") as auditor:
+        connection = auditor._connection
+        request = audit_pb2.GetAuditReportRequest(name=audit.name)
+        report = json.loads(connection.call(connection.audit.GetAuditReport, request).report)
+    del report["seconds"]
+    return audit, json.dumps(report).encode()
+
+
+def journals(house: House) -> list[Path]:
+    return sorted(house.settings().state.journals.glob("*/*"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(house: House) -> tuple[audit_pb2.Audit, bytes]:
+    with house.analyst() as ana:
+        found = ended(house, ana, begun(ana, agreed(ana)).name)
+    assert eventually(lambda: not journals(house))
+    return found
+
+
+def states(analyst: Analyst, card: Card) -> list[SpendState]:
+    return [line.state for line in analyst.spends() if line.resource.startswith(card.name)]
+
+
+def test_cancelled_at_half_and_carried_on_after_a_restart(
+    house: House, undisturbed: tuple[audit_pb2.Audit, bytes]
+) -> None:
+    name = enrolled(house, "bob", project="other")
+    with house.analyst(name) as bob:
+        card = agreed(bob)
+        operation = begun(bob, card)
+        assert card.refresh().state is CardState.AUDITING
+        assert at_half(bob, operation.name).permille < 900
+        cancel(bob._connection, operation.name)
+        assert eventually(lambda: asked(bob, operation.name).done)
+        assert card.refresh().state is CardState.AGREED
+        assert states(bob, card) == [SpendState.VOIDED]
+    house.stop()
+    runs = {path: path.stat().st_mtime_ns for path in journals(house)}
+    assert len(runs) >= 40
+    assert {path.stat().st_mode & 0o777 for path in runs} == {0o600}
+    house.start()
+    assert {path: path.stat().st_mtime_ns for path in journals(house)} == runs
+    with house.analyst(name) as bob:
+        again = begun(bob, card, resume=operation.name)
+        audit, report = ended(house, bob, again.name)
+        assert report == undisturbed[1]
+        assert (audit.attempt, audit.level) == (1, undisturbed[0].level)
+        assert bob.card(card.name).state is CardState.AUDITED
+        assert states(bob, card) == [SpendState.SETTLED, SpendState.VOIDED]
+    assert eventually(lambda: not journals(house))
+
+
+def test_stopped_at_half_it_carries_itself_on(
+    house: House, undisturbed: tuple[audit_pb2.Audit, bytes]
+) -> None:
+    name = enrolled(house, "cyd", project="third")
+    with house.analyst(name) as cyd:
+        card = agreed(cyd)
+        operation = begun(cyd, card)
+        at_half(cyd, operation.name)
+    house.stop(grace=0.2)
+    assert journals(house)
+    house.start()
+    with house.analyst(name) as cyd:
+        _, report = ended(house, cyd, operation.name)
+        assert report == undisturbed[1]
+        assert states(cyd, card) == [SpendState.SETTLED]
+    assert eventually(lambda: not journals(house))
+
+
+def refusal(call: Callable[[], object], kind: type[Exception]) -> str:
+    with pytest.raises(kind) as refused:
+        call()
+    return str(refused.value)
+
+
+def test_what_cannot_be_carried_on(house: House) -> None:
+    with house.analyst(enrolled(house, "dot", project="fourth")) as dot, house.analyst() as ana:
+        card, other = agreed(dot), agreed(dot)
+        operation = begun(dot, card)
+        running = refusal(lambda: begun(dot, card, resume=operation.name), InvalidInputError)
+        assert "not cancelled" in running
+        cancel(dot._connection, operation.name)
+        refusal(lambda: begun(dot, other, resume=operation.name), NotFoundError)
+        refusal(lambda: begun(ana, card, resume=operation.name), NotFoundError)
+        refusal(lambda: begun(dot, card, resume="operations/none"), NotFoundError)
+        assert "seed" in refusal(
+            lambda: begun(dot, card, resume=operation.name, seed=7), InvalidInputError
+        )
+        again = begun(dot, card, resume=operation.name)
+        cancel(dot._connection, again.name)
+        assert "before" in refusal(lambda: begun(dot, card, resume=operation.name), InvalidInputError)
+        third = begun(dot, card, resume=again.name)  # each cancelled operation once
+        cancel(dot._connection, third.name)
+        counted = begun(dot, card)
+        cancel(dot._connection, counted.name)
+    desk = house.controller.desk if house.controller else None
+    assert desk is not None
+    with desk.database.reading() as tx:
+        assert AuditStore().attempts(tx, "datasets/survey", dot.identity.uri) == 2
