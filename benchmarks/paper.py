@@ -24,7 +24,6 @@ from benchmarks.paper_methods import METHODS, PREDICTION_ROWS
 from benchmarks.paper_tasks import Marks, Worth, marks, worth
 
 HONEST_SEEDS = 40
-_FIRST_SEED = 2_000
 _BATCH = 4
 _LEAK = 1e-20
 _DECOMPOSABLE = ("IPF", "Private-PGM")
@@ -58,7 +57,8 @@ def run(quick: bool) -> bench.Result:
 def _draws(quick: bool) -> list[tuple[str, int]]:
     """Those that take longest first."""
     names = [method.name for method in METHODS if method.there]
-    return [(name, seed) for name in reversed(names) for seed in range(1 if quick else 5)]
+    draws = range(1 if quick else 5)
+    return [(name, 10 * place + draw) for place, name in enumerate(reversed(names)) for draw in draws]
 
 
 def _worth(real: Marks, draw: tuple[str, int]) -> Worth:
@@ -68,16 +68,21 @@ def _worth(real: Marks, draw: tuple[str, int]) -> Worth:
 def _jobs(quick: bool) -> list[Job]:
     """Application 3 first: its audits take longest."""
     there = {method.name for method in METHODS if method.there}
-    leaky = tuple(range(_FIRST_SEED, _FIRST_SEED + (3 if quick else 10)))
-    honest = range(_FIRST_SEED, _FIRST_SEED + HONEST_SEEDS)
-    batches = [tuple(honest[start : start + _BATCH]) for start in range(0, HONEST_SEEDS, _BATCH)]
     return [
         Job(application, method, kind, seeds)
         for application in ("3", "2", "1")
-        for method, kind in PRINTED
+        for place, (method, kind) in enumerate(PRINTED)
         if method in there
-        for seeds in (batches if kind == "honest" else [(seed,) for seed in leaky])
+        for seeds in _seeds(1_000 * (2 + place), kind, 3 if quick else 10)
     ]
+
+
+def _seeds(first: int, kind: str, leaky: int) -> list[tuple[int, ...]]:
+    """In batches, so that processes share the work; no two boxes have a seed in common."""
+    if kind != "honest":
+        return [(seed,) for seed in range(first, first + leaky)]
+    starts = range(first, first + HONEST_SEEDS, _BATCH)
+    return [tuple(range(start, start + _BATCH)) for start in starts]
 
 
 def _first_table(worths: Sequence[Worth]) -> bench.Table:

@@ -9,6 +9,7 @@ PrivBayes keeps the marginal of Table 1 almost exactly at so large an epsilon.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -64,8 +65,10 @@ class Method:
 
     @property
     def there(self) -> bool:
-        """Whether it can be run."""
-        return not self.box or self.box in BOXES
+        """Whether it can be run: CTGAN and PATE-GAN need torch."""
+        if not self.box:
+            return True
+        return self.box in BOXES and (not BOXES[self.box].extra or find_spec("torch") is not None)
 
     @property
     def told(self) -> str:
