@@ -18,7 +18,7 @@ from gencard.controller.policy import Policy, judge
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card import AuditTerms, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Domain
-from gencard.core.errors import TooLargeError
+from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.closure import dimension
 from gencard.core.transform import Transform
@@ -343,3 +343,52 @@ class TestS10Bounds:
         pairs = list(combinations(many.attributes, 2))[: LIMITS.marginals + 1]
         with pytest.raises(TooLargeError, match="number of marginals"):
             check_size(proposal(*pairs), many, LIMITS)
+
+
+class TestWhatReadsRecordsOnceMore:
+    """Measures of releases, and replicated uniques taken out: only where the policy says so."""
+
+    OPEN = replace(POLICY, measures=("dcr", "nndr"), without_uniques=True)
+
+    def judged(self, policy, **changes):
+        return judge(proposal(("a", "b"), **changes), policy, FIVE, LIMITS, {})
+
+    def test_nothing_is_on_offer_where_nothing_is_said(self):
+        offer = self.judged(POLICY, measures=("dcr",), without_uniques=True)
+        assert (offer.terms.measures, offer.terms.without_uniques) == ((), False)
+        assert [(one.field, one.reason) for one in offer.changes] == [
+            ("measures", "MEASURE_NOT_OFFERED"),
+            ("without_uniques", "MEASURE_NOT_OFFERED"),
+        ]
+
+    def test_what_is_on_offer_is_granted_and_the_rest_is_left_out(self):
+        offer = self.judged(self.OPEN, measures=("dcr", "tables"))
+        assert offer.terms.measures == ("dcr",)
+        assert [(one.old, one.new) for one in offer.changes] == [("tables", "")]
+
+    def test_a_release_without_uniques_costs_one_more(self):
+        plain, without = (self.judged(self.OPEN, without_uniques=one) for one in (False, True))
+        assert without.price.statistics == plain.price.statistics + 1
+        assert without.terms.without_uniques
+
+    def test_rounding_closes_measures(self):
+        offer = self.judged(replace(self.OPEN, transform=Transform(rounding=5)), measures=("dcr",))
+        assert offer.terms.measures == ()
+        assert offer.changes[-1].reason == "READS_RECORDS_ONCE_MORE"
+
+    def test_noise_in_place_of_exact_counts_closes_both(self):
+        noise = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
+        policy = replace(
+            self.OPEN,
+            mechanisms=(Mechanism.LAPLACE,),
+            noise=noise,
+            most_per_card=Price(epsilon=Decimal(1)),
+        )
+        offer = self.judged(policy, measures=("dcr",), without_uniques=True)
+        assert (offer.terms.measures, offer.terms.without_uniques) == ((), False)
+        reasons = {one.field: one.reason for one in offer.changes}
+        assert reasons["measures"] == reasons["without_uniques"] == "READS_RECORDS_ONCE_MORE"
+
+    def test_an_unknown_measure_is_an_error(self):
+        with pytest.raises(InvalidInputError):
+            self.judged(self.OPEN, measures=("nonsense",))

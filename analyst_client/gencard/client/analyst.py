@@ -12,7 +12,13 @@ from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
 from gencard.client.connection import Connection
 from gencard.client.credentials import Credentials, address_in
 from gencard.client.log_watch import Checkpoint, LogWatch
-from gencard.client.measuring import Measured, privacy_said, weights_said
+from gencard.client.measuring import (
+    Measured,
+    measures_said,
+    privacy_said,
+    weights_said,
+    without_uniques_said,
+)
 from gencard.client.paging import pages
 from gencard.client.plan import Plan
 from gencard.client.workload import Marginals, phi_of
@@ -142,7 +148,17 @@ class Analyst:
         privacy, weights = privacy_said(measured) or EXACT, weights_said(measured, cliques, moments)
         most = entry.policy.most_rows if rows is None else rows
         asked = Proposal(
-            entry.name, purpose, cliques, generator, most, privacy, audit, weights, moments=moments
+            dataset=entry.name,
+            purpose=purpose,
+            marginals=cliques,
+            generator=generator,
+            rows=most,
+            privacy=privacy,
+            audit=audit,
+            weights=weights,
+            moments=moments,
+            measures=measures_said(measured),
+            without_uniques=without_uniques_said(measured),
         )
         request = pb.ProposeCardRequest(
             terms=terms_message(asked.in_order_of(domain)),

@@ -11,7 +11,13 @@ from gencard.client.agreement import Agreement
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset
 from gencard.client.connection import Connection
-from gencard.client.measuring import Measured, privacy_said, weights_said
+from gencard.client.measuring import (
+    Measured,
+    measures_said,
+    privacy_said,
+    weights_said,
+    without_uniques_said,
+)
 from gencard.client.progress import Shown
 from gencard.client.releases import Release
 from gencard.client.replay import Replayed
@@ -109,6 +115,8 @@ class Card(CardView):
             audit=now.audit if audit is None else audit,
             weights=weights_said(measured, cliques, moments) or kept,
             transform=AS_COUNTED if privacy.noisy else now.transform,
+            measures=measures_said(measured, None if privacy.noisy else now),
+            without_uniques=without_uniques_said(measured, None if privacy.noisy else now),
         )
         request = pb.CounterCardRequest(
             name=self.name,

@@ -46,6 +46,8 @@ class Policy:
     valid: timedelta
     moments: tuple[MomentKind, ...] = ()
     highest_moment: int = 2
+    measures: tuple[str, ...] = ()
+    without_uniques: bool = False
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy, for people."""
@@ -59,6 +61,10 @@ class Policy:
         yield "Exact counts", str(self.transform)
         if self.moments:
             yield "Moments", f"{', '.join(self.moments)}; of order {self.highest_moment} at most"
+        if self.measures:
+            yield "Measures of releases", ", ".join(self.measures)
+        if self.without_uniques:
+            yield "Replicated uniques", "may be taken out of a release"
         if self.noise is not None:
             yield "Noise, where nothing else is said", str(self.noise)
         yield "Price of one card", f"at most {self.most_per_card}"
@@ -198,6 +204,8 @@ def _policy(message: pb.Policy) -> Policy:
         mechanisms=tuple(mechanism_of(number) for number in message.mechanisms),
         moments=tuple(map(kind_of, message.moments)),
         highest_moment=message.highest_moment,
+        measures=tuple(message.measures),
+        without_uniques=message.without_uniques,
         noise=privacy_of(message.noise) if message.HasField("noise") else None,
         transform=transform_of(message.transform),
         most_per_card=price_of(message.most_per_card),

@@ -28,6 +28,8 @@ class Measured(TypedDict, total=False):
         neighbouring: "add-remove" or "replace-one": what one record more or less means.
         weights: Parts of the budget by statistic, such as ``{("sex", "health"): 3}``; 1 for the others.
         privacy: All but the weights as one value, in place of the words above.
+        measures: Of releases, that we want to have though they read records, such as ``["dcr"]``.
+        without_uniques: Rows that are unique, as a record is, are taken out of the one release.
     """
 
     epsilon: Amount | None
@@ -36,6 +38,8 @@ class Measured(TypedDict, total=False):
     neighbouring: Neighbouring | str | None
     weights: Mapping[str | Sequence[str] | Moment, int] | None
     privacy: Privacy | None
+    measures: Sequence[str] | None
+    without_uniques: bool | None
 
 
 _WORDS = ("epsilon", "rho", "delta", "neighbouring")
@@ -56,6 +60,18 @@ def privacy_said(said: Measured) -> Privacy | None:
     if privacy is not None and words:
         raise InvalidInputError(field="privacy", problem=f"takes the place of {' and '.join(words)}")
     return _privacy(said) if words else privacy
+
+
+def measures_said(said: Measured, before: Proposal | None = None) -> tuple[str, ...]:
+    """The measures that are asked for; where none are said, those asked for before."""
+    asked = said.get("measures")
+    return tuple(asked) if asked is not None else () if before is None else before.measures
+
+
+def without_uniques_said(said: Measured, before: Proposal | None = None) -> bool:
+    """Whether replicated uniques are to go; where nothing is said, as before."""
+    asked = said.get("without_uniques")
+    return asked if asked is not None else before is not None and before.without_uniques
 
 
 def weights_said(

@@ -20,12 +20,13 @@ def price_of(terms: Proposal, domain: Domain) -> Price:
     """What measuring costs; depends on no record.
 
     Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
-    makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it.
+    makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it. A
+    release without replicated uniques costs one more, as a verdict does: records decide what is missing.
     """
     match terms.privacy.mechanism:
         case Mechanism.EXACT:
             sums = sums_price(terms.marginals, terms.moments, domain)
-            return Price(statistics=dimension(domain, terms.marginals) + sums)
+            return Price(statistics=dimension(domain, terms.marginals) + sums + terms.without_uniques)
         case Mechanism.LAPLACE:
             return Price(epsilon=terms.privacy.epsilon or ZERO)
         case Mechanism.GAUSSIAN:

@@ -12,6 +12,7 @@ from math import comb, prod
 
 from gencard.controller.box_policy import GENERATOR, takes_moments, with_generator
 from gencard.controller.limits import Limits, check_model, check_size
+from gencard.controller.measures_policy import with_measures
 from gencard.controller.measuring import (
     TRANSFORM,
     chosen,
@@ -63,6 +64,8 @@ class Policy:
         moments: Linear statistics that may be asked for besides marginals.
         most_per_card: Cap on the price of one card.
         forbidden: Attribute sets that no marginal may hold together.
+        measures: Of releases, that a card may let its analyst have, though they read records.
+        without_uniques: A card may ask for a release without replicated uniques.
         automatic: Offer at once; otherwise a steward looks first.
         valid_days: Life of an offer and of the card made of it.
     """
@@ -78,6 +81,8 @@ class Policy:
     transform: Transform = AS_COUNTED
     moments: MomentPolicy = NO_MOMENTS
     forbidden: tuple[Clique, ...] = ()
+    measures: tuple[str, ...] = ()
+    without_uniques: bool = False
     automatic: bool = True
     valid_days: int = 90
 
@@ -120,6 +125,8 @@ def judge(
     if isinstance(measured, Refusal):
         return measured
     privacy, noise_changes = measured
+    offered = policy.measures, policy.without_uniques
+    proposal, fewer = with_measures(proposal, privacy, policy.transform, *offered)
     chosen_generator = with_generator(proposal, privacy, policy.generators, policy.transform)
     if isinstance(chosen_generator, Refusal):
         return chosen_generator
@@ -132,7 +139,7 @@ def judge(
     price = price_of(terms, domain)
     if not price.fits(most):
         return Refusal((PRICE,))
-    return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes), price)
+    return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes, *fewer), price)
 
 
 def _acceptable_statistics(

@@ -15,6 +15,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
 from gencard.core.measures.material import Declared
+from gencard.core.measures.registry import MEASURES
 from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
 from gencard.core.privacy.gower import Missing
@@ -41,6 +42,15 @@ def _known(name: str) -> str:
 
 
 Generator = Annotated[Name, AfterValidator(_known)]
+
+
+def _measure(name: str) -> str:
+    if name not in MEASURES:
+        raise ValueError("there is no measure of this name")
+    return name
+
+
+MeasureName = Annotated[str, AfterValidator(_measure)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
@@ -204,6 +214,8 @@ class PolicyTable(Section):
     noise: NoiseTable | None = None
     transform: TransformTable = TransformTable()
     moments: MomentsTable = MomentsTable()
+    measures: tuple[MeasureName, ...] = ()
+    without_uniques: bool = False
     automatic: bool = False
     valid_days: PositiveInt = 90
 
@@ -229,9 +241,9 @@ class MeasuresTable(Section):
     """What measures of releases need to be told; see ``core.measures.material.Declared``."""
 
     keys: Clique = ()
-    missing: Missing = Missing.CATEGORY
     target: str = ""
     attacks: Annotated[int, Field(ge=10, le=10_000)] = 500
+    missing: Missing = Missing.CATEGORY
 
     def declared(self) -> Declared:
         return Declared(self.keys, self.target, self.attacks, self.missing)

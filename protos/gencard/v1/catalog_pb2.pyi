@@ -341,6 +341,8 @@ class Policy(google.protobuf.message.Message):
     TRANSFORM_FIELD_NUMBER: builtins.int
     MOMENTS_FIELD_NUMBER: builtins.int
     HIGHEST_MOMENT_FIELD_NUMBER: builtins.int
+    MEASURES_FIELD_NUMBER: builtins.int
+    WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
     largest_marginal_cells: builtins.int
@@ -355,6 +357,8 @@ class Policy(google.protobuf.message.Message):
     """A card is valid for so long after it is offered, in seconds."""
     highest_moment: builtins.int
     """Of the kind that has one: the highest order."""
+    without_uniques: builtins.bool
+    """A card may ask for a release without replicated uniques."""
     @property
     def forbidden(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[gencard.v1.common_pb2.Clique]:
         """Attribute sets that no released marginal may hold together."""
@@ -385,6 +389,10 @@ class Policy(google.protobuf.message.Message):
     def moments(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[gencard.v1.common_pb2.Moment.Kind.ValueType]:
         """Kinds of linear statistics that may be asked for besides marginals."""
 
+    @property
+    def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Measures of releases that a card may let its analyst have, though they read records."""
+
     def __init__(
         self,
         *,
@@ -402,9 +410,11 @@ class Policy(google.protobuf.message.Message):
         transform: gencard.v1.common_pb2.Transform | None = ...,
         moments: collections.abc.Iterable[gencard.v1.common_pb2.Moment.Kind.ValueType] | None = ...,
         highest_moment: builtins.int = ...,
+        measures: collections.abc.Iterable[builtins.str] | None = ...,
+        without_uniques: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "valid_seconds", b"valid_seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "valid_seconds", b"valid_seconds", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
 

@@ -99,6 +99,8 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
             "transform": transform_document(policy.transform),
             "moments": policy.moments,
             "highestMoment": policy.highest_moment,
+            "measures": policy.measures,
+            "withoutUniques": policy.without_uniques,
             "mostPerCard": price_document(policy.most_per_card),
             "automatic": policy.automatic,
             "validDays": policy.valid.days,

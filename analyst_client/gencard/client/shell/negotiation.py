@@ -43,6 +43,10 @@ Moments = Annotated[
     list[str] | None,
     typer.Option(help="A sum of numbers: mean=age, moment3=age, group-means=sex,age ...; repeat it."),
 ]
+Measures = Annotated[
+    list[str] | None,
+    typer.Option(help="A measure of releases to have though it reads records, such as dcr; repeat it."),
+]
 Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
 Rows = Annotated[
     int | None, typer.Option(help="At most so many rows in one release; else the policy's most.")
@@ -63,6 +67,10 @@ def propose(
     delta: Delta = None,
     neighbouring: Relation = None,
     weight: Weight = None,
+    measure: Measures = None,
+    without_uniques: Annotated[
+        bool, typer.Option("--without-uniques", help="Take replicated uniques out of the one release.")
+    ] = False,
     accept: Annotated[bool, typer.Option("--accept", help="Sign the offer, whatever changed.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
@@ -70,9 +78,15 @@ def propose(
     """Propose a card; the answer is an offer, with what changed and what it costs."""
     marginals = _phi(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
+    how |= {"measures": measure, "without_uniques": without_uniques}
     with connected(connection) as analyst:
         card = analyst.propose(
-            dataset, marginals, purpose=purpose, generator=generator, rows=rows, **how
+            dataset,
+            marginals,
+            purpose=purpose,
+            generator=generator,
+            rows=rows,
+            **how,
         )
         if accept and card.state is CardState.OFFERED:
             card.accept()

@@ -117,4 +117,6 @@ def _policy(policy: Policy) -> pb.Policy:
         transform=transform_message(policy.transform),
         moments=map(kind_message, policy.moments.kinds),
         highest_moment=policy.moments.highest,
+        measures=policy.measures,
+        without_uniques=policy.without_uniques,
     )

@@ -133,6 +133,10 @@ def _say(card: Negotiation, as_json: bool = False) -> None:
         console.print(f"  marginal  {escape(', '.join(clique))}")
     for moment in terms.moments:
         console.print(f"  moment    {escape(str(moment))}")
+    for measure in terms.measures:
+        console.print(f"  measure   {escape(measure)}: the analyst may have it, though it reads records")
+    if terms.without_uniques:
+        console.print("  uniques   replicated ones are taken out of the one release")
     if card.offer is not None:
         console.print(f"  price     {card.offer.price}")
         console.print(f"  expires   {time_text(card.offer.expire_time)}")

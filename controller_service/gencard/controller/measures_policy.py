@@ -1,0 +1,50 @@
+"""Which measures a card may name, and whether replicated uniques may go. Depends on no record."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from gencard.controller.box_policy import is_black_box
+from gencard.core.budget import Privacy
+from gencard.core.card import Change, Proposal
+from gencard.core.measures.registry import measure_named
+from gencard.core.transform import AS_COUNTED, Transform
+
+NOT_OFFERED = "MEASURE_NOT_OFFERED"
+READS_RECORDS = "READS_RECORDS_ONCE_MORE"
+
+
+def with_measures(
+    terms: Proposal,
+    privacy: Privacy,
+    transform: Transform,
+    measures: Collection[str],
+    without_uniques: bool,
+) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms with what is on offer of all that reads records once more, and each step to it.
+
+    Measures are exact numbers about records: noise or rounding of psi would protect nothing any more
+    beside them. So is what is missing from a release without replicated uniques.
+
+    Args:
+        privacy: How the card will be measured; ``transform`` the policy's, of exact counts.
+        measures: Those of the policy.
+        without_uniques: Whether the policy lets releases be rid of replicated uniques.
+
+    Raises:
+        InvalidInputError: There is no measure of this name.
+    """
+    for name in terms.measures:
+        measure_named(name)
+    bound = READS_RECORDS if privacy.noisy or transform != AS_COUNTED else None
+    kept = () if bound else tuple(name for name in terms.measures if name in measures)
+    gone = [name for name in terms.measures if name not in kept]
+    changes = [
+        Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
+        for name in gone
+    ]
+    rid = without_uniques and not privacy.noisy and not is_black_box(terms.generator)
+    if terms.without_uniques and not rid:
+        why = READS_RECORDS if privacy.noisy else NOT_OFFERED
+        changes.append(Change("without_uniques", "true", "false", why))
+    terms = replace(terms, measures=kept, without_uniques=terms.without_uniques and rid)
+    return terms, tuple(changes)
