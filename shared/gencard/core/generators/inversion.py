@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.errors import InvalidInputError
+from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.domain import Domain
+from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.generators.ladder import Ladder, Words, bits
 from gencard.core.statistics.counting import cell_numbers
+
+_BLOCK_ROWS = 2**14
+"""Rows drawn together: their words and codes stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +67,30 @@ class Inversion:
         if given is not None:
             cells -= given * np.int32(prod(self.drawn_sizes))
         write_codes(cells, self.drawn, self.drawn_sizes, codes)
+
+
+def drawn_rows(
+    domain: Domain, draws: Sequence[Inversion], rows: int, *, rng: np.random.Generator
+) -> Dataset:
+    """Records drawn by one inversion after another, which together draw every attribute.
+
+    Row ``i`` depends on its own words alone, one 64-bit word for each inversion: ``a`` rows and then
+    ``b`` rows are ``a + b`` rows, and the bytes depend on no sampling algorithm of numpy's.
+
+    Raises:
+        InvalidNumberError: ``rows`` is negative.
+        InvalidInputError: The bit generator's words have fewer than 64 bits.
+    """
+    if rows < 0:
+        raise InvalidNumberError(field="rows", expected="zero or more")
+    narrow = code_dtype(max(domain.sizes))
+    codes = np.empty((rows, len(domain)), dtype=narrow, order="F")
+    for begin in range(0, rows, _BLOCK_ROWS):
+        block = codes[begin : begin + _BLOCK_ROWS]
+        words = raw_words(rng, len(block), len(draws))
+        for place, draw in enumerate(draws):
+            draw.draw(words[:, place], block)
+    return Dataset(domain, codes)
 
 
 def write_codes(

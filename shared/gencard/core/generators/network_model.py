@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError
-from gencard.core.generators.inversion import Inversion, raw_words
-
-_BLOCK_ROWS = 2**14
-"""Rows drawn together: their words and codes stay in the cache."""
+from gencard.core.generators.inversion import Inversion, drawn_rows
 
 Table = NDArray[np.float64]
 
@@ -74,16 +71,7 @@ class NetworkModel:
             InvalidNumberError: ``rows`` is negative.
             InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
-        if rows < 0:
-            raise InvalidNumberError(field="rows", expected="zero or more")
-        narrow = code_dtype(max(self.domain.sizes))
-        codes = np.empty((rows, len(self.domain)), dtype=narrow, order="F")
-        for begin in range(0, rows, _BLOCK_ROWS):
-            block = codes[begin : begin + _BLOCK_ROWS]
-            words = raw_words(rng, len(block), len(self._draws))
-            for place, draw in enumerate(self._draws):
-                draw.draw(words[:, place], block)
-        return Dataset(self.domain, codes)
+        return drawn_rows(self.domain, self._draws, rows, rng=rng)
 
 
 def _check(domain: Domain, nodes: Sequence[Node]) -> None:

@@ -6,16 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import DomainMismatchError, InvalidNumberError, TooLargeError
-from gencard.core.generators.inversion import Inversion, raw_words
+from gencard.core.errors import DomainMismatchError, TooLargeError
+from gencard.core.generators.inversion import Inversion, drawn_rows
 from gencard.core.generators.junction_tree import JunctionTree
 from gencard.core.generators.ladder import scale_to_one
 from gencard.core.statistics.table import others, project, sum_out
-
-_BLOCK_ROWS = 2**14
-"""Rows drawn together: their words and codes stay in the cache."""
 
 _MOST_CELLS = 50_000_000
 """Cells of any table that is made on the way to a marginal."""
@@ -68,16 +65,7 @@ class TreeModel:
             InvalidNumberError: ``rows`` is negative.
             InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
-        if rows < 0:
-            raise InvalidNumberError(field="rows", expected="zero or more")
-        narrow = code_dtype(max(self.domain.sizes))
-        codes = np.empty((rows, len(self.domain)), dtype=narrow, order="F")
-        for begin in range(0, rows, _BLOCK_ROWS):
-            block = codes[begin : begin + _BLOCK_ROWS]
-            words = raw_words(rng, len(block), len(self._draws))
-            for place, draw in enumerate(self._draws):
-                draw.draw(words[:, place], block)
-        return Dataset(self.domain, codes)
+        return drawn_rows(self.domain, self._draws, rows, rng=rng)
 
     def marginal(self, clique: Clique) -> Table:
         """Probabilities on any clique, axes in its order; they sum to 1.
