@@ -8,7 +8,7 @@ from gencard.controller.cell.cell import Cell
 from gencard.controller.cell.cell_fit import CellFit
 from gencard.controller.cell.refusals import error_of_refusal
 from gencard.controller.cell.sources import sources_digest
-from gencard.core.blackbox.contract import FittingBox, Progress, quiet
+from gencard.core.blackbox.contract import BlackBox, FittingBox, Progress, quiet
 from gencard.core.blackbox.entry import Parameters, Surroundings
 from gencard.core.blackbox.registry import BOXES, box_named, complete
 from gencard.core.dataset import Dataset
@@ -96,9 +96,22 @@ def built_in_box(
         InvalidInputError: There is none of this name, or a parameter is wrong.
     """
     known = values or {}
-    inside = box_named(name, parameters, Surroundings(workload, known))
+    inside = unconfined(name, parameters, workload, known)
     kind = FittingBuiltInBox if isinstance(inside, FittingBox) else BuiltInBox
     return kind(name, parameters, cell, workload, known)
+
+
+def unconfined(
+    name: str, parameters: Parameters, workload: tuple[Clique, ...] = (), values: Values | None = None
+) -> BlackBox:
+    """The box as it will be made in the cell, to be looked at and never to be run.
+
+    Raises:
+        InvalidInputError: There is none of this name, or a parameter is wrong.
+    """
+    from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - OpenDP takes its time
+
+    return box_named(name, parameters, Surroundings(workload, values or {}, OpenDpNoise()))
 
 
 def built_in_digest(name: str, parameters: Mapping[str, str]) -> str:

@@ -11,13 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from gencard.controller.cell.box import CellBox
-from gencard.controller.cell.built_in_box import built_in_box, built_in_digest
+from gencard.controller.cell.built_in_box import built_in_box, built_in_digest, unconfined
 from gencard.controller.cell.cell import Cell
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.program import Program
 from gencard.core.blackbox.contract import BlackBox
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.registry import box_named
 from gencard.core.domain import Clique
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.wire.box_request import Values
@@ -48,7 +46,7 @@ def built_in_recipe(box: str, parameters: Mapping[str, str]) -> Document:
     Raises:
         InvalidInputError: There is none of this name, or a parameter is wrong.
     """
-    box_named(box, parameters, Surroundings())
+    unconfined(box, parameters)
     digest = built_in_digest(box, parameters)
     return {"kind": "built_in", "box": box, "parameters": dict(parameters), "digest": digest}
 
