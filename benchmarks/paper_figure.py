@@ -29,6 +29,8 @@ def draw(found: Sequence[Finding], path: Path) -> None:
                     if (one.application, one.method, one.kind) == (name, method, kind)
                 ][:1]
                 _panel(axes, f"{method}{'' if kind == 'box' else f', {kind}'}", name, first)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
@@ -41,4 +43,4 @@ def _panel(axes: Axes, title: str, application: str, first: Sequence[Finding]) -
         axes.hist(one.high, edges, color=_HIGH, alpha=0.6, label="the other")
         axes.set_xlabel(f"g; p = {one.mean:.2g}")
         axes.ticklabel_format(axis="x", style="sci", scilimits=(-2, 3), useMathText=True)
-        axes.legend(frameon=False, fontsize=7)
+        axes.locator_params(axis="x", nbins=5)
