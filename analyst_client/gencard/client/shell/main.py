@@ -5,6 +5,7 @@ import typer
 from gencard.client.shell import (
     accounting,
     auditing,
+    canaries,
     catalogue,
     checking,
     fidelity,
@@ -41,6 +42,7 @@ app.command()(report.report)
 app.command()(checking.replay)
 app.command()(checking.verify)
 app.command()(auditing.audit)
+app.command()(canaries.canaries)
 app.command()(accounting.budget)
 app.command()(accounting.log)
 

@@ -1,0 +1,182 @@
+"""Canaries sent through a black box: how many come back, and what epsilon that refutes.
+
+Everything is made up here and nothing is measured at the controller, so it costs nothing. The canaries
+are drawn after the other records and stay here: whoever runs the box must not know them.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from rich.panel import Panel
+
+from gencard.client import html, text
+from gencard.client.agreement import Agreement
+from gencard.client.progress import Shown, shown
+from gencard.client.remote_box import RemoteBox
+from gencard.core.audit.made_up import made_up
+from gencard.core.budget import Neighbouring
+from gencard.core.coding import Coding, Edges
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.generators.replay import rng_of
+from gencard.core.privacy.canary_findings import (
+    CanaryFinding,
+    CanaryFindings,
+    CanaryPlan,
+    canary_findings,
+)
+from gencard.core.privacy.planting import plant
+
+MEANING = (
+    "With probability {sure} all bounds hold together, of the claims that stand beside them and of no"
+    " others. A bound of 0 shows nothing: canaries find copies, and miss what leaks mildly."
+)
+
+_HEADS = ("Statistic", "Seen", "Epsilon at least", "Of claims")
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryTerms:
+    """What an auditor chooses before the run.
+
+    Args:
+        canaries: How many are drawn; each is put in with probability 1/2.
+        records: Other records, made up.
+        rows: How many are asked for; as many as the dataset has, where not given.
+        neighbouring: The relation of the claims that are tested.
+        delta: Of claims (epsilon, delta).
+        radius: In how many attributes a row may differ from a canary that counts as found.
+        guesses: Of how many canaries it is guessed that they were in; a tenth, where not given.
+        beta: Probability, 0 to 1/2, that any bound is too high.
+    """
+
+    neighbouring: Neighbouring
+    canaries: int = 400
+    records: int = 400
+    rows: int | None = None
+    delta: float = 1e-6
+    radius: int = 0
+    guesses: int | None = None
+    beta: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryAudit:
+    """What came of it.
+
+    Args:
+        card: datasets/{dataset}/cards/{card}.
+        black_box: What was run.
+        findings: By statistic, with what each bounds.
+        beta: Probability, at most, that any bound is too high.
+    """
+
+    card: str
+    black_box: str
+    findings: CanaryFindings
+    beta: float
+
+    @property
+    def meaning(self) -> str:
+        """How to read it."""
+        return MEANING.format(sure=f"{1 - self.beta:g}")
+
+    def lines(self) -> list[tuple[str, str, str, str]]:
+        """Statistic, what was seen, the bound, the claims it speaks of; then what bounds nothing."""
+        low, high = self.findings.membership.interval()
+        seen = f"area {self.findings.membership.area:.3f} ({low:.3f} to {high:.3f}), 0.5 by luck"
+        return [
+            *map(_line, self.findings.findings),
+            ("membership by distance", seen, "no bound", "none"),
+        ]
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What was run."""
+        found = self.findings
+        return [
+            ("Card", self.card),
+            ("Black box", self.black_box or "the card's own generator"),
+            ("Canaries", f"{found.put_in} put in, {found.canaries - found.put_in} left out"),
+            ("Rows", f"{found.rows:,}"),
+        ]
+
+    def document(self) -> dict[str, object]:
+        """The same for programs."""
+        bounds = [
+            {
+                "statistic": each.statistic,
+                "seen": each.seen,
+                "refusal": each.refusal,
+                "epsilon": each.bound and str(each.bound.epsilon),
+                "delta": each.bound and str(each.bound.delta),
+                "neighbouring": each.bound and str(each.bound.neighbouring),
+            }
+            for each in self.findings.findings
+        ]
+        facts = {name.lower(): value for name, value in self.facts()}
+        return facts | {
+            "bounds": bounds,
+            "membership": self.findings.membership.area,
+            "meaning": self.meaning,
+        }
+
+    def _repr_html_(self) -> str:
+        parts = html.facts(self.facts()), html.grid(_HEADS, self.lines()), html.paragraph(self.meaning)
+        return html.panel("Canaries", *parts)
+
+    def __rich__(self) -> Panel:
+        parts = text.facts(self.facts()), text.grid(_HEADS, self.lines()), text.plain(self.meaning)
+        return text.panel("Canaries", *parts)
+
+
+def canary_audit(
+    agreement: Agreement,
+    black_box: str,
+    terms: CanaryTerms,
+    *,
+    seed: int | None = None,
+    progress: Shown = True,
+) -> CanaryAudit:
+    """Plant canaries, have a black box make rows of them once, and look for them.
+
+    Args:
+        black_box: Its name in the catalogue; empty for the card's own generator.
+        seed: For tests. A seed that the controller can guess makes every bound void.
+
+    Raises:
+        InvalidNumberError: The terms are out of range.
+        VerificationError: The box answers with another number of rows.
+    """
+    rng = rng_of(secrets.randbits(64) if seed is None else seed)
+    plan = CanaryPlan(
+        terms.beta,
+        terms.delta,
+        terms.radius,
+        terms.guesses or max(1, terms.canaries // 10),
+        _numbers(agreement.coding, agreement.domain.attributes),
+    )
+    others = made_up(agreement.domain, terms.records, rng=rng)
+    planted = plant(others, terms.canaries, neighbouring=terms.neighbouring, rng=rng)
+    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
+    with shown("Looking for canaries", progress):
+        rows = len(planted.dataset) if terms.rows is None else terms.rows
+        synthetic: Dataset = box(planted.dataset, rows, seed=int(rng.integers(2**63)))
+        findings = canary_findings(planted, synthetic, plan, rng=rng)
+    return CanaryAudit(agreement.card.name, black_box, findings, terms.beta)
+
+
+def _numbers(coding: Coding, attributes: Clique) -> Clique:
+    """The attributes that hold numbers, whose codes are in the order of their intervals."""
+    return tuple(name for name in attributes if isinstance(coding.attribute(name).coding, Edges))
+
+
+def _line(found: CanaryFinding) -> tuple[str, str, str, str]:
+    if found.bound is None:
+        return found.statistic, found.seen, f"refused: {found.refusal}", "none"
+    claim = f"(epsilon, {found.bound.delta:g})" if found.bound.delta else "pure epsilon"
+    return (
+        found.statistic,
+        found.seen,
+        f"{found.bound.epsilon:.3f}",
+        f"{claim}, {found.bound.neighbouring}",
+    )
