@@ -8,7 +8,12 @@ from sklearn.model_selection import train_test_split
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError, InvalidInputError, UnknownAttributeError
+from gencard.core.errors import (
+    DomainMismatchError,
+    InvalidInputError,
+    TooLargeError,
+    UnknownAttributeError,
+)
 from gencard.core.utility import extra
 from gencard.core.utility.forest import (
     RandomForest,
@@ -94,6 +99,13 @@ def test_matrix_by_hand():
     np.testing.assert_array_equal(predictor_matrix(records, ("signal", "age"), {"age": AGES}), expected)
     full = predictor_matrix(records, ("age",), {"age": (1.0, 2.0, 3.0, 4.0, 5.0)})
     np.testing.assert_array_equal(full, [[2], [5]])
+
+
+def test_many_levels_of_many_records_are_too_many():
+    domain = Domain.of({"a": 60_001, "b": 2})
+    records = Dataset(domain, np.column_stack([np.arange(1_000), np.arange(1_000) % 2]))
+    with pytest.raises(TooLargeError, match="predictors"):
+        RandomForest().fit(Task("b", ("a",)), records)
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)

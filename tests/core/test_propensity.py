@@ -18,6 +18,7 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.statistics.marginal import count
+from gencard.core.utility import propensity_regression
 from gencard.core.utility.propensity import (
     expected_of_pairs,
     regression_propensity,
@@ -283,6 +284,13 @@ class TestBadInput:
         with pytest.raises(TooLargeError, match="parameters"):
             regression_propensity(one, one, {}, order=2, most_parameters=9)
         assert regression_propensity(one, one, {}, order=2, most_parameters=10).parameters == 10
+
+    def test_entries_have_a_bound(self, monkeypatch):
+        monkeypatch.setattr(propensity_regression, "MOST_ENTRIES", 100)
+        one = drawn(1, 200, (0.2, 0.3, 0.5))
+        assert regression_propensity(one, one, {}, order=1).parameters == 5
+        with pytest.raises(TooLargeError, match="regression"):
+            regression_propensity(one, one, {}, order=2)
 
     @pytest.mark.parametrize("order", [0, -1])
     def test_orders_start_at_one(self, order):

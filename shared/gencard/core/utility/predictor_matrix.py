@@ -7,11 +7,14 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, TooLargeError
 
 Matrix = NDArray[np.float64]
 Values = Mapping[str, tuple[float, ...]]
 """For each attribute that is a number, the number of each code, NaN for missing."""
+
+MOST_ENTRIES = 60_000_000
+"""Of the table, records by columns: 480 MB."""
 
 
 def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> Matrix:
@@ -21,8 +24,12 @@ def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> Ma
 
     Raises:
         InvalidInputError: An attribute has another number of values than codes.
+        TooLargeError: Too many levels for so many records.
         UnknownAttributeError: An attribute is not in the domain.
     """
+    columns = sum(2 if name in values else records.domain.size(name) for name in attributes)
+    if columns * len(records) > MOST_ENTRIES:
+        raise TooLargeError(what="the table of predictors", limit=f"{MOST_ENTRIES} entries")
     return np.hstack([_columns(records, name, values) for name in attributes])
 
 
@@ -39,13 +46,12 @@ def numbers_of(name: str, size: int, values: Values) -> Matrix:
 
 
 def _columns(records: Dataset, name: str, values: Values) -> Matrix:
-    size = records.domain.size(name)
+    size, codes = records.domain.size(name), records.column(name)
     if name not in values:
-        levels: Matrix = np.eye(size)
-    else:
-        numbers = numbers_of(name, size, values)
-        absent = np.isnan(numbers)
-        levels = np.where(absent, 0, numbers)[:, None]
-        if absent.any():
-            levels = np.column_stack([levels, absent])
-    return np.asarray(levels[records.column(name)])
+        return np.asarray(codes[:, None] == np.arange(size), dtype=np.float64)
+    numbers = numbers_of(name, size, values)
+    absent = np.isnan(numbers)
+    levels = np.where(absent, 0, numbers)[:, None]
+    if absent.any():
+        levels = np.column_stack([levels, absent])
+    return np.asarray(levels[codes])
