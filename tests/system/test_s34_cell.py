@@ -4,18 +4,27 @@ import os
 import socket
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gencard.controller.cell.limits import Isolation
+from gencard.controller.cell import namespaces
+from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.namespaces import VARIABLES
+from gencard.controller.cell.program import Program
+from gencard.controller.readiness import check_cells
 from gencard.controller.settings import Settings
-from gencard.core.errors import BlackBoxError, InvalidInputError, JobLimitError
+from gencard.core.errors import BlackBoxError, InvalidInputError, IsolationError, JobLimitError
 from tests.system.cells import RECORDS, box, needs_cell, shell, told
 
 pytestmark = needs_cell
 
+IDENTITY = """
+[identity]
+trust_domain = "example"
+uri = "spiffe://example/service/controller/controller"
+"""
 MARK = "CANARY-marked-program"
 
 
@@ -281,18 +290,35 @@ def test_s34_an_open_cell_is_bounded_all_the_same():
 
 
 def test_s34_an_open_cell_is_refused_in_production(tmp_path):
-    text = """
-[identity]
-trust_domain = "example"
-uri = "spiffe://example/service/controller/controller"
-[cell]
-isolation = "processes"
-[server]
-insecure_dev = {}
-"""
+    text = IDENTITY + '[cell]\nisolation = "processes"\n[server]\ninsecure_dev = {}\n'
     path = tmp_path / "controller.toml"
     path.write_text(text.format("false"))
     with pytest.raises(InvalidInputError, match=r"cell\.isolation"):
         Settings.load(path)
     path.write_text(text.format("true"))
     assert Settings.load(path).cell.isolation is Isolation.PROCESSES
+
+
+class TestStart:
+    @pytest.fixture
+    def settings(self, tmp_path):
+        """Those that the page shows, with the example as their program."""
+        root = Path(__file__).parents[2]
+        page = (root / "docs" / "black-boxes.md").read_text(encoding="utf-8")
+        shown = page.split("```toml\n")[1].split("```")[0]
+        (tmp_path / "boxes").symlink_to(root / "examples" / "black_boxes")
+        (tmp_path / "controller.toml").write_text(IDENTITY + shown)
+        return Settings.load(tmp_path / "controller.toml")
+
+    def test_s34_the_settings_on_the_page_are_some(self, settings):
+        program, built_in = settings.black_boxes
+        assert program.limits_in(settings.cell) == replace(settings.cell.bounds(), wall_seconds=300)
+        assert built_in.limits_in(settings.cell) == settings.cell.bounds() == CellLimits()
+        Program.read(program.folder, program.command, program.parameters)
+        check_cells(settings)
+
+    def test_s34_where_nothing_can_be_closed_nothing_is_served(self, settings, monkeypatch):
+        monkeypatch.setattr(namespaces, "_ALONE", ("--userns", "999"))
+        with pytest.raises(IsolationError):
+            check_cells(settings)
+        check_cells(settings.model_copy(update={"black_boxes": ()}))

@@ -2,8 +2,11 @@
 
 from collections.abc import Collection
 
+from gencard.controller.cell.trial import check_isolation
 from gencard.controller.holdings import Holding, Holdings
 from gencard.controller.policy import Policy
+from gencard.controller.settings import Settings
+from gencard.controller.settings_boxes import BuiltInBox, ProgramBox
 from gencard.core.budget import ZERO, Mechanism, Price, Privacy
 from gencard.core.errors import InvalidInputError
 
@@ -52,6 +55,16 @@ def check_measures(holdings: Holdings) -> None:
         if len(set(named)) != len(named) or not set(named) <= set(holding.domain.attributes):
             problem = "keys and target must be different attributes of the schema"
             raise InvalidInputError(field=f"{holding.name}: measures", problem=problem)
+
+
+def check_cells(settings: Settings) -> None:
+    """What reads records in a cell is not served where no cell can be closed.
+
+    Raises:
+        IsolationError: The settings name such black boxes, and see ``cell.trial``.
+    """
+    if any(isinstance(box, ProgramBox | BuiltInBox) for box in settings.black_boxes):
+        check_isolation(settings.cell.isolation, settings.state.folder)
 
 
 def check_policies(holdings: Holdings, generators: Collection[str]) -> None:

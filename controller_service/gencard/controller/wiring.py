@@ -31,6 +31,7 @@ from gencard.controller.negotiations import Negotiations
 from gencard.controller.operations import Operations
 from gencard.controller.readiness import (
     check_apart,
+    check_cells,
     check_measures,
     check_policies,
     check_reviewed,
@@ -159,6 +160,7 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
     Raises:
         InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
             a person's file holds a mistake; another service works on the same state.
+        IsolationError: A black box is to run in a cell, and none can be closed.
     """
     with ExitStack() as held:
         held.enter_context(state_lock(settings.state.folder))
@@ -171,6 +173,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     check_apart(desk.cards.holdings)
     check_policies(desk.cards.holdings, desk.boxes.names)
     check_measures(desk.cards.holdings)
+    check_cells(settings)
     if not unreviewed:
         check_reviewed(desk.cards.holdings)
     limits = settings.limits

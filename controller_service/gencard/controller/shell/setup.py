@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol as enrol_person
-from gencard.controller.readiness import check_measures, check_policies
+from gencard.controller.readiness import check_cells, check_measures, check_policies
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, desk, table
@@ -52,6 +52,7 @@ def check(config: ConfigFile = HERE) -> None:
     with desk(config) as opened:
         check_policies(opened.cards.holdings, opened.boxes.names)
         check_measures(opened.cards.holdings)
+        check_cells(settings)
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):
