@@ -101,7 +101,9 @@ class Release:
 
 
 def _made_by(receipt: Receipt) -> list[tuple[str, str]]:
-    """The seed, or what speaks for a black box that has none."""
+    """The seed, or what decided about the rows in its place."""
+    if receipt.without_uniques:
+        return [("Uniques", "replicated ones were taken out; no replay")]
     if receipt.audited is None:
         return [("Seed", str(receipt.seed))]
     return [

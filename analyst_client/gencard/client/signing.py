@@ -76,9 +76,12 @@ def checked_receipt(envelope: bytes, key: Ed25519PublicKey, card: Card, *, card_
 
 
 def _check_maker(receipt: Receipt, card: Card) -> None:
-    """A seed for what sees psi alone; for a black box its digest, which is the card's, and a verdict."""
+    """A seed for what sees psi alone; else what decided about the rows, as the card says."""
     black_box = card.tier is Tier.AUDITED
-    if (receipt.audited is not None, receipt.seed is None) != (black_box, black_box):
+    without = card.terms.without_uniques
+    if (receipt.audited is not None, receipt.seed is None) != (black_box, black_box or without):
         raise VerificationError(problem="the receipt is of another tier than the card")
+    if receipt.without_uniques != without:
+        raise VerificationError(problem="the receipt does not treat uniques as the card says")
     if receipt.audited is not None and receipt.audited.digest != card.generator_digest:
         raise VerificationError(problem="the receipt is about another black box than the card's")

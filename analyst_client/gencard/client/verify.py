@@ -153,6 +153,7 @@ def _receipts(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> list[R
 
 def _receipt_text(receipt: Receipt) -> str:
     maker = f"seed {receipt.seed}" if receipt.audited is None else "by the audited black box"
+    maker = "without replicated uniques" if receipt.without_uniques else maker
     return f"{receipt.rows:,} rows, {maker}, {receipt.time}"
 
 

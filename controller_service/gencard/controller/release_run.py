@@ -6,6 +6,7 @@ it failed may say something about them.
 """
 
 import os
+import secrets
 import threading
 from collections import defaultdict
 from contextlib import suppress
@@ -33,6 +34,9 @@ from gencard.wire.canonical import sha256, time_text
 from gencard.wire.dsse import sign
 from gencard.wire.identity import Identity
 from gencard.wire.receipt import Receipt, receipt_statement
+
+SPARE = 1_000
+"""Rows that are drawn beyond twice those wanted, where replicated uniques are taken out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,11 @@ class ReleaseRun:
             rows = scratch / "rows"
             if is_audited(card):
                 digest = self.black_boxes.draw(run, card, holding, rows)
+            elif offer_of(card).terms.without_uniques:
+                digest = self._unique_free(run, card, holding, psi, rows)
             else:
-                digest = self._synthesised(run, card, holding, psi, rows)
+                asked = run.request["rows"], run.request["seed"]
+                digest = self._synthesised(run, card, holding, psi, rows, *asked)
             self._publish(run, card, digest, rows)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -81,16 +88,34 @@ class ReleaseRun:
             before = releases.operations.failures(tx, row, line.created)
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
 
-    def _synthesised(
+    def _unique_free(
         self, run: Run, card: Negotiation, holding: Holding, psi: bytes, rows_file: Path
+    ) -> str:
+        """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
+        drawn, rows = rows_file.with_name("drawn"), run.request["rows"]
+        self._synthesised(run, card, holding, psi, drawn, SPARE + 2 * rows, secrets.randbits(63))
+        version = signed_card(card).version
+        job = self.jobs.thin_out(holding, version, drawn=drawn, rows=rows, rows_file=rows_file)
+        digest: str = run.job(tasks.THIN_OUT, job)["digest"]
+        return digest
+
+    def _synthesised(
+        self,
+        run: Run,
+        card: Negotiation,
+        holding: Holding,
+        psi: bytes,
+        rows_file: Path,
+        rows: int,
+        seed: int,
     ) -> str:
         """Psi -> rows in a file; their digest."""
         job = self.jobs.synthesise(
             holding,
             psi=psi,
             generator=offer_of(card).terms.generator,
-            rows=run.request["rows"],
-            seed=run.request["seed"],
+            rows=rows,
+            seed=seed,
             rows_file=rows_file,
         )
         digest: str = run.job(tasks.SYNTHESISE, job)["digest"]
@@ -142,6 +167,8 @@ class ReleaseRun:
             now = self.cards.clock()
             usable = in_force(self.cards.card(tx, card.name))
             audited = self.black_boxes.audited(tx, usable)
+            self.releases.check_first(tx, usable)
+            without = offer_of(card).terms.without_uniques
             psi = self.releases.psis.get(tx, card.name)
             entry = self._log(tx, "release", name, {"data_digest": digest, "psi_digest": psi.digest})
             receipt = Receipt(
@@ -150,11 +177,12 @@ class ReleaseRun:
                 psi_digest=psi.digest,
                 rows_digest=digest,
                 rows=run.request["rows"],
-                seed=None if audited else run.request["seed"],
+                seed=None if audited or without else run.request["seed"],
                 versions=VERSIONS,
                 log_index=entry,
                 time=time_text(now),
                 audited=audited,
+                without_uniques=without,
             )
             signed = sign(receipt_statement(receipt), [self.cards.key])
             row = ReleaseRow(

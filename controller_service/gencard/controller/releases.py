@@ -64,7 +64,7 @@ class Releases:
             InvalidNumberError, TooLargeError: Rows are out of bounds.
             CardStateError, CardExpiredError: The card does not allow it.
             AuditRequiredError, GeneratorChangedError: No audit speaks for the card's black box.
-            InvalidInputError: A seed is given for a black box.
+            InvalidInputError: A seed is given where records decide about the rows.
             DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: psi is not measured yet, and its price is not covered.
         """
@@ -78,6 +78,9 @@ class Releases:
             if is_audited(agreed):
                 self.card_audits.passed(tx, agreed)
                 _refuse_seed(seed)
+            if terms.without_uniques:
+                _refuse_seed(seed)
+                self.check_first(tx, agreed)
             if rows > terms.rows:
                 raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
             self.hold(tx, who, card)
@@ -127,6 +130,15 @@ class Releases:
             row = self._seen(tx, who, name)
         yield from RowsFile(self.folder / row.file_name).chunks(row.digest)
 
+    def check_first(self, tx: Connection, card: Negotiation) -> None:
+        """A card without replicated uniques has one release: of many, what is in none would tell more.
+
+        Raises:
+            CardStateError: It has one already.
+        """
+        if offer_of(card).terms.without_uniques and self.store.list(tx, card=card.name, limit=1).rows:
+            raise CardStateError(state=card.state)
+
     def hold(self, tx: Connection, who: Identity, card: str) -> None:
         """Hold psi's price, once for a card: a line that a crash left still holds it.
 
@@ -161,11 +173,9 @@ class Releases:
 
 
 def _refuse_seed(seed: int) -> None:
-    """Raises InvalidInputError: who knows the seed of a black box could have it show what it hides."""
+    """Raises InvalidInputError: whoever knew the seed could find out what the rows hide."""
     if seed:
-        raise InvalidInputError(
-            field="seed", problem="is no choice where a black box makes the rows"
-        )
+        raise InvalidInputError(field="seed", problem="is no choice where records decide about the rows")
 
 
 def release_message(row: ReleaseRow) -> pb.Release:

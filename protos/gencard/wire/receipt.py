@@ -16,9 +16,11 @@ class Receipt:
         card_digest: SHA-256, in hex, of the card.
         psi_digest: SHA-256, in hex, of psi's document.
         rows_digest: SHA-256, in hex, of the rows (Dataset.digest).
-        seed: Seed of the draw; None where a black box made the rows: its seed is nobody's to know.
+        seed: Seed of the draw; None where records decided about the rows: it is nobody's to know then.
         versions: Name and version of what computed it, sorted by name.
         log_index: Position in the controller's log of the entry that preceded the release.
+        audited: The black box that made the rows.
+        without_uniques: Replicated uniques were taken out, and other rows drawn.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Receipt:
     log_index: int
     time: str
     audited: "AuditedBox | None" = None
+    without_uniques: bool = False
 
     @property
     def drawing_seed(self) -> int:
@@ -65,11 +68,12 @@ def receipt_of_document(document: Document) -> Receipt:
             psi_digest=text_of(document["psi"]["sha256"]),
             rows_digest=text_of(document["data"]["sha256"]),
             rows=integer_of(document["rows"]),
-            seed=None if "audited" in document else integer_of(document["seed"]),
+            seed=integer_of(document["seed"]) if _is_replayable(document) else None,
             versions=_versions(document["versions"]),
             log_index=integer_of(document["logIndex"]),
             time=time_text_of(document["time"]),
             audited=_audited_of(document["audited"]) if "audited" in document else None,
+            without_uniques=document.get("withoutUniques") is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise VerificationError(problem="the document is not a receipt") from None
@@ -79,12 +83,16 @@ def _versions(document: Document) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, text_of(version)) for name, version in document.items()))
 
 
+def _is_replayable(document: Document) -> bool:
+    return "audited" not in document and document.get("withoutUniques") is not True
+
+
 def _audited_of(document: Document) -> AuditedBox:
     return AuditedBox(text_of(document["box"]["sha256"]), text_of(document["verdict"]["sha256"]))
 
 
 def _document(receipt: Receipt) -> Document:
-    """A seed or a black box stands in it, whichever made the rows."""
+    """A seed stands in it, or what decided about the rows in its place."""
     document: Document = {
         "card": {"sha256": receipt.card_digest},
         "data": {"sha256": receipt.rows_digest},
@@ -97,6 +105,8 @@ def _document(receipt: Receipt) -> Document:
     }
     if receipt.seed is not None:
         document["seed"] = str(receipt.seed)
+    if receipt.without_uniques:
+        document["withoutUniques"] = True
     if receipt.audited is not None:
         document["audited"] = {
             "box": {"sha256": receipt.audited.digest},

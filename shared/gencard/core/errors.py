@@ -110,9 +110,7 @@ class InvalidFormulaError(InvalidInputError):
 
 class NotReplayableError(InvalidInputError):
     reason = "NOT_REPLAYABLE"
-    text = (
-        "These rows cannot be replayed: a black box made them from records, and not from psi alone."
-    )
+    text = "These rows cannot be replayed: records decided about them, and not psi alone."
     advice = (
         "`gencard verify` checks what speaks for them: receipt, digests, and the verdict of an audit."
     )

@@ -14,6 +14,7 @@ from gencard.core.measures.findings_json import finding_to_json_object
 from gencard.core.measures.material import Declared, Material
 from gencard.core.measures.registry import measure_named, take
 from gencard.core.privacy.gower import Missing
+from gencard.core.privacy.unique_free import unique_free
 from gencard.wire.psi_document import psi_of_document
 
 
@@ -31,6 +32,16 @@ def compare(job: Job, progress: Progress) -> Job:
         told = None if finding is None else finding_to_json_object(finding)
         found.append({"name": name, "found": told})
     return {"measures": found}
+
+
+def thin_out(job: Job, progress: Progress) -> Job:
+    """Drawn rows and records -> rows in a file, without replicated uniques. Tells no number of them."""
+    progress("uniques", 0.0)
+    drawn = RowsFile(Path(job["drawn"])).dataset()
+    original = _read(job, "records", drawn.domain.attributes)
+    kept = unique_free(original, drawn, job["rows"])
+    RowsFile(Path(job["rows_file"])).write(kept)
+    return {"digest": kept.digest()}
 
 
 def _material(job: Job) -> Material:
@@ -55,9 +66,12 @@ def _declared(declared: Job) -> Declared:
 
 
 def _dataset(job: Job, which: str, attributes: Clique) -> Dataset | None:
-    """The records, if they are the version named before and after; None where none are to be read."""
-    if which not in job:
-        return None
+    """The records; None where none are to be read."""
+    return _read(job, which, attributes) if which in job else None
+
+
+def _read(job: Job, which: str, attributes: Clique) -> Dataset:
+    """The records, if they are the version named before and after."""
     vault = opened(job[which])
     dataset = vault.dataset(attributes, most_records=job["most_records"])
     confirm(vault, job[which])

@@ -34,6 +34,9 @@ runs. The descriptions:
     draw            {"recipe": recipe, "attributes": [name, ...], "sizes": [int, ...], "rows": int,
                      "folder": path where "keep" wrote, "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
+    thin_out        {"records": records, "drawn": path of a rows file, "rows": int,
+                     "rows_file": path to be written, "most_records": int}
+                    -> {"digest": hex, of the rows}
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
                      "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
@@ -88,11 +91,15 @@ MEASURE = Task("measure", "measurement")
 SYNTHESISE = Task("synthesise", "synthesis")
 AUDIT = Task("audit", "auditing")
 COMPARE = Task("compare", "comparison")
+THIN_OUT = Task("thin_out", "comparison")
 RUN_BLACK_BOX = Task("run_black_box", "synthesis")
 KEEP = Task("keep", "releasing")
 DRAW = Task("draw", "releasing")
 
-TASKS = {task.name: task for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, RUN_BLACK_BOX, KEEP, DRAW)}
+TASKS = {
+    task.name: task
+    for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, THIN_OUT, RUN_BLACK_BOX, KEEP, DRAW)
+}
 """Everything that a worker can be asked to do."""
 
 
@@ -212,6 +219,18 @@ class Descriptions:
             "rows": rows,
             "folder": str(folder),
             "rows_file": str(rows_file),
+        }
+
+    def thin_out(
+        self, holding: Holding, version: str, *, drawn: Path, rows: int, rows_file: Path
+    ) -> Job:
+        """Records and drawn rows, of which those without replicated uniques are left."""
+        return {
+            "records": self._records(holding, version),
+            "drawn": str(drawn),
+            "rows": rows,
+            "rows_file": str(rows_file),
+            "most_records": self.audit_records,
         }
 
     def run_black_box(

@@ -1,0 +1,263 @@
+"""Measures of releases, reports and releases without replicated uniques, on a real service."""
+
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gencard.client import measures
+from gencard.client.bundle import Bundle
+from gencard.client.verify import Keys, Outcome, verify
+from gencard.controller.measures_run import MeasuresRun
+from gencard.core.budget import SpendState
+from gencard.core.errors import (
+    BudgetExceededError,
+    CardStateError,
+    DatasetChangedError,
+    InternalError,
+    InvalidInputError,
+    NotFoundError,
+    NotReplayableError,
+    PermissionDeniedError,
+)
+from gencard.core.measures.registry import MEASURES, price_in_statistics
+from gencard.core.privacy.replicated_uniques import replicated_rows
+from gencard.v1 import measures_pb2
+from tests.system.edge import call, configure, enrolled, nothing_changes
+from tests.system.house import build, declare, request_id, survey
+
+PAIRS = [("sex", "health"), ("sex", "work"), ("health", "region"), ("age",)]
+RUN = "/gencard.v1.MeasuresService/RunMeasures"
+MINE = ("dcr", "marginals")
+
+
+@pytest.fixture(scope="module")
+def measured_house(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("measures")
+    house = build(folder, survey(900))
+    house.raise_caps()
+    survey(500, seed=9).to_csv(folder / "others.csv", index=False)
+    declare(house, folder / "others.csv")
+    configure(
+        house, "datasets.policy", measures='["dcr", "marginals", "tables"]', without_uniques="true"
+    )
+    yield house.start()
+    house.stop()
+
+
+@pytest.fixture(scope="module")
+def card(measured_house):
+    with measured_house.analyst() as analyst:
+        yield analyst.propose("survey", PAIRS, purpose="a test", rows=800, measures=MINE).accept()
+
+
+@pytest.fixture(scope="module")
+def release(card):
+    return card.release(800, seed=1, progress=False)
+
+
+@pytest.fixture
+def people(measured_house):
+    """ana, aud and sam, connected."""
+    with (
+        measured_house.analyst() as ana,
+        measured_house.analyst("aud") as aud,
+        measured_house.analyst("sam") as sam,
+    ):
+        yield {"ana": ana, "aud": aud, "sam": sam}
+
+
+def run(person, release, names=()):
+    return measures.run(person._connection, release.name, names, False)
+
+
+class TestWhoMayKnowWhat:
+    @pytest.mark.parametrize("name", ["aud", "sam"])
+    def test_auditor_and_steward_get_all_and_pay_nothing(self, people, release, name):
+        found = run(people[name], release)
+        assert set(found.findings) | set(found.lacking) == set(MEASURES)
+        assert {"dcr", "disclosure", "tables", "fidelity"} <= found.findings.keys()
+        assert found.statistics == 0
+        assert not any("measures" in line.kind for line in people[name].spends())
+
+    def test_an_analyst_gets_what_the_card_names_and_pays_for_each_number(self, people, release):
+        found = run(people["ana"], release)
+        assert set(found.findings) == set(MINE)
+        price = price_in_statistics(MINE, attributes=5, marginals=4)
+        line = people["ana"].spends()[0]
+        assert (line.kind, line.state) == ("measures", SpendState.SETTLED)
+        assert line.price.statistics == found.statistics == price
+
+    @pytest.mark.parametrize("names", [["nndr"], ["dcr", "nndr"], ["fidelity"]])
+    def test_an_analyst_gets_nothing_else(self, people, release, names, measured_house):
+        with nothing_changes(measured_house), pytest.raises(PermissionDeniedError):
+            run(people["ana"], release, names)
+
+    def test_a_card_that_names_nothing_gives_nothing(self, people):
+        own = people["ana"].propose("survey", PAIRS[:1], purpose="a test").accept()
+        made = own.release(50, progress=False)
+        with pytest.raises(PermissionDeniedError):
+            run(people["ana"], made)
+
+    def test_what_others_ran_is_not_told_to_the_analyst(self, people, release):
+        run(people["aud"], release, ["nndr"])
+        names = [
+            set(known.findings) for known in (measures.known(people["ana"]._connection, release.name),)
+        ]
+        assert names == [set(MINE)] or names == [set()]
+        assert "nndr" in measures.known(people["sam"]._connection, release.name).findings
+
+    def test_anothers_release_is_as_unknown_as_none(self, measured_house, release):
+        with measured_house.analyst(enrolled(measured_house, "bob")) as bob:
+            for asked in (release.name, release.name[:-3] + "000"):
+                with pytest.raises(NotFoundError):
+                    measures.run(bob._connection, asked, (), False)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("names", [["dcr", "dcr"], ["nonsense"], ["x" * 300]])
+    def test_names_that_are_none(self, people, release, names):
+        with pytest.raises(InvalidInputError):
+            run(people["aud"], release, names)
+
+    def test_too_many_names(self, measured_house, release):
+        asked = measures_pb2.RunMeasuresRequest(
+            release=release.name, measures=["dcr"] * 51, request_id=request_id()
+        )
+        assert call(measured_house.channel("aud"), RUN, asked).reason == "TOO_LARGE"
+
+    def test_without_budget_nothing_is_measured(self, people, release, measured_house, monkeypatch):
+        ledger = type(measured_house.controller.desk.ledger)
+        real = ledger.reserve
+
+        def reserve(self, tx, *, price, **rest):
+            if rest["kind"] == "measures":
+                raise BudgetExceededError(scope="dataset", left="nothing", price=str(price))
+            return real(self, tx, price=price, **rest)
+
+        monkeypatch.setattr(ledger, "reserve", reserve)
+        with nothing_changes(measured_house), pytest.raises(BudgetExceededError):
+            run(people["ana"], release)
+
+    def test_a_crash_keeps_the_reservation(self, people, release, monkeypatch):
+        def broken(*_):
+            raise RuntimeError("CANARY")
+
+        monkeypatch.setattr(MeasuresRun, "_keep", broken)
+        with pytest.raises(InternalError) as failed:
+            run(people["ana"], release)
+        assert "CANARY" not in str(failed.value)
+        assert people["ana"].spends()[0].state is SpendState.RESERVED
+
+    def test_changed_records_are_not_measured(self, people, release, measured_house):
+        file = measured_house.folder.parent / "others.csv"
+        kept = file.read_bytes()
+        try:
+            file.write_bytes(kept + b"female,good,none,north,50\n")
+            with pytest.raises(DatasetChangedError):
+                run(people["aud"], release, ["dcr"])
+            assert run(people["aud"], release, ["tables"]).findings["tables"] is not None
+        finally:
+            file.write_bytes(kept)
+
+
+class TestReport:
+    def test_each_reads_what_the_role_may_know(self, people, card, release, tmp_path):
+        for name, person in people.items():
+            report = person.card(card.name).report(release.name, progress=False)
+            document = json.loads(json.dumps(report.document()))
+            told = {one["name"] for one in document["measures"]}
+            left = {one["what"] for one in document["leftOut"]}
+            assert told & {"fidelity", "dcr"} == {"fidelity", "dcr"}
+            assert ("nndr" in told) is (name != "ana")
+            assert (MEASURES["nndr"].title in left) is (name == "ana")
+            report.save_html(tmp_path / "page.html")
+            page = (tmp_path / "page.html").read_text()
+            assert page.count("<svg") >= len(told)
+            assert "<script" not in page
+            assert "http://" not in page.replace("http://www.w3.org", "")
+
+    def test_an_analyst_pays_only_when_told_to(self, people, measured_house):
+        ana = people["ana"]
+        own = ana.propose("survey", PAIRS[:2], purpose="a test", measures=["marginals"]).accept()
+        own.release(60, progress=False)
+        before = len(ana.spends())
+        free = own.report(progress=False)
+        assert set(free.found) == {"fidelity"}
+        assert any("--measure, for at most 4 statistics" in left.why for left in free.left_out)
+        assert len(ana.spends()) == before
+        assert set(own.report(measure=True, progress=False).found) == {"fidelity", "marginals"}
+        assert set(own.report(measure=True, progress=False).found) == {"fidelity", "marginals"}
+        assert len(ana.spends()) == before + 1
+
+    def test_a_card_without_a_release_has_no_report(self, people):
+        own = people["ana"].propose("survey", PAIRS[:1], purpose="a test").accept()
+        with pytest.raises(InvalidInputError):
+            own.report(progress=False)
+
+
+WIDE = """
+title = "Many levels"
+declared_by = "the tests"
+reviewed = true
+
+[[attributes]]
+name = "one"
+labels = [{labels}]
+
+[[attributes]]
+name = "two"
+labels = [{labels}]
+"""
+"""Records of many levels, so that many are unique."""
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    rng = np.random.default_rng(4)
+    labels = [f"l{number}" for number in range(30)]
+    frame = pd.DataFrame({name: rng.choice(labels, 700) for name in ("one", "two")})
+    schema = WIDE.format(labels=", ".join(f'"{label}"' for label in labels))
+    house = build(tmp_path_factory.mktemp("wide"), frame, schema)
+    house.edit({"most_per_card": "{ statistics = 1_000 }"})
+    configure(house, "datasets.policy", without_uniques="true")
+    house.raise_caps()
+    house.settings_file.write_text(
+        house.settings_file.read_text().partition("\n[[black_boxes]]")[0] + "\n"
+    )
+    yield house.start(), frame
+    house.stop()
+
+
+def test_they_are_gone_and_nobody_can_find_out_which(wide, tmp_path):
+    house, frame = wide
+    with house.analyst() as ana:
+        plain = ana.propose("survey", [("one", "two")], purpose="a test", rows=700).accept()
+        made = plain.release(700, seed=2, progress=False)
+        card = ana.propose(
+            "survey", [("one", "two")], purpose="a test", rows=700, without_uniques=True
+        ).accept()
+        assert card.price.statistics == plain.price.statistics + 1
+        free = card.release(700, progress=False)
+        original = plain.agreement._dataset_of(frame)
+        assert len(replicated_rows(original, made.dataset))
+        assert not len(replicated_rows(original, free.dataset))
+        assert len(free.dataset) == 700
+        assert (free.receipt.seed, free.receipt.without_uniques) == (None, True)
+        with pytest.raises(NotReplayableError):
+            card.replay(free)
+        with pytest.raises(CardStateError):
+            card.release(700, progress=False)
+        with pytest.raises(InvalidInputError):
+            card.release(700, seed=3, progress=False)
+        assert "without replicated uniques" in str(_checks(free, tmp_path, ana))
+
+
+def _checks(release, folder, analyst):
+    release.save(folder / "kept")
+    keys = Keys.of(analyst._connection.credentials)
+    checks = verify(Bundle.of([folder / "kept"]), keys, datetime.now(UTC))
+    assert not [check for check in checks if check.outcome is Outcome.FAILED]
+    return checks
