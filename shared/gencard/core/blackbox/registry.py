@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from gencard.core.blackbox import aim, mst, privbayes
 from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox.ctgan import entry as ctgan
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
+from gencard.core.blackbox.pate_gan import entry as pate_gan
 from gencard.core.blackbox.synthpop import entry as synthpop
 from gencard.core.errors import InvalidInputError
 
@@ -13,6 +15,8 @@ BOXES: Mapping[str, BoxEntry] = {
     "aim": aim.ENTRY,
     "privbayes": privbayes.ENTRY,
     "synthpop": synthpop.ENTRY,
+    "ctgan": ctgan.ENTRY,
+    "pate-gan": pate_gan.ENTRY,
 }
 """In the order in which they are offered."""
 

@@ -1,0 +1,1 @@
+"""A conditional generative adversarial net for tables."""

@@ -1,0 +1,22 @@
+"""CTGAN in the list of built-in black boxes."""
+
+from gencard.core.blackbox.claim import NO_CLAIM
+from gencard.core.blackbox.ctgan.box import Ctgan
+from gencard.core.blackbox.ctgan.options import DEFAULTS, options_of
+from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
+from gencard.core.blackbox.nets.extra import check_torch
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> Ctgan:
+    options = options_of(parameters)
+    check_torch()
+    return Ctgan(options, surroundings.values)
+
+
+ENTRY = BoxEntry(
+    description="A conditional generative adversarial net for tables (Xu et al. 2019).",
+    parameters=DEFAULTS,
+    claim=lambda _: NO_CLAIM,
+    make=_make,
+    extra="deep",
+)

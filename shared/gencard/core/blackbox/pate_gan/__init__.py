@@ -1,0 +1,1 @@
+"""A generative adversarial net whose discriminator learns from noisy votes."""

@@ -1,0 +1,37 @@
+"""PATE-GAN in the list of built-in black boxes."""
+
+from gencard.core.blackbox.claim import Claim
+from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
+from gencard.core.blackbox.nets.extra import check_torch
+from gencard.core.blackbox.pate_gan.box import PateGan
+from gencard.core.blackbox.pate_gan.options import DEFAULTS, options_of
+from gencard.core.blackbox.promise import noise_of
+from gencard.core.budget import Neighbouring
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> PateGan:
+    options = options_of(parameters)
+    check_torch()
+    return PateGan(options, noise_of(surroundings), surroundings.values)
+
+
+def _claim(parameters: Parameters) -> Claim:
+    """That of a fit with these parameters; raises as ``options_of`` does."""
+    options = options_of(parameters)
+    return Claim(
+        f"All {options.affordable * options.batch_size} noisy votes of one fit together keep epsilon "
+        "and delta, however the teachers vote: a record is in front of one of them and moves a count "
+        "by one at most. The number of records is the same for both.",
+        options.epsilon,
+        options.delta,
+        Neighbouring.REPLACE_ONE,
+    )
+
+
+ENTRY = BoxEntry(
+    description="A generative adversarial net trained on noisy votes of teachers (Jordon et al. 2018).",
+    parameters=DEFAULTS,
+    claim=_claim,
+    make=_make,
+    extra="deep",
+)
