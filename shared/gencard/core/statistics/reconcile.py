@@ -122,9 +122,10 @@ def _mean_blocks(psi: Psi) -> Blocks:
         for inside in _subsets(psi.domain, measurement):
             if inside in exact and measurement.stddev > 0:
                 continue
-            spread = measurement.values.size / prod(psi.domain.project(inside).sizes)
+            marginal = project(measurement.values, measurement.clique, inside)
+            spread = measurement.values.size / marginal.size
             weight = 1.0 if inside in exact else 1.0 / (measurement.stddev**2 * spread)
-            found = weight * _pure(project(measurement.values, measurement.clique, inside))
+            found = weight * _pure(marginal)
             sums[inside] = sums[inside] + found if inside in sums else found
             weights[inside] = weights.get(inside, 0.0) + weight
     return {
