@@ -24,7 +24,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, GencardError, InvalidDatasetError, InvalidInputError
 from gencard.core.statistics.accounting import rho_of
 from tests.core.seeded_noise import Recorded, SeededNoise
-from tests.core.strategies import datasets, domains
+from tests.core.strategies import datasets, domains, workloads
 from tests.core.tables import dense_dataset
 
 FAMILY = ("mst", "aim", "privbayes")
@@ -35,9 +35,9 @@ SMALL = {"mst": {}, "aim": {"rounds": "2"}, "privbayes": {"degree": "2"}}
 """Parameters for quick runs."""
 
 
-def box(name, noise=None, **parameters):
+def box(name, noise=None, workload=(), **parameters):
     told = {**SMALL[name], **{key: str(value) for key, value in parameters.items()}}
-    return box_named(name, told, Surroundings(noise=noise or SeededNoise(0)))
+    return box_named(name, told, Surroundings(tuple(workload), noise=noise or SeededNoise(0)))
 
 
 @dataclass
@@ -113,7 +113,10 @@ class TestLoss:
         one, other = data.draw(neighbours(relation))
         if data.draw(st.booleans()):
             one, other = other, one
-        runs = [transcript(name, each, seed, neighbouring=relation, epsilon=2) for each in (one, other)]
+        told = {"neighbouring": relation, "epsilon": 2}
+        if name == "aim":
+            told["workload"] = data.draw(st.just(()) | workloads(one.domain))
+        runs = [transcript(name, each, seed, **told) for each in (one, other)]
         spent = sum(zcdp(*steps) for steps in zip(*runs, strict=True))
         assert spent <= Fraction(rho_of(*promised(name, epsilon="2")))
 
