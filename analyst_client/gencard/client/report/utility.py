@@ -16,7 +16,7 @@ from gencard.core.coding import Coding, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.errors import TooLargeError
 from gencard.core.utility.analyses import Analyses, analyses
-from gencard.core.utility.prediction import Task
+from gencard.core.utility.prediction import Task, split
 from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
 from gencard.core.utility.table_utility import table_utilities
 
@@ -124,7 +124,7 @@ def utility_report(
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
     worst, found = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised)
     means = ((k, float(np.mean([one.standardised for one in tables[k].values()]))) for k in widths)
-    task = _task(target, predictors, attributes, values) if target else None
+    taught = _taught(_task(target, predictors, attributes, values), original, synthetic, rng)
     return UtilityReport(
         rows=len(synthetic),
         records=len(original),
@@ -132,15 +132,23 @@ def utility_report(
         worst=(named(worst), found.standardised),
         regression=_regression(original, synthetic, values),
         tree=tree_propensity(original, synthetic, values, rng=rng),
-        predictions=analyses(task, original, synthetic, rng=rng) if task else None,
+        predictions=taught,
         target=target,
         about=about,
     )
 
 
+def _taught(
+    task: Task | None, original: Dataset, synthetic: Dataset, rng: np.random.Generator
+) -> Analyses | None:
+    return analyses(task, split(original, task.target), synthetic, rng=rng) if task else None
+
+
 def _task(
     target: str, predictors: tuple[str, ...], attributes: tuple[str, ...], values: dict[str, Any]
-) -> Task:
+) -> Task | None:
+    if not target:
+        return None
     others = predictors or tuple(name for name in attributes if name != target)
     return Task(target, others, {name: each for name, each in values.items() if name in others})
 

@@ -64,6 +64,11 @@ class Material:
         return _there(self.original)
 
     @property
+    def unseen(self) -> Dataset:
+        """The holdout; raises EmptyDatasetError where there is none."""
+        return _there(self.holdout)
+
+    @property
     def measured(self) -> Psi:
         """psi; raises InvalidPsiError where it is not known."""
         if self.psi is None:
@@ -73,7 +78,7 @@ class Material:
     @cached_property
     def tables(self) -> Tables:
         """Release, records and holdout, numbers as numbers."""
-        return Tables(*map(self.plain, (self.synthetic, self.records, _there(self.holdout))))
+        return Tables(*map(self.plain, (self.synthetic, self.records, self.unseen)))
 
     @cached_property
     def gower(self) -> Gower:

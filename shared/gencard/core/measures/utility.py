@@ -1,6 +1,6 @@
 """The measures of fidelity and utility: what a release keeps."""
 
-from gencard.core.measures import fidelity, tables
+from gencard.core.measures import fidelity, predictions, propensity, tables
 from gencard.core.measures.measure import Group, Measure, Need
 
 FIDELITY = (
@@ -49,6 +49,34 @@ UTILITY = (
         find=tables.tables_finding,
         kind=tables.TablesFinding,
         numbers=lambda attributes, _marginals: tables.table_numbers(attributes),
+    ),
+    Measure(
+        name="propensity",
+        group=Group.UTILITY,
+        title="Telling rows from records",
+        reading=(
+            "A regression with interactions and a tree guess which rows are synthetic. At 1 they do no "
+            "better than on a resample of the records; the more, the easier it is."
+        ),
+        limits="A model without an interaction does not see it; it does not say where rows differ.",
+        needs=(Need.RECORDS,),
+        find=propensity.propensity_finding,
+        kind=propensity.PropensityFinding,
+        numbers=lambda _attributes, _marginals: propensity.PROPENSITY_NUMBERS,
+    ),
+    Measure(
+        name="predictions",
+        group=Group.UTILITY,
+        title="Predictions of the target",
+        reading=(
+            "Accuracy on the holdout, taught by the release and by the records. Bars: what the forest "
+            "loses where an attribute is permuted; marks: what it loses among the records."
+        ),
+        limits="Another target, or another model, may fare differently.",
+        needs=(Need.RECORDS, Need.HOLDOUT, Need.TARGET),
+        find=predictions.predictions_finding,
+        kind=predictions.PredictionsFinding,
+        numbers=lambda attributes, _marginals: predictions.prediction_numbers(attributes),
     ),
 )
 """In the order of a report."""

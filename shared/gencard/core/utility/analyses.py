@@ -7,7 +7,7 @@ import numpy as np
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.utility.forest import ForestReference, ForestUtility, forest_reference, forest_utility
 from gencard.core.utility.logistic import LogisticRegression
-from gencard.core.utility.prediction import Accuracies, Task, accuracies, accuracy, split
+from gencard.core.utility.prediction import Accuracies, Split, Task, accuracies, accuracy, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +28,19 @@ class Analyses:
     forest: ForestUtility
 
 
-def analyses(task: Task, original: Dataset, synthetic: Dataset, *, rng: np.random.Generator) -> Analyses:
-    """Teach with three quarters of each, test on the other quarter of each.
+def analyses(task: Task, real: Split, synthetic: Dataset, *, rng: np.random.Generator) -> Analyses:
+    """Teach with three quarters of the synthetic records, test on the other quarter and on real ones.
 
     Args:
-        original: Best records that the synthetic ones were not made from: else accuracies on real
-            records are those on records seen before.
+        real: The test part best holds records that the synthetic ones were not made from.
 
     Raises:
         DomainMismatchError: The domains differ.
         InvalidInputError: Too few records, values that do not fit, or scikit-learn is not installed.
         UnknownAttributeError: An attribute is not in the domain.
     """
-    check_same_domain(original.domain, synthetic.domain)
-    real, made = (split(records, task.target) for records in (original, synthetic))
+    check_same_domain(real.test.domain, synthetic.domain)
+    made = split(synthetic, task.target)
     learner = LogisticRegression()
     reference = forest_reference(task, real, rng=rng)
     return Analyses(
