@@ -13,10 +13,21 @@ from gencard.controller.cell import namespaces
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.namespaces import VARIABLES
 from gencard.controller.cell.program import Program
+from gencard.controller.cell.recipes import in_cell, program_recipe
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.tasks import RUN_BLACK_BOX, Job
 from gencard.controller.readiness import check_cells
+from gencard.controller.rows_file import RowsFile
 from gencard.controller.settings import Settings
-from gencard.core.errors import BlackBoxError, InvalidInputError, IsolationError, JobLimitError
-from tests.system.cells import RECORDS, box, needs_cell, shell, told
+from gencard.core.errors import (
+    BlackBoxError,
+    GeneratorChangedError,
+    InvalidInputError,
+    IsolationError,
+    JobLimitError,
+)
+from tests.system.cells import LIMITS, RECORDS, box, needs_cell, shell, told
+from tests.system.edge import eventually
 
 pytestmark = needs_cell
 
@@ -25,6 +36,7 @@ IDENTITY = """
 trust_domain = "example"
 uri = "spiffe://example/service/controller/controller"
 """
+ANSWER = """printf '{"format":"gencard.box.v1","rows":1}\\n\\001\\002\\000'"""
 MARK = "CANARY-marked-program"
 
 
@@ -276,7 +288,7 @@ def tried():
         assert told(body) == 5
 
     def test_s34_it_need_not_read_its_input(self):
-        made = shell("""printf '{"format":"gencard.box.v1","rows":1}\\n\\001\\002\\000'""")
+        made = shell(ANSWER)
         assert made(RECORDS, 1, seed=0).codes.tolist() == [[1, 2]]
 
 
@@ -322,3 +334,59 @@ class TestStart:
         with pytest.raises(IsolationError):
             check_cells(settings)
         check_cells(settings.model_copy(update={"black_boxes": ()}))
+
+
+class TestJob:
+    """As the service does it: in a job's process, under its limits."""
+
+    @pytest.fixture
+    def job(self, tmp_path):
+        """A description of a run of this shell program on made-up records."""
+
+        def described(text: str) -> Job:
+            folder = tmp_path / "box"
+            folder.mkdir()
+            (folder / "box").write_text(text)
+            upload = RowsFile(tmp_path / "upload")
+            upload.write(RECORDS)
+            recipe = in_cell(
+                program_recipe(folder, ("/bin/sh", "./box"), {}), LIMITS, Isolation.NAMESPACES
+            )
+            more = {"cliques": [["a", "b"]], "values": {}, "zeros": [], "max_cells": 10}
+            return {
+                "recipe": recipe | more,
+                "upload": str(upload.path),
+                "rows": 1,
+                "seed": 1,
+                "rows_file": str(tmp_path / "rows"),
+            }
+
+        return described
+
+    @pytest.fixture
+    def executor(self):
+        made = ProcessExecutor(1, cpu_seconds=60, memory_mib=2_048, report=print)
+        yield made
+        made.shutdown(cancel_futures=True)
+
+    def test_s34_a_job_runs_a_cell(self, executor, job, tmp_path):
+        told = executor.submit(RUN_BLACK_BOX, job(ANSWER)).result(60)
+        made = RowsFile(tmp_path / "rows").dataset()
+        assert made.codes.tolist() == [[1, 2]]
+        assert told == {"digest": made.digest()}
+
+    def test_s34_a_cancelled_job_takes_its_cell_along(self, executor, job):
+        mark = "CANARY-cancelled-program"
+        text = f"trap '' TERM HUP INT; setsid sh -c 'while :; do sleep 1; done' {mark} & while :; do :; done"
+        future = executor.submit(RUN_BLACK_BOX, job(text))
+        assert eventually(lambda: running_with(mark))
+        future.cancel()
+        begin = time.monotonic()
+        assert eventually(lambda: not running_with(mark))
+        assert time.monotonic() - begin < 2
+
+    def test_s35_a_program_that_changed_does_not_run(self, executor, job, tmp_path):
+        described = job(ANSWER)
+        (tmp_path / "box" / "box").write_text(ANSWER.replace("001", "003"))
+        with pytest.raises(GeneratorChangedError):
+            executor.submit(RUN_BLACK_BOX, described).result(60)
