@@ -349,9 +349,8 @@ class TestJob:
             (folder / "box").write_text(text)
             upload = RowsFile(tmp_path / "upload")
             upload.write(RECORDS)
-            recipe = in_cell(
-                program_recipe(folder, ("/bin/sh", "./box"), {}), LIMITS, Isolation.NAMESPACES
-            )
+            recipe = program_recipe(folder, ("/bin/sh", "./box"), {})
+            recipe = in_cell(recipe, LIMITS, Isolation.NAMESPACES)
             more = {"cliques": [["a", "b"]], "values": {}, "zeros": [], "max_cells": 10}
             return {
                 "recipe": recipe | more,
@@ -377,12 +376,12 @@ class TestJob:
 
     def test_s34_a_cancelled_job_takes_its_cell_along(self, executor, job):
         mark = "CANARY-cancelled-program"
-        text = f"trap '' TERM HUP INT; setsid sh -c 'while :; do sleep 1; done' {mark} & while :; do :; done"
+        text = f"trap '' TERM; setsid sh -c 'while :; do sleep 1; done' {mark} & while :; do :; done"
         future = executor.submit(RUN_BLACK_BOX, job(text))
-        assert eventually(lambda: running_with(mark))
+        assert eventually(lambda: running_with(mark), 20)
         future.cancel()
         begin = time.monotonic()
-        assert eventually(lambda: not running_with(mark))
+        assert eventually(lambda: not running_with(mark), 20)
         assert time.monotonic() - begin < 2
 
     def test_s35_a_program_that_changed_does_not_run(self, executor, job, tmp_path):

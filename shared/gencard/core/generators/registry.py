@@ -152,14 +152,15 @@ def generator_digest(name: str) -> str:
     It is what a card promises to run: whoever has the same sources computes the same digest.
     """
     hasher = hashlib.sha256(f"gencard.generator.v1\x00{name}\x00".encode())
-    for path, source in sorted(_sources(files("gencard.core"), "")):
+    for path, source in sorted(sources_in(files("gencard.core"), "")):
         hasher.update(f"{path}\x00{len(source)}\x00".encode() + source)
     return hasher.hexdigest()
 
 
-def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+def sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    """Path, which begins with ``path``, and bytes of every Python file below a folder of ours."""
     for entry in folder.iterdir():
         if entry.is_dir():
-            yield from _sources(entry, f"{path}{entry.name}/")
+            yield from sources_in(entry, f"{path}{entry.name}/")
         elif entry.name.endswith(".py"):
             yield path + entry.name, entry.read_bytes()
