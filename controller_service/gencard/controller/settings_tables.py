@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, PositiveInt, SecretStr, model_valida
 
 from gencard.controller import policy
 from gencard.controller.moment_policy import MomentPolicy
+from gencard.controller.settings_boxes import BuiltInBox, Name, ProgramBox
 from gencard.controller.toml_file import Section
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
@@ -17,11 +18,8 @@ from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
 from gencard.core.measures.material import Declared
 from gencard.core.measures.registry import MEASURES
 from gencard.core.moment import MomentKind
-from gencard.core.transform import Transform
 from gencard.core.privacy.gower import Missing
-
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
-"""Last part of a resource name."""
+from gencard.core.transform import Transform
 
 
 def _listened_on(address: str) -> str:
@@ -288,7 +286,9 @@ class CopiesRowsBox(HonestBox):
     share: Share
 
 
-BoxEntry = Annotated[HonestBox | AddsMarginalBox | CopiesRowsBox, Field(discriminator="kind")]
+BoxEntry = Annotated[
+    HonestBox | AddsMarginalBox | CopiesRowsBox | ProgramBox | BuiltInBox, Field(discriminator="kind")
+]
 
 
 def is_loopback(address: str) -> bool:
