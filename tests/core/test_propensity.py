@@ -285,6 +285,14 @@ class TestBadInput:
             regression_propensity(one, one, {}, order=2, most_parameters=9)
         assert regression_propensity(one, one, {}, order=2, most_parameters=10).parameters == 10
 
+    def test_many_attributes_of_a_high_order_are_refused_at_once(self):
+        domain = Domain.of({f"a{axis}": 2 for axis in range(40)})
+        one = Dataset(domain, np.random.default_rng(1).integers(2, size=(50, 40)))
+        with pytest.raises(TooLargeError, match="parameters"):
+            regression_propensity(one, one, {}, order=20)
+        constant = Dataset(domain, np.zeros((5, 40), dtype=int))
+        assert regression_propensity(constant, constant, {}, order=20).parameters == 1
+
     def test_entries_have_a_bound(self, monkeypatch):
         monkeypatch.setattr(propensity_regression, "MOST_ENTRIES", 100)
         one = drawn(1, 200, (0.2, 0.3, 0.5))

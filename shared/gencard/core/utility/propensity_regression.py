@@ -37,14 +37,11 @@ def regression_basis(cells: Cells, order: int, most_parameters: int) -> NDArray[
     """
     if order < 1:
         raise InvalidNumberError(field="order", expected="at least 1")
-    widths = [_width(column) for column in cells.columns]
-    sets = list(chain.from_iterable(combinations(range(len(widths)), k) for k in range(1, order + 1)))
-    columns = 1 + sum(prod(widths[axis] for axis in axes) for axes in sets)
-    if columns > most_parameters:
-        raise TooLargeError(what="the number of parameters", limit=most_parameters)
+    varying = [column for column in cells.columns if column.levels.any()]
+    sets, columns = _sets([_width(column) for column in varying], order, most_parameters)
     if columns * len(cells.totals) > MOST_ENTRIES:
         raise TooLargeError(what="the regression", limit=f"{MOST_ENTRIES} entries")
-    blocks = [_block(column) for column in cells.columns]
+    blocks = [_block(column) for column in varying]
     parts = [
         np.ones((len(cells.totals), 1)),
         *(_product([blocks[axis] for axis in axes]) for axes in sets),
@@ -69,6 +66,18 @@ def regression_scores(basis: Array, totals: Array, synthetic: Array) -> Array:
         weights = np.maximum(totals * scores * (1 - scores), _LEAST_WEIGHT)
         response = predicted + (synthetic - totals * scores) / weights
     return np.asarray(scores)
+
+
+def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...]], int]:
+    """Every set of up to ``order`` attributes, and how many columns they have with the intercept."""
+    sets, columns = [], 1
+    wide = range(1, min(order, len(widths)) + 1)
+    for axes in chain.from_iterable(combinations(range(len(widths)), k) for k in wide):
+        sets.append(axes)
+        columns += prod(widths[axis] for axis in axes)
+        if columns > most:
+            raise TooLargeError(what="the number of parameters", limit=most)
+    return sets, columns
 
 
 def _width(column: Column) -> int:
