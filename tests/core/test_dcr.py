@@ -18,7 +18,9 @@ from gencard.core.privacy.histogram import distance_histogram
 from gencard.core.privacy.nearest import Nearest, nearest
 from gencard.core.privacy.nndr import nndr
 from gencard.core.privacy.records import Records
+from gencard.core.privacy.replicated_uniques import replicated_uniques
 from tests.core.mixed import adult, compared
+from tests.core.oracles import coded
 from tests.shared_data import oracle_file
 
 CLEARBOX = tuple(f"adult_clearbox_{part}.csv" for part in ("train", "holdout", "synthetic"))
@@ -74,6 +76,14 @@ def test_a_leak_is_seen_in_full():
     assert equal.share == pytest.approx(0.7015, abs=0.003)
     low, high = equal.interval()
     assert 0.69 < low < equal.share < high < 0.71
+
+
+@pytest.mark.shared
+def test_the_leak_in_unique_records():
+    train, _, synthetic = coded(*(f"metrics/{file}" for file in CLEARBOX))
+    found = replicated_uniques(train, synthetic)
+    assert found.replicated == 15_284
+    assert found.replicated / found.in_original == pytest.approx(0.565, abs=5e-4)
 
 
 @given(compared(count=3, fewest=1))
