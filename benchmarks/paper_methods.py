@@ -99,7 +99,13 @@ METHODS = (
         "PATE-GAN",
         Printed(1.29e-2, 0.570, (0.205, 0.403), (0.210, 0.460), 0.49),
         "pate-gan",
-        {**_APPROXIMATE, "teachers": "10", "iterations": "100", "batch_size": "128", "rate": "0.0001"},
+        {
+            **_APPROXIMATE,
+            "teachers": "10",
+            "iterations": "100",
+            "batch_size": "128",
+            "critic_rate": "0.0001",
+        },
     ),
     Method("SynthPop", Printed(9.60e-5, 4.61e-3, (0.341, 0.340), (0.437, 0.473), 0.98), "synthpop"),
 )

@@ -9,6 +9,7 @@ from benchmarks import paper, paper_audits, paper_figure
 from benchmarks.paper_audits import Finding, Job
 from benchmarks.paper_methods import METHODS
 from benchmarks.paper_tasks import Marks, Worth
+from gencard.core.blackbox.registry import BOXES, complete
 from gencard.core.utility.forest import ForestReference, ForestUtility
 from gencard.core.utility.prediction import Accuracies
 from tests.shared_data import shared_file
@@ -76,6 +77,12 @@ def test_tables_have_a_cell_for_each_column():
 def test_every_generator_of_the_paper_is_there():
     names = {method.name for method in METHODS}
     assert names == {"IPF", "Private-PGM", "MST", "PrivBayes", "CTGAN", "PATE-GAN", "SynthPop"}
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_its_parameters_are_those_of_the_box(method):
+    if method.box:
+        complete(BOXES[method.box], method.parameters)
 
 
 def test_jobs_hold_every_seed_once():
