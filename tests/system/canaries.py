@@ -76,6 +76,7 @@ def haunted(folder: Path, crowd: int = CROWD) -> House:
     """The controller: records in order, as CSV and Parquet; out of order, as both; and gone."""
     house = build(folder, planted(5, crowd), SCHEMA + MORE_ATTRIBUTES)
     house.raise_caps()
+    house.edit({"generators": '["ipf", "honest"]'})
     others = folder / f"others-{WORD}-file.csv"
     planted(9, crowd).to_csv(others, index=False)
     declare(house, others, keys=("sex", "work"), target="health")

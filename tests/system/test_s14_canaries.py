@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from gencard.controller import scratch
+from gencard.controller import journals, scratch
 from gencard.controller.service.access import MAY_CALL
 from tests.system import canaries, tour
 from tests.system.house import House
@@ -56,6 +56,7 @@ def walk(evidence: Evidence) -> None:
     ana.proposed(purpose=MARK)
     tour.audits(ana, card)
     tour.audits(visitors["aud"], card)
+    tour.black_box(ana)
     for name in ("ana", "aud", "sam"):
         tour.measures(visitors[name], release.name)
     tour.trouble(ana)
@@ -74,7 +75,8 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
     (house.folder / "identities" / "eve.toml").unlink()
     with pytest.MonkeyPatch.context() as patch, canaries.all_logs() as logs:
         kept = Evidence(house, {}, logs=logs)
-        patch.setattr(scratch, "shutil", SimpleNamespace(rmtree=keeping(kept.fleeting)))
+        for module in (scratch, journals):
+            patch.setattr(module, "shutil", SimpleNamespace(rmtree=keeping(kept.fleeting)))
         with (folder / "printed").open("w+b") as printed:
             with canaries.diverted_output(printed):
                 house.start()

@@ -114,10 +114,10 @@ class Visitor:
         )
         return self.negotiation.AcceptCard(request, timeout=30).card
 
-    def begun(self, card: str, rows: int = 500, request: str | None = None) -> Any:
+    def begun(self, card: str, rows: int = 500, request: str | None = None, seed: int = 3) -> Any:
         """The operation of a new release, or the error."""
         asked = synthesis_pb2.GenerateReleaseRequest(
-            card=card, rows=rows, seed=3, request_id=request or request_id()
+            card=card, rows=rows, seed=seed, request_id=request or request_id()
         )
         return self.call(self.synthesis.GenerateRelease, asked)
 
@@ -283,6 +283,19 @@ def measures(who: Visitor, release: str) -> None:
             assert who.ended(begun).response.Unpack(told)
         who.call(who.measures.GetMeasures, measures_pb2.GetMeasuresRequest(name=told.name))
     who.call(who.measures.ListMeasures, measures_pb2.ListMeasuresRequest(parent=release))
+
+
+def black_box(ana: Visitor) -> None:
+    """A card whose generator reads records: no rows, an audit, and rows where nothing was found."""
+    card = ana.agreed(generator="honest").name
+    ana.begun(card, seed=0)
+    audit = audit_pb2.Audit()
+    assert ana.audited(card, "honest").response.Unpack(audit)
+    if audit.verdict == audit_pb2.VERDICT_NO_EVIDENCE:
+        release = synthesis_pb2.Release()
+        assert ana.ended(ana.begun(card, seed=0)).response.Unpack(release)
+        ana.read(ana.synthesis.StreamRows, synthesis_pb2.StreamRowsRequest(name=release.name))
+    ana.call(ana.negotiation.GetCard, negotiation_pb2.GetCardRequest(name=card))
 
 
 def accounts(who: Visitor) -> None:
