@@ -74,8 +74,8 @@ class Aim(ModelBox):
         check_cells(dataset.domain, [(name,) for name in dataset.domain.attributes], self.max_cells)
         progress("attributes", 0.0)
         run = _Run(dataset, self)
+        progress("rounds", 0.1)  # how many there will be follows from noisy answers, so no more is told
         while run.purse.left:
-            progress("rounds", float(1 - run.purse.left / run.purse.whole))
             run.round()
         return KeptModel(run.model.tree)
 
