@@ -1,0 +1,132 @@
+"""The report of a card: its page holds what was found, says what was not, and lets nothing in."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gencard.client.audits import Audit, Where
+from gencard.client.report.card_report import CardReport, LeftOut
+from gencard.client.reporting import NOT_ON_CARD
+from gencard.core.audit.verdict import Verdict
+from gencard.core.coding import Attribute, Coding, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.measures.findings_json import finding_of_json_object
+from gencard.core.measures.material import Declared, Material
+from gencard.core.measures.registry import MEASURES, take
+from tests.wire.samples import CARD, RECEIPT
+
+EVIL = '<script>alert("1")</script>'
+CODING = Coding(
+    (
+        Attribute(EVIL, Labels(("a", "b", "c"))),
+        Attribute("town", Labels(tuple("abcdefgh"))),
+        Attribute("age", Labels(tuple(map(str, range(20))), integer=True, ordered=True)),
+    )
+)
+
+
+def drawn(records, seed):
+    rng = np.random.default_rng(seed)
+    domain = CODING.domain
+    return Dataset.of_columns(domain, [rng.integers(0, size, records) for size in domain.sizes])
+
+
+def findings(synthetic):
+    declared = Declared(keys=(EVIL, "age"), target="town", attacks=80)
+    cliques = ((EVIL, "town"), ("age",))
+    material = Material(synthetic, CODING, cliques, declared, 1, drawn(200, 1), drawn(150, 2))
+    return {name: take(measure, material) for name, measure in MEASURES.items() if measure.reads_records}
+
+
+def audit(box, verdict):
+    return Audit("datasets/survey/cards/0a", box, Where.CARD, verdict, f"said of {box}", 1, "0.025")
+
+
+def report(synthetic, **changes):
+    given = {
+        "card": CARD,
+        "digest": "ab" * 32,
+        "state": "released",
+        "receipt": RECEIPT,
+        "reader": "steward",
+        "findings": findings(synthetic),
+        "audits": (),
+        "left_out": (LeftOut("Fidelity to psi", NOT_ON_CARD),),
+    }
+    return CardReport(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return report(drawn(180, 3))
+
+
+@pytest.fixture(scope="module")
+def copied():
+    return report(drawn(200, 1))
+
+
+def test_each_finding_has_a_figure_a_reading_and_a_limit(honest):
+    assert honest.html.count("<svg") == len(honest.found)
+    assert honest.html.count("How to read it.") == len(honest.found)
+    assert honest.html.count("What it does not show.") == len(honest.found)
+    for name in honest.found:
+        assert f'id="{name}"' in honest.html
+    assert NOT_ON_CARD in honest.html
+
+
+def test_the_page_is_self_contained_and_says_what_comes_from_outside_as_text(honest):
+    page = honest.html
+    assert "default-src 'none'" in page
+    assert EVIL not in page
+    assert "&lt;script&gt;" in page
+    for forbidden in ("<script", "<link", "<img", "javascript:", "url(http", "@import", "src="):
+        assert forbidden not in page
+
+
+def test_the_same_findings_give_the_same_page(honest):
+    assert replace(honest).html == honest.html
+
+
+def test_what_stands_out_is_marked(honest, copied):
+    assert not honest.standing_out
+    assert "beyond its baseline</span>" not in honest.html
+    assert "That is no proof of safety" in honest.html
+    assert "Distance to the closest record" in copied.standing_out
+    assert copied.html.count("beyond its baseline</span>") == len(copied.standing_out)
+    assert 'class="leaked"' in copied.html
+
+
+def test_an_audit_of_the_cards_own_generator_counts_and_one_of_another_does_not(honest):
+    own = replace(honest, audits=(audit(CARD.terms.generator, Verdict.LEAKAGE),))
+    other = replace(honest, audits=(audit("copier", Verdict.LEAKAGE),))
+    assert "an audit of the generator" in own.html
+    assert "an audit of the generator" not in other.html
+    assert "said of copier" in other.html
+
+
+def test_the_json_holds_every_number(honest, tmp_path):
+    honest.save_json(tmp_path / "report.json")
+    document = json.loads((tmp_path / "report.json").read_text())
+    assert document["format"] == "gencard.report.v1"
+    assert document["card"]["name"] == CARD.name
+    read = {
+        one["name"]: finding_of_json_object(one["name"], one["found"]) for one in document["measures"]
+    }
+    assert read == honest.found
+    assert document["leftOut"] == [{"what": "Fidelity to psi", "why": NOT_ON_CARD}]
+
+
+def test_with_nothing_found_it_says_so():
+    empty = report(drawn(3, 1), findings={}, left_out=())
+    assert "Nothing was measured that this reader may know." in empty.html
+    assert "What is left out" not in empty.html
+
+
+def test_for_terminal_and_notebook(copied):
+    assert "Distance to the closest record" in copied._repr_html_()
+    assert EVIL not in copied._repr_html_()
+    grid = {title: mark for title, _, mark in copied.grid()}
+    assert grid["Distance to the closest record"] == "!"
