@@ -147,6 +147,7 @@ def test_s35_a_built_in_box_is_its_sources_and_parameters(monkeypatch):
     [
         (["sh", "./run.sh"], None),
         (["/nowhere/sh", "./run.sh"], None),
+        ([__file__, "./run.sh"], None),
         (["/bin/sh", "./other.sh"], None),
         ([], None),
         (COMMAND, lambda folder: (folder / "link").symlink_to("/etc/shadow")),

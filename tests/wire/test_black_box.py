@@ -90,3 +90,10 @@ def test_a_table_tells_what_is_public():
     looks.answer(table, 2, seed=9)
     assert seen.pop("rng").integers(100) == np.random.Generator(np.random.PCG64(9)).integers(100)
     assert seen == {"depth": "3", "workload": (("a", "b"),), "values": {"b": (1.0, 2.0)}}
+
+
+def test_the_plain_install_is_enough_for_authors():
+    look = "import sys, gencard.wire.black_box; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"sklearn", "torch", "pydantic", "opendp", "grpc", "sqlalchemy"}

@@ -31,7 +31,7 @@ class Program:
     file on disk could change.
 
     Args:
-        command: First "python", the absolute path of an interpreter, or a file of the program; then
+        command: First "python", the path of an interpreter of the system, or a file of the program; then
             arguments. A file of the program is named by "./" and its path.
         files: Path below the program's folder, with "/", and content; in the order of paths.
         parameters: What the program is told besides records.
@@ -111,10 +111,17 @@ def _check_command(command: Sequence[str], files: Mapping[str, bytes]) -> None:
         raise _refusal("folder", "holds no file")
     if any(word.startswith("./") and word[2:] not in files for word in command):
         raise _refusal("command", "names a file that the folder does not hold")
-    if not (first == PYTHON or first.startswith("./") or (first[:1] == "/" and Path(first).is_file())):
+    if not (first == PYTHON or first.startswith("./") or _is_of_the_system(first)):
         raise _refusal(
-            "command", "begins with no interpreter: python, a path from the root, or ./ and a file"
+            "command", "begins with no interpreter: python, one of the system's, or ./ and a file"
         )
+
+
+def _is_of_the_system(interpreter: str) -> bool:
+    """Whether it will be there inside."""
+    path = Path(interpreter).resolve()
+    inside = any(path.is_relative_to(folder) for folder in ("/usr", "/bin", "/sbin"))
+    return interpreter.startswith("/") and inside and path.is_file()
 
 
 def _flat(parameters: Mapping[str, str]) -> list[str]:
