@@ -1,0 +1,63 @@
+"""What the benchmarks of distances and of the reconstruction audit say of themselves, in small."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import dcr, dcr_once, reconstruction
+from tests.shared_data import oracle_file
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Two numbers and two attributes of levels."""
+    rng = np.random.default_rng(3)
+    tables = (np.column_stack([rng.normal(size=(60, 2)), rng.integers(0, 4, (60, 2))]) for _ in "12")
+    left, right = tables
+    spans = np.ptp(np.vstack([left, right])[:, :2], axis=0)
+    return dcr._written(tmp_path / "job.npz", {"left": left, "right": right, "spans": spans})
+
+
+def test_two_programs_agree_on_a_job(job):
+    one, other = (
+        dcr_once.PROGRAMS[name](dcr_once.Job(str(job), 40, 50))() for name in ("gencard", "scipy")
+    )
+    np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_a_program_tells_its_seconds_and_its_memory(job, capsys):
+    dcr_once.main("gencard", str(job), 40, 50)
+    told = json.loads(capsys.readouterr().out)
+    assert told["seconds"] > 0
+    assert told["peak"] > 10
+
+
+def test_fewer_records_are_scaled_by_the_square(job):
+    run = dcr.measured("gencard", job, 20, 20, 60)
+    assert (run.rows, run.given) == (60, 20)
+    assert run.shown.startswith("~")
+
+
+@pytest.mark.shared
+def test_the_records_that_are_nearest_to_nobody_bring_all_ranges():
+    oracle_file("metrics/adult_clearbox_train.csv")
+    found = dcr.adult()
+    both = np.vstack([found["left"], found["right"]])
+    assert found["left"].shape == found["right"].shape == (32_561, 13)
+    np.testing.assert_array_equal(found["spans"], np.ptp(both[:, :4], axis=0))
+    np.testing.assert_array_equal(np.ptp(found["right"][:2, :4], axis=0), found["spans"])
+    assert (found["right"][0, 4:] > found["left"][:, 4:].max(axis=0)).all()
+
+
+def test_blind_rows_are_refuted_seldom_and_copies_bounded_below_their_epsilon():
+    labels = []
+    for seed, (label, once) in enumerate(reconstruction.blind_cases()):
+        labels.append(label)
+        if seed % 5 == 0:
+            assert np.nansum(reconstruction.repeated(once, 40, seed) > 0, axis=0).max() <= 9
+    assert len(labels) == len(set(labels)) == 16
+    for case in (reconstruction.POWER[1], reconstruction.POWER[-1]):
+        found = reconstruction.repeated(case.run, 3, 0)
+        assert np.nanmax(found) < case.epsilon
+        assert (found[:, 2] > 3).all()
