@@ -251,6 +251,23 @@ class TestCalibration:
         ]
         assert 0.8 < np.mean(found) < 1.5
 
+    def test_another_sample_of_the_same_people_is_two(self):
+        """The original is random then too; this is where permutations and samples are alike."""
+        domain = Domain.of({"a": 4, "b": 3, "n": 40})
+        values = {"n": tuple(map(float, range(40)))}
+        random = np.random.default_rng(3)
+        pairs = [
+            [Dataset(domain, random.integers(domain.sizes, size=(300, 3))) for _ in range(2)]
+            for _ in range(40)
+        ]
+        linear = [regression_propensity(*pair, values).standardised for pair in pairs]
+        trees = [
+            tree_propensity(*pair, values, rng=rng(), permutations=4).standardised for pair in pairs
+        ]
+        # chi-squared with 17 degrees of freedom, and a little more where samples are small.
+        assert np.mean(linear) == pytest.approx(2, abs=5 * 2 * np.sqrt(2 / 17 / 40))
+        assert np.mean(trees) == pytest.approx(2, abs=0.25)
+
     def test_bad_records_stand_out(self):
         original, flat = drawn(0, 800, (0.1, 0.3, 0.6)), drawn(1, 800, (0.4, 0.3, 0.3))
         assert regression_propensity(original, flat, {}).standardised > 5
