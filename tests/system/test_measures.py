@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from gencard.client import measures
 from gencard.client.bundle import Bundle
+from gencard.client.shell.main import app
 from gencard.client.verify import Keys, Outcome, verify
 from gencard.controller.measures_run import MeasuresRun
 from gencard.core.budget import SpendState
@@ -163,6 +165,27 @@ class TestErrors:
             file.write_bytes(kept)
 
 
+class TestOnce:
+    """S22: one request, one effect, one answer."""
+
+    def test_s22_repeats_have_one_effect(self, people, release, measured_house):
+        channel, ana = measured_house.channel(), people["ana"]
+        asked = measures_pb2.RunMeasuresRequest(release=release.name, request_id=request_id())
+        first = call(channel, RUN, asked)
+        before = len(ana.spends())
+        assert {call(channel, RUN, asked) for _ in range(20)} == {first}
+        assert len(ana.spends()) == before
+        other = measures_pb2.RunMeasuresRequest(
+            release=release.name, measures=["dcr"], request_id=asked.request_id
+        )
+        assert call(channel, RUN, other).reason == "REQUEST_ID_REUSED"
+
+    @pytest.mark.parametrize("identifier", ["", "1", "00000000-0000-0000-0000-000000000000"])
+    def test_s22_an_id_that_is_not_random_is_refused(self, release, measured_house, identifier):
+        asked = measures_pb2.RunMeasuresRequest(release=release.name, request_id=identifier)
+        assert call(measured_house.channel("aud"), RUN, asked).reason == "INVALID_INPUT"
+
+
 class TestReport:
     def test_each_reads_what_the_role_may_know(self, people, card, release, tmp_path):
         for name, person in people.items():
@@ -196,6 +219,16 @@ class TestReport:
         own = people["ana"].propose("survey", PAIRS[:1], purpose="a test").accept()
         with pytest.raises(InvalidInputError):
             own.report(progress=False)
+
+    def test_the_command_writes_page_and_json(self, card, release, measured_house, tmp_path):
+        folder = measured_house.person("aud")
+        (folder / "connection.toml").write_text(f'address = "{measured_house.address}"\n')
+        words = ["report", release.name, "--html", str(tmp_path / "r.html"), "-c", str(folder)]
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0
+        assert "Distance to the closest" in result.output
+        assert json.loads((tmp_path / "r.json").read_text())["reader"] == "auditor"
+        assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 
 WIDE = """

@@ -4,6 +4,7 @@ import pytest
 
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import STANDING, CardStore
+from gencard.controller.state.measures import MeasuresRow
 from gencard.controller.state.operations import OperationState, OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
@@ -25,6 +26,7 @@ CARDS, PSIS, OPERATIONS, RELEASES, AUDITS = (
     ReleaseStore(),
     AuditStore(),
 )
+MEASURES = MeasuresStore()
 
 
 def name_of(number):
@@ -253,6 +255,35 @@ class TestReleases:
             assert RELEASES.list(tx, card="other").rows == ()
             with pytest.raises(NotFoundError):
                 RELEASES.get(tx, CARD)
+
+
+class TestMeasures:
+    def test_a_run_reads_as_it_was_written_and_is_its_submitters(self, database):
+        release = f"{CARD}/releases/r1"
+        runs = [
+            MeasuresRow(
+                name=f"{release}/measures/{number}",
+                card=CARD,
+                release=release,
+                submitter=submitter,
+                names=("dcr", "tables"),
+                statistics=7,
+                document=b"{}",
+                created=NOW,
+            )
+            for number, submitter in enumerate((ANA, BEN, ANA))
+        ]
+        with database.transaction() as tx:
+            insert_card(tx)
+            RELEASES.insert(tx, ReleaseRow(release, CARD, 1, 1, "d", "p", b"{}", "f", NOW))
+            for run in runs:
+                MEASURES.insert(tx, run)
+            assert MEASURES.get(tx, runs[1].name) == runs[1]
+            assert MEASURES.list(tx, release, submitter=None).rows == tuple(reversed(runs))
+            assert MEASURES.list(tx, release, submitter=ANA).rows == (runs[2], runs[0])
+            assert MEASURES.list(tx, "other", submitter=None).rows == ()
+            with pytest.raises(NotFoundError):
+                MEASURES.get(tx, CARD)
 
 
 def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1"):
