@@ -4,7 +4,7 @@ import pytest
 
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import STANDING, CardStore
-from gencard.controller.state.measures import MeasuresRow
+from gencard.controller.state.measures import MeasuresRow, MeasuresStore
 from gencard.controller.state.operations import OperationState, OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
