@@ -45,18 +45,21 @@ class TreeSettings:
 def tree_scores(cells: Cells, synthetic: Array, settings: TreeSettings) -> Array:
     """The synthetic share of each cell's leaf."""
     scores = np.empty(len(synthetic))
-    tree = _Tree(cells, synthetic, settings)
-    tree.root().fill(scores)
+    _Tree(cells, synthetic, settings).root().fill(scores)
     return scores
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """Args:
-    risk: Misclassified records, were it a leaf.
-    worth: What its splits save for each further leaf, in records.
-    left: Misclassified records of its leaves.
-    splits: How many are below it.
+    """A node of the tree, in records.
+
+    Args:
+        places: Its cells.
+        share: The synthetic one of its records.
+        risk: Records it would misclassify as a leaf.
+        worth: How many of them its splits save for each further leaf.
+        left: Those that its leaves misclassify.
+        splits: How many are below it.
     """
 
     places: Places
@@ -75,19 +78,16 @@ class _Node:
             child.fill(scores)
 
 
-@dataclass(slots=True, eq=False)
 class _Tree:
-    cells: Cells
-    synthetic: Array
-    settings: TreeSettings
+    """How it grows."""
+
+    def __init__(self, cells: Cells, synthetic: Array, settings: TreeSettings) -> None:
+        self.cells, self.synthetic, self.settings = cells, synthetic, settings
+        fewer = min(synthetic.sum(), cells.totals.sum() - synthetic.sum())
+        self.alpha = float(settings.price * fewer)
 
     def root(self) -> _Node:
         return self._grown(np.arange(len(self.synthetic)), inf, 0)
-
-    @property
-    def alpha(self) -> float:
-        total, synthetic = self.cells.totals.sum(), self.synthetic.sum()
-        return float(self.settings.price * min(synthetic, total - synthetic))
 
     def _grown(self, places: Places, bound: float, depth: int) -> _Node:
         """The node of these cells with all that is worth its price below it."""
