@@ -7,7 +7,7 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format stubs docs lock bench clean
+.PHONY: help setup deep demo test check format stubs docs lock bench clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -25,6 +25,11 @@ $(READY): pyproject.toml requirements.lock
 	fi; \
 	$$install --require-hashes -r requirements.lock && $$install --no-deps --no-build-isolation -e .
 	@touch $@
+
+# Not in the lock: which build of torch fits depends on the machine. Its version is in pyproject.toml.
+deep: $(READY)  ## torch, for the black boxes ctgan and pate-gan, into the environment
+	@torch=$$(grep -oE 'torch==[0-9.]+' pyproject.toml) && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$torch"
 
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/
 	@$(BIN)/python -m examples.demo

@@ -6,9 +6,13 @@
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import bench, boxes_private, boxes_synthpop
+from benchmarks import bench, boxes_deep, boxes_private, boxes_synthpop
 
-SECTIONS: Sequence[Callable[[bool], bench.Result]] = (boxes_private.run, boxes_synthpop.run)
+SECTIONS: Sequence[Callable[[bool], bench.Result]] = (
+    boxes_private.run,
+    boxes_synthpop.run,
+    boxes_deep.run,
+)
 """What each section shows; called with whether only a small part is wanted."""
 
 

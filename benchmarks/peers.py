@@ -25,6 +25,7 @@ ENVIRONMENTS = {
     ".venv-peers-sdmetrics": ("sdmetrics==0.32.0",),
     ".venv-peers-anonymeter": ("anonymeter==1.1.0",),  # numpy before 2
     ".venv-peers-scipy": ("scipy>=1.14",),
+    ".venv-peers-deep": ("ctgan==0.12.1", "torch==2.13.0"),  # BUSL-1.1: nowhere else
 }
 """Packages of each environment."""
 

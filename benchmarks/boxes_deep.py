@@ -1,0 +1,145 @@
+"""CTGAN beside the package ``ctgan`` at the same epochs, and PATE-GAN by itself.
+
+``python -m benchmarks.boxes_deep [--quick] [--json FILE]``, after ``make deep``. A fifth of Adult, five
+attributes as numbers; each CTGAN is a process of its own on one thread, imports included, and its time
+is the processor's, so that what else runs on the machine does not count. The package is BUSL-1.1: it is
+in no environment but this benchmark's. PATE-GAN has no peer here.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+import numpy as np
+
+from benchmarks import bench, ctgan_once
+from benchmarks.adult import adult
+from benchmarks.peers import peers_python
+from benchmarks.raking import pairs
+from gencard.controller.noise import OpenDpNoise
+from gencard.core.blackbox.entry import Surroundings
+from gencard.core.blackbox.registry import BOXES, box_named
+from gencard.core.dataset import Dataset
+from gencard.core.generators.replay import rng_of
+from gencard.core.statistics.marginal import count_all
+
+_RECORDS = 10_000
+_EPOCHS = 15
+_NUMERIC = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")
+
+_PATE_GANS: Sequence[Mapping[str, str]] = (
+    {"epsilon": "1", "delta": "0.00001"},
+    {"epsilon": "1000", "delta": "0.00001", "iterations": "1000"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Mean total variation of all pairs from the records, and seconds of the processor."""
+
+    variation: float
+    seconds: float
+
+
+def run(quick: bool) -> bench.Result:
+    dataset = _records(1_000 if quick else _RECORDS)
+    seeds = range(1, 2 if quick else 4)
+    programs = ("gencard",) if quick else ("gencard", "ctgan")
+    runs: dict[str, list[Run]] = {program: [] for program in programs}
+    for seed in seeds:  # side by side
+        for program in programs:
+            runs[program].append(_ctgan(program, dataset, 1 if quick else _EPOCHS, seed))
+    tables = [_ctgan_table(runs), _pate_gan_table(dataset, _PATE_GANS[:1] if quick else _PATE_GANS)]
+    return bench.Result(tables, [] if quick else _targets(runs["gencard"], runs["ctgan"]))
+
+
+def _records(count: int) -> Dataset:
+    whole = adult()
+    return whole.take(rng_of(0).permutation(len(whole))[:count])
+
+
+def _ctgan(program: str, dataset: Dataset, epochs: int, seed: int) -> Run:
+    python = Path(sys.executable) if program == "gencard" else peers_python(".venv-peers-deep")
+    numeric = dataset.domain.axes(_NUMERIC)
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder) / "job.npz"
+        np.savez(job, codes=dataset.codes, sizes=dataset.domain.sizes, numeric=numeric)
+        words = [program, str(job), str(epochs), str(len(dataset)), str(seed)]
+        begin = _children_seconds()
+        subprocess.run(
+            [str(python), ctgan_once.__file__, *words],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        rows = np.load(job.with_name("rows.npy"), allow_pickle=False)
+        return Run(_variation(dataset, Dataset(dataset.domain, rows)), _children_seconds() - begin)
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _variation(dataset: Dataset, made: Dataset) -> float:
+    cliques = pairs(dataset)
+    both = zip(count_all(dataset, cliques), count_all(made, cliques), strict=True)
+    return fmean(float(np.abs(x / x.sum() - y / y.sum()).sum()) / 2 for x, y in both)
+
+
+def _ctgan_table(runs: Mapping[str, Sequence[Run]]) -> bench.Table:
+    rows = [
+        (
+            f"{program}: CTGAN",
+            len(found),
+            fmean(each.variation for each in found),
+            _error(found),
+            fmean(each.seconds for each in found),
+        )
+        for program, found in runs.items()
+    ]
+    return bench.Table(
+        "All pairs of a part of Adult: total variation from the records, after the same epochs",
+        ("program", "runs", "mean", "its standard error", "processor seconds"),
+        rows,
+    )
+
+
+def _pate_gan_table(dataset: Dataset, told: Sequence[Mapping[str, str]]) -> bench.Table:
+    rows = []
+    for parameters in told:
+        claim = BOXES["pate-gan"].claim({**BOXES["pate-gan"].parameters, **parameters})
+        box = box_named("pate-gan", parameters, Surroundings(noise=OpenDpNoise()))
+        begin = time.perf_counter()
+        made = box(dataset, len(dataset), seed=1)
+        seconds = time.perf_counter() - begin
+        rows.append((str(claim.epsilon), f"{claim.delta:f}", _variation(dataset, made), seconds))
+    return bench.Table(
+        "PATE-GAN on the same records", ("epsilon", "delta", "total variation", "seconds"), rows
+    )
+
+
+def _targets(ours: Sequence[Run], others: Sequence[Run]) -> list[bench.Target]:
+    gap = fmean(each.variation for each in ours) - fmean(each.variation for each in others)
+    noise = float(np.hypot(_error(ours), _error(others)))
+    ratio = fmean(each.seconds for each in others) / fmean(each.seconds for each in ours)
+    return [
+        bench.Target("CTGAN's variation less ctgan's, by its standard error", gap / noise, 3, "at most"),
+        bench.Target("CTGAN, times as fast as ctgan", ratio, 1.5, "at least"),
+    ]
+
+
+def _error(runs: Sequence[Run]) -> float:
+    found = [each.variation for each in runs]
+    return stdev(found) / len(found) ** 0.5 if len(found) > 1 else 0.0
+
+
+if __name__ == "__main__":
+    bench.main("boxes_deep", run)
