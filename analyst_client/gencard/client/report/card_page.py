@@ -127,7 +127,7 @@ def _number(label: str, value: float | None) -> str:
     """Shares in per cent, but for measures that are none."""
     if value is None:
         return "–"
-    plain = label.startswith(("S_pMSE", "JSD", "PO50", "5th percentile"))
+    plain = label.startswith(("S_pMSE", "pMSE", "JSD", "PO50", "5th percentile", "Similarity"))
     return f"{value:.3g}" if plain else percent(value)
 
 
