@@ -178,3 +178,21 @@ def test_what_cannot_be_carried_on(house: House) -> None:
     assert desk is not None
     with desk.database.reading() as tx:
         assert AuditStore().attempts(tx, "datasets/survey", dot.identity.uri) == 2
+
+
+def test_runs_that_nobody_can_carry_on_are_thrown_away(house: House) -> None:
+    """At the first start after their card has ended."""
+    with house.analyst(enrolled(house, "flo", project="fifth")) as flo:
+        given_back, waiting = agreed(flo), agreed(flo)
+        for card in (given_back, waiting):
+            operation = begun(flo, card)
+            at_half(flo, operation.name)
+            cancel(flo._connection, operation.name)
+            assert eventually(lambda name=operation.name: asked(flo, name).done)
+        given_back.refresh().terminate()
+        before = {path.parent for path in journals(house)}
+    house.stop()
+    house.start()
+    kept = {path.parent for path in journals(house)}
+    assert kept < before
+    assert len(before - kept) == 1

@@ -22,8 +22,11 @@ from gencard.core.errors import (
     AuditRequiredError,
     CardStateError,
     GeneratorChangedError,
+    InternalError,
     InvalidInputError,
+    JobFailedError,
     NotReplayableError,
+    StorageError,
 )
 from gencard.core.negotiation import CardState
 from gencard.core.transform import AS_COUNTED, Transform
@@ -188,6 +191,23 @@ class TestRows:
             left.remove(row)
         assert len(left) == ROWS - 200
 
+    def test_what_a_run_left_outlives_a_failure(self, analyst, canned, monkeypatch):
+        """The second try draws from what the first one kept: no record is seen again."""
+        card = audited(agreed(analyst), canned)
+        tasks, real = [], run_module.Run.job
+
+        def job(self, task, description):
+            tasks.append(task.name)
+            if tasks.count("draw") == 1 and task.name == "draw":
+                raise JobFailedError(incident="0")
+            return real(self, task, description)
+
+        monkeypatch.setattr(run_module.Run, "job", job)
+        with pytest.raises(JobFailedError):
+            card.release(10, progress=False)
+        card.release(10, progress=False)
+        assert tasks == ["measure", "keep", "draw", "draw"]
+
     def test_what_a_run_left_is_private_and_not_made_again(self, analyst, boxed, canned):
         card = audited(agreed(analyst), canned)
         card.release(10, progress=False)
@@ -195,7 +215,7 @@ class TestRows:
         (file,) = kept.iterdir()
         assert (kept.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
         file.unlink()
-        with pytest.raises(Exception, match="could not store"):
+        with pytest.raises(StorageError):
             card.release(10, progress=False)
 
 
@@ -265,7 +285,7 @@ class TestOtherTerms:
 
     def test_an_unfinished_audit_leaves_the_card_as_it_was(self, analyst, canned):
         card = agreed(analyst)
-        with pytest.raises(Exception, match="error of its own"):
+        with pytest.raises(InternalError):
             card.audit(where="card", progress=False)  # there is no canned verdict
         assert card.refresh().state is CardState.AGREED
 

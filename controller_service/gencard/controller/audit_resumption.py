@@ -10,11 +10,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.boxes import Boxes
+from gencard.controller.cards import Cards
 from gencard.controller.journals import Journals
 from gencard.controller.operations import Operations
-from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
 from gencard.core.errors import GeneratorChangedError, InvalidInputError, NotFoundError
+from gencard.core.negotiation import AUDITABLE
 from gencard.wire.identity import Identity
 
 KIND = "audit"
@@ -24,6 +26,7 @@ KIND = "audit"
 class Resumption:
     """Finds what a cancelled audit was asked, and keeps its runs until then."""
 
+    cards: Cards
     boxes: Boxes
     store: AuditStore
     operations: Operations
@@ -57,7 +60,10 @@ class Resumption:
         """Throw away the runs of audits that ended or that nobody can carry on."""
         rows = [row for row in self.operations.of_kind(tx, KIND) if _waits(row)]
         begun = [self.store.get(tx, _request(row)["audit"]) for row in rows]
-        self.journals.keep([audit.name for audit in begun if audit.verdict is None])
+        self.journals.keep([audit.name for audit in begun if self._can_go_on(tx, audit)])
+
+    def _can_go_on(self, tx: Connection, audit: AuditRow) -> bool:
+        return audit.verdict is None and self.cards.card(tx, audit.card).state in AUDITABLE
 
     def _cancelled(self, tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
         known = {row.name: row for row in self.operations.of_kind(tx, KIND, card)}

@@ -65,7 +65,7 @@ class Audits:
     @property
     def resumption(self) -> Resumption:
         """How a cancelled audit is carried on."""
-        return Resumption(self.boxes, self.store, self.operations, self.journals)
+        return Resumption(self.cards, self.boxes, self.store, self.operations, self.journals)
 
     def start(
         self, who: Identity, card: str, *, black_box: str, seed: int, resume: str = "", request: Request
