@@ -88,7 +88,8 @@ def _seeds(first: int, kind: str, leaky: int) -> list[tuple[int, ...]]:
 def _first_table(worths: Sequence[Worth]) -> bench.Table:
     return bench.Table(
         "Records: ons2011_first50k, the first 50,000 of the full file, which the paper has: six of ten "
-        f"regions, no random sample\nTable 1, Application 1: root mean squared errors of {FULL_FILE:,} rows",
+        "regions, no random sample\n"
+        f"Table 1, Application 1: root mean squared errors of {FULL_FILE:,} rows",
         ("generator", "draws", "3-way marginal", "paper", "gender gap", "paper", "fit and draw, s"),
         [
             (
