@@ -131,7 +131,7 @@ def _look(pairs: Pairs, group: int, chosen: Positions, table: tuple[Row, Row], f
     ends = np.cumsum(sizes[order])
     start, wanted = 0, _FIRST
     while start < len(order) and len(rows := found.open(rows, bounds[order[start]])):
-        stop = 1 + int(np.searchsorted(ends, wanted))
+        stop = max(start, int(np.searchsorted(ends, wanted))) + 1
         near = order[start:stop]
         near = near[bounds[near] <= found.reach(rows)]
         _compare(pairs, rows, right.members(chosen[near]), table, found)
