@@ -8,7 +8,14 @@ import pytest
 from gencard.client import Analyst
 from gencard.client.connection import IDEMPOTENT, _service_config
 from gencard.core import errors
-from gencard.v1 import audit_pb2, catalog_pb2, ledger_pb2, negotiation_pb2, synthesis_pb2
+from gencard.v1 import (
+    audit_pb2,
+    catalog_pb2,
+    ledger_pb2,
+    measures_pb2,
+    negotiation_pb2,
+    synthesis_pb2,
+)
 from gencard.wire.error_table import STATUS, status_message
 from tests.client.fake_controller import make_people, served
 
@@ -87,7 +94,7 @@ class TestRetries:
         assert world.faults.calls["GetDataset"] == 1
 
     def test_every_method_is_retried_or_named_here(self):
-        modules = (audit_pb2, catalog_pb2, ledger_pb2, negotiation_pb2, synthesis_pb2)
+        modules = (audit_pb2, catalog_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2)
         services = [s for module in modules for s in module.DESCRIPTOR.services_by_name.values()]
         methods = {(s.full_name, m.name) for s in services for m in s.methods}
         listed = {(s, m) for s, names in IDEMPOTENT.items() if "longrunning" not in s for m in names}
@@ -96,8 +103,8 @@ class TestRetries:
 
     def test_what_changes_something_carries_a_request_id(self):
         changing = ("ProposeCard", "CounterCard", "AcceptCard", "TerminateCard", "GenerateRelease")
-        for module in (negotiation_pb2, synthesis_pb2, audit_pb2):
-            for name in (*changing, "RunAudit"):
+        for module in (negotiation_pb2, synthesis_pb2, audit_pb2, measures_pb2):
+            for name in (*changing, "RunAudit", "RunMeasures"):
                 message = getattr(module, f"{name}Request", None)
                 assert message is None or "request_id" in message.DESCRIPTOR.fields_by_name
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from gencard.core.blackbox.claim import NO_CLAIM
 from gencard.core.blackbox.contract import FittingBox
 from gencard.core.blackbox.ctgan.box import Ctgan
 from gencard.core.blackbox.ctgan.conditions import conditions_of
@@ -13,6 +12,7 @@ from gencard.core.blackbox.ctgan.entry import ENTRY
 from gencard.core.blackbox.ctgan.options import Options, options_of
 from gencard.core.blackbox.nets.layout import layout_of
 from gencard.core.blackbox.nets.modes import declared
+from gencard.core.claim import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import OperationCancelledError

@@ -12,7 +12,6 @@ from gencard.core.audit.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.claim import Claim
 from gencard.core.blackbox.entry import Surroundings
 from gencard.core.blackbox.registry import BOXES, box_named
 from gencard.core.blackbox.synthpop.box import SynthPop
@@ -20,6 +19,7 @@ from gencard.core.blackbox.synthpop.conditional import placed
 from gencard.core.blackbox.synthpop.options import Options
 from gencard.core.blackbox.synthpop.tree import LEAF
 from gencard.core.card import AuditTerms
+from gencard.core.claim import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.canary_audit import CanaryTerms, canary_audit
 from gencard.client.shell.terminal import HERE, AsJson, CardName, Folder, connected, console, say_json
 from gencard.core.budget import Neighbouring
 
@@ -23,6 +22,8 @@ def canaries(
     as_json: AsJson = False,
 ) -> None:
     """Plant canaries in made-up records, run a black box, look for them. Exit code 0 whatever comes."""
+    from gencard.client.canary_audit import CanaryTerms, canary_audit  # noqa: PLC0415 - scipy.stats
+
     terms = CanaryTerms(neighbouring, number, records, rows, delta, radius, beta=beta)
     with connected(connection) as analyst:
         found = canary_audit(analyst.card(name).agreement, black_box, terms)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gencard.core.blackbox.claim import Claim
 from gencard.core.blackbox.contract import BlackBox
+from gencard.core.claim import Claim
 from gencard.core.domain import Clique
 from gencard.core.statistics.noise import Noise
 

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from gencard.core.blackbox.claim import Claim
 from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.kept_model import KeptModel, ModelBox, check_attributes
@@ -20,6 +19,7 @@ from gencard.core.blackbox.parent_sets import Pair, pairs_to_choose_from
 from gencard.core.blackbox.promise import noise_of, whole
 from gencard.core.blackbox.purse import Purse
 from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of
+from gencard.core.claim import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.network_model import NetworkModel, Node

@@ -2,9 +2,9 @@
 
 from decimal import Decimal
 
-from gencard.core.blackbox.claim import Claim
 from gencard.core.blackbox.entry import Parameters, Surroundings
 from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of, neighbouring_of
+from gencard.core.claim import Claim
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.statistics.accounting import rho_of
 from gencard.core.statistics.noise import Noise

@@ -1,10 +1,10 @@
 """CTGAN in the list of built-in black boxes."""
 
-from gencard.core.blackbox.claim import NO_CLAIM
 from gencard.core.blackbox.ctgan.box import Ctgan
 from gencard.core.blackbox.ctgan.options import DEFAULTS, options_of
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.nets.extra import check_torch
+from gencard.core.claim import NO_CLAIM
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> Ctgan:

@@ -1,12 +1,12 @@
 """PATE-GAN in the list of built-in black boxes."""
 
-from gencard.core.blackbox.claim import Claim
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.nets.extra import check_torch
 from gencard.core.blackbox.pate_gan.box import PateGan
 from gencard.core.blackbox.pate_gan.options import DEFAULTS, options_of
 from gencard.core.blackbox.promise import noise_of
 from gencard.core.budget import Neighbouring
+from gencard.core.claim import Claim
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> PateGan:

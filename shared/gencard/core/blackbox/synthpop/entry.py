@@ -1,9 +1,9 @@
 """SynthPop in the list of built-in black boxes."""
 
-from gencard.core.blackbox.claim import Claim
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.synthpop.box import SynthPop
 from gencard.core.blackbox.synthpop.options import DEFAULTS, options_of
+from gencard.core.claim import Claim
 
 _CLAIM = Claim(
     "No formal privacy is promised: rows repeat the codes of records, attribute by attribute."
