@@ -20,7 +20,7 @@ from gencard.core.blackbox.registry import box_named
 from gencard.core.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.privacy.one_run import Guesses
 from tests.core.seeded_noise import Recorded, SeededNoise
 
@@ -155,6 +155,10 @@ class TestOptions:
         options = options_of({**ENTRY.parameters, "noise": "20", "batch_size": "5"})
         assert options.affordable == 26 // 5
 
+    def test_a_delta_that_is_none_is_named(self):
+        with pytest.raises(InvalidNumberError, match=r"^delta"):
+            options_of({**ENTRY.parameters, "delta": "2"})
+
     def test_noise_that_does_not_last_for_one_batch_is_refused(self):
         with pytest.raises(InvalidInputError, match="noise"):
             options_of({**ENTRY.parameters, "noise": "20"})
@@ -249,3 +253,8 @@ def _audited(seed, canaries=60, guessed=12):
     claim = ENTRY.claim(ENTRY.parameters)
     bound = guesses.bound(delta=float(claim.delta), beta=0.05, neighbouring=claim.neighbouring)
     return bound.epsilon
+
+
+def test_as_many_records_as_teachers_are_enough():
+    pytest.importorskip("torch", reason="the extra deep is not installed")
+    assert len(box(teachers="7")(records(7), 10, seed=0)) == 10

@@ -80,3 +80,10 @@ def test_the_seed_draws_the_first_attribute():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidNumberError):
         PrivBayes(ONE, SeededNoise(0), **wrong)
+
+
+def test_no_table_is_larger_than_its_bound_however_large_the_budget():
+    """Two attributes of 1,100 levels have more cells together than 2 to the power of 20."""
+    dataset = copied(size=1_100)
+    model = PrivBayes(ENDLESS, SeededNoise(0), Fraction(1, 1_000)).fit(dataset, seed=0).model
+    assert [node.parents for node in model.nodes] == [()] * 4

@@ -49,13 +49,13 @@ def decimal_of(text: str, field: str) -> Decimal:
     return number
 
 
-def delta_of(text: str) -> Decimal:
+def delta_of(text: str, field: str = "privacy.delta") -> Decimal:
     """A delta from its decimal string.
 
     Raises:
         InvalidNumberError: Not a number, finer than 1e-18, or not between 0 and 1.
     """
-    refusal = InvalidNumberError(field="privacy.delta", expected="a decimal from 1e-18 to below 1")
+    refusal = InvalidNumberError(field=field, expected="a decimal from 1e-18 to below 1")
     if len(text) > 32:
         raise refusal
     try:

@@ -28,6 +28,9 @@ from gencard.core.statistics.marginal import count
 from gencard.core.statistics.noise import Noise
 from gencard.core.statistics.reconcile import on_simplex
 
+_MOST_CELLS = 1 << 20
+"""A larger table is not worth its memory, however useful the budget would make it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrivBayes(ModelBox):
@@ -74,11 +77,12 @@ class PrivBayes(ModelBox):
         first = dataset.domain.attributes[int(rng_of(seed).integers(number))]
         network = [Pair(first, ())]
         choosing = self.beta * purse.whole if number > 1 else Fraction(0)
-        most_cells = len(dataset) * (purse.whole - choosing) / (2 * number * self.theta)
+        useful = len(dataset) * (purse.whole - choosing) / (2 * number * self.theta)
+        most_cells = min(int(useful), _MOST_CELLS)
         scores = ParentScores(dataset)
         while len(network) < number:
             progress("network", 0.5 * len(network) / number)
-            offered = pairs_to_choose_from(dataset.domain, network, int(most_cells), self.degree)
+            offered = pairs_to_choose_from(dataset.domain, network, most_cells, self.degree)
             found = np.array([scores.of(pair) for pair in offered], dtype=np.int64)
             chosen = purse.chosen(found, scores.sensitivity, choosing / (number - 1))
             network.append(offered[chosen])

@@ -20,7 +20,7 @@ def approximate(parameters: Parameters) -> Privacy:
         InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
     """
     epsilon = decimal_of(parameters["epsilon"], "epsilon")
-    delta = delta_of(parameters["delta"])
+    delta = delta_of(parameters["delta"], "delta")
     relation = neighbouring_of(parameters["neighbouring"])
     rho = rho_of(epsilon, delta)
     if not rho:

@@ -84,7 +84,7 @@ def options_of(parameters: Parameters) -> Options:
         InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.
     """
     epsilon = decimal_of(parameters["epsilon"], "epsilon")
-    delta = delta_of(parameters["delta"])
+    delta = delta_of(parameters["delta"], "delta")
     iterations = whole(parameters, "iterations", 1, 100_000)
     batch_size = whole(parameters, "batch_size", 2, 10_000)
     return Options(

@@ -53,7 +53,7 @@ class _Training:
 
     def teach(self) -> None:
         """Steps of every teacher on its shard and on made-up rows, which are the same for all."""
-        batch = min(self._options.batch_size, int(self._shards.sizes.max()))
+        batch = max(2, min(self._options.batch_size, int(self._shards.sizes.max())))
         labels = torch.cat([torch.ones(batch), torch.zeros(batch)])
         for _ in range(self._options.teacher_steps):
             positions = self._shards.drawn(batch, self._rng)
