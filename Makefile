@@ -64,7 +64,7 @@ lock: $(READY)  ## newest versions of everything, with hashes
 	@$(LOCK) --constraints requirements.lock --extra parquet --extra report --extra utility -o analyst_client/requirements.lock
 
 bench: $(READY) ## every benchmark, at full length
-	@for name in count ipf audit stream vault generators paper_tables utility paper boxes; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in count ipf audit stream vault generators paper_tables utility paper boxes dcr reconstruction; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:          ## everything that was made here
 	rm -rf $(VENV) .venv-stubs .venv-peers* demo dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
