@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.files import write_rows
-from gencard.client.report.utility import FORMAT, utility_report
+from gencard.client.files import read_rows, write_rows
+from gencard.client.report.utility import FORMAT, Asked, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UnknownAttributeError
+from gencard.core.utility.gap import Gap, gap_error
+from gencard.core.utility.marginal_error import marginal_error
 from gencard.wire.canonical import json_bytes
 from gencard.wire.schema_codec import coding_document
 from tests.client.fake_controller import CODING, RECORDS
@@ -61,9 +63,7 @@ class TestReport:
         assert "sex" in found.worst[0]
 
     def test_a_target_is_predicted(self):
-        found = utility_report(
-            resampled(), RECORDS, CODING, rng=rng(), target="health", predictors=("sex", "age")
-        )
+        found = utility_report(resampled(), RECORDS, CODING, Asked("health", ("sex", "age")), rng=rng())
         assert len(found.predictions.forest.importances) == 2
         assert found.predictions.regression.on_real == pytest.approx(1 / 3, abs=0.1)
         shown = rich_text(found)
@@ -87,7 +87,7 @@ class TestReport:
 
     def test_wrong_attributes(self):
         with pytest.raises(UnknownAttributeError):
-            utility_report(resampled(), RECORDS, CODING, rng=rng(), target="nobody")
+            utility_report(resampled(), RECORDS, CODING, Asked("nobody"), rng=rng())
         with pytest.raises(DomainMismatchError):
             utility_report(resampled(), RECORDS.project(("sex",)), CODING, rng=rng())
 
@@ -118,6 +118,25 @@ class TestShell:
         told = json.loads(run(*words, "--report", report).stdout)
         assert told["format"] == FORMAT
         assert told == json.loads(report.read_text()) == json.loads(run(*words).stdout)
+
+    def test_the_error_of_a_marginal_and_of_a_gap(self, run, files):
+        rows, records, schema = files
+        words = ("utility", rows, records, "--schema", schema, "--marginal", "sex,health", "--json")
+        gap = ("--gap", "sex=female,male", "--within", "health")
+        told = json.loads(run(*words, *gap).stdout)
+        one, other = (read_rows(path, CODING, CODING.domain) for path in (rows, records))
+        assert told["marginals"] == [["sex × health", marginal_error(other, one, ("sex", "health"))]]
+        assert told["gap"] == gap_error(other, one, Gap("sex", (0, 1), "health"))
+        looked = json.loads(run(*words, *gap, "--among", "children=1,2").stdout)
+        assert looked["gap"] != told["gap"]
+        for wrong in (
+            ("--gap", "sex=female"),
+            ("--within", "health"),
+            ("--gap", "sex=female,x", "--within", "health"),
+        ):
+            shown = run(*words, *wrong)
+            assert shown.exit_code == 1
+            assert "gap: " in shown.stderr
 
     def test_a_folder_that_was_kept(self, run, agreed, files, tmp_path):
         kept = agreed.release(500, seed=3, progress=False).save(tmp_path / "kept")

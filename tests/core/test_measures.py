@@ -17,6 +17,7 @@ from gencard.core.measures.measure import Group, Need
 from gencard.core.measures.registry import MEASURES, measure_named, price_in_statistics, take
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.utility.gap import GapWords
 
 CODING = Coding(
     (
@@ -27,7 +28,12 @@ CODING = Coding(
         Attribute("work", Labels(("0", "1", "2", "3"), integer=True, ordered=True)),
     )
 )
-DECLARED = Declared(keys=("sex", "age", "town"), target="illness", attacks=60)
+DECLARED = Declared(
+    keys=("sex", "age", "town"),
+    target="illness",
+    attacks=60,
+    gap=GapWords("sex", "m", "f", "town", "work", ("1", "2")),
+)
 CLIQUES = (("sex", "age"), ("town", "illness"))
 
 
@@ -106,7 +112,7 @@ class TestEveryMeasure:
     def test_what_it_lacks_is_known_without_records(self, name):
         measure = MEASURES[name]
         alone = measure.lacks(("sex", "work"), DECLARED, holdout=False)
-        assert set(alone) == set(measure.needs) & {Need.HOLDOUT, Need.TARGET}
+        assert set(alone) == set(measure.needs) & {Need.HOLDOUT, Need.TARGET, Need.GAP}
         assert not measure.lacks(CODING.domain.attributes, DECLARED, holdout=True)
 
 

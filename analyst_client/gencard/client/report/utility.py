@@ -14,8 +14,11 @@ from gencard.client.folder import write_bytes
 from gencard.client.report.words import named, percent
 from gencard.core.coding import Coding, level_values
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
 from gencard.core.utility.analyses import Analyses, analyses
+from gencard.core.utility.gap import GapWords, gap_error, gap_of
+from gencard.core.utility.marginal_error import marginal_error
 from gencard.core.utility.prediction import Task, split
 from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
 from gencard.core.utility.table_utility import table_utilities
@@ -23,6 +26,26 @@ from gencard.core.utility.table_utility import table_utilities
 FORMAT = "gencard.utility.v1"
 HEADS = ("Taught by", "Model", "Right on real records", "Right on synthetic ones", "Order of importance")
 _WIDEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wants to know besides tables and propensity scores.
+
+    Args:
+        target: What is predicted; empty for nothing.
+        predictors: What it is predicted from; empty for all other attributes.
+        marginals: Those whose errors are wanted.
+        gap: A difference between two groups whose error is wanted.
+    """
+
+    target: str = ""
+    predictors: Clique = ()
+    marginals: tuple[Clique, ...] = ()
+    gap: GapWords | None = None
+
+
+NOTHING_ASKED = Asked()
 
 
 @dataclass(frozen=True)
@@ -36,6 +59,8 @@ class UtilityReport:
         regression: None where it would have too many parameters.
         predictions: None where no target was named.
         target: What is predicted.
+        marginals: Marginals by name, and the root mean squared error of each, in shares.
+        gap: Root mean squared error of the gap between two groups; None where none was named.
     """
 
     rows: int
@@ -47,6 +72,8 @@ class UtilityReport:
     predictions: Analyses | None = None
     target: str = ""
     about: str = ""
+    marginals: tuple[tuple[str, float], ...] = ()
+    gap: float | None = None
 
     def lines(self) -> list[tuple[str, str]]:
         """The findings in names and values."""
@@ -57,6 +84,8 @@ class UtilityReport:
             ("Regression", _told(self.regression)),
             ("Tree", _told(self.tree)),
             ("To read it", "S_pMSE is 1 for rows as good as a resample of the records, more is worse"),
+            *((f"Marginal {name}", f"RMSE {error:.3g}") for name, error in self.marginals),
+            *([("Gap", f"RMSE {self.gap:.3g}")] if self.gap is not None else []),
             *([("Target", self.target)] if self.target else []),
         ]
 
@@ -102,29 +131,27 @@ def utility_report(
     synthetic: Dataset,
     original: Dataset,
     coding: Coding,
+    asked: Asked = NOTHING_ASKED,
     *,
     rng: np.random.Generator,
-    target: str = "",
-    predictors: tuple[str, ...] = (),
     about: str = "",
 ) -> UtilityReport:
-    """Compare rows with records, and predict the target where one is named.
-
-    Args:
-        predictors: What to predict it from; by default all other attributes.
+    """Compare rows with records, and answer what is asked besides.
 
     Raises:
         DomainMismatchError: The domains differ.
-        InvalidInputError: There is no record, too few for a prediction, or scikit-learn is missing.
+        InvalidInputError: There is no record, too few for a prediction, scikit-learn is missing, or
+            there is no such gap.
         UnknownAttributeError: An attribute is not there.
     """
     attributes = synthetic.domain.attributes
+    meant = None if asked.gap is None else gap_of(asked.gap, coding)
     values = {name: each for name, each in level_values(coding).items() if name in attributes}
     widths = range(1, min(_WIDEST, len(attributes)) + 1)
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
     worst, found = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised)
     means = ((k, float(np.mean([one.standardised for one in tables[k].values()]))) for k in widths)
-    taught = _taught(_task(target, predictors, attributes, values), original, synthetic, rng)
+    taught = _taught(_task(asked, attributes, values), original, synthetic, rng)
     return UtilityReport(
         rows=len(synthetic),
         records=len(original),
@@ -133,8 +160,12 @@ def utility_report(
         regression=_regression(original, synthetic, values),
         tree=tree_propensity(original, synthetic, values, rng=rng),
         predictions=taught,
-        target=target,
+        target=asked.target,
         about=about,
+        marginals=tuple(
+            (named(one), marginal_error(original, synthetic, one)) for one in asked.marginals
+        ),
+        gap=None if meant is None else gap_error(original, synthetic, meant),
     )
 
 
@@ -144,13 +175,11 @@ def _taught(
     return analyses(task, split(original, task.target), synthetic, rng=rng) if task else None
 
 
-def _task(
-    target: str, predictors: tuple[str, ...], attributes: tuple[str, ...], values: dict[str, Any]
-) -> Task | None:
-    if not target:
+def _task(asked: Asked, attributes: Clique, values: dict[str, Any]) -> Task | None:
+    if not asked.target:
         return None
-    others = predictors or tuple(name for name in attributes if name != target)
-    return Task(target, others, {name: each for name, each in values.items() if name in others})
+    others = asked.predictors or tuple(name for name in attributes if name != asked.target)
+    return Task(asked.target, others, {name: each for name, each in values.items() if name in others})
 
 
 def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:

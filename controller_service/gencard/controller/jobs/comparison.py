@@ -15,6 +15,7 @@ from gencard.core.measures.material import Declared, Material
 from gencard.core.measures.registry import measure_named, take
 from gencard.core.privacy.gower import Missing
 from gencard.core.privacy.unique_free import unique_free
+from gencard.core.utility.gap import GapWords
 from gencard.wire.psi_document import psi_of_document
 
 
@@ -61,8 +62,9 @@ def _material(job: Job) -> Material:
 
 
 def _declared(declared: Job) -> Declared:
-    keys, missing = tuple(declared["keys"]), Missing(declared["missing"])
-    return Declared(**declared | {"keys": keys, "missing": missing})
+    keys, missing, words = tuple(declared["keys"]), Missing(declared["missing"]), declared["gap"]
+    gap = None if words is None else GapWords(**words | {"levels": tuple(words["levels"])})
+    return Declared(**declared | {"keys": keys, "missing": missing, "gap": gap})
 
 
 def _dataset(job: Job, which: str, attributes: Clique) -> Dataset | None:

@@ -14,6 +14,7 @@ from gencard.core.privacy.nearest import Nearest, nearest
 from gencard.core.privacy.records import Records, records_of
 from gencard.core.privacy.targets import Tables
 from gencard.core.statistics.psi import Psi
+from gencard.core.utility.gap import GapWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,14 @@ class Declared:
         target: What he wants to know.
         attacks: Records of train, and of holdout, that each attack aims at; at most so many.
         missing: What a missing value is to distances.
+        gap: The difference between two groups that users of the data ask about.
     """
 
     keys: Clique = ()
     target: str = ""
     attacks: int = 500
     missing: Missing = Missing.CATEGORY
+    gap: GapWords | None = None
 
 
 NOTHING_DECLARED = Declared()

@@ -25,6 +25,7 @@ class Need(StrEnum):
     RECORDS = "records"
     HOLDOUT = "a holdout"
     TARGET = "a declared target, which the release has"
+    GAP = "a declared gap, whose attributes the release has"
     KEYS = "declared keys, which the release has"
 
 
@@ -63,6 +64,7 @@ class Measure:
             Need.RECORDS: True,
             Need.HOLDOUT: holdout,
             Need.TARGET: declared.target in attributes,
+            Need.GAP: declared.gap is not None and set(declared.gap.attributes) <= set(attributes),
             Need.KEYS: any(name in attributes for name in declared.keys if name != declared.target),
         }
         return tuple(need for need in self.needs if not there[need])

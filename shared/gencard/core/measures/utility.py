@@ -1,6 +1,6 @@
 """The measures of fidelity and utility: what a release keeps."""
 
-from gencard.core.measures import fidelity, predictions, propensity, tables
+from gencard.core.measures import fidelity, gaps, predictions, propensity, tables
 from gencard.core.measures.measure import Group, Measure, Need
 
 FIDELITY = (
@@ -35,6 +35,20 @@ UTILITY = (
         find=tables.marginals_finding,
         kind=tables.MarginalsFinding,
         numbers=lambda attributes, marginals: 2 * (marginals or attributes),
+    ),
+    Measure(
+        name="gap",
+        group=Group.UTILITY,
+        title="The declared gap",
+        reading=(
+            "Bar: the difference between the two groups in the release, level by level, those furthest "
+            "off first; mark: among the records."
+        ),
+        limits="Levels with few people vary by chance; their gap counts as much as that of large ones.",
+        needs=(Need.RECORDS, Need.GAP),
+        find=gaps.gap_finding,
+        kind=gaps.GapFinding,
+        numbers=lambda _attributes, _marginals: gaps.GAP_NUMBERS,
     ),
     Measure(
         name="tables",

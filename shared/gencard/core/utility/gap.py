@@ -10,7 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, check_same_domain
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.marginal import count
 
 
@@ -22,13 +25,63 @@ class Gap:
         attribute: The attribute A.
         levels: Its two levels, a and b.
         within: The attribute W.
-        among: An attribute, and those of its levels whose records are looked at.
+        among: An attribute, and those of its levels whose records are looked at; None for all records.
     """
 
     attribute: str
     levels: tuple[int, int]
     within: str
-    among: tuple[str, tuple[int, ...]]
+    among: tuple[str, tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GapWords:
+    """The same in the words of a schema.
+
+    Args:
+        first, second: The two levels of the attribute.
+        among: May be empty: all records are looked at.
+        levels: Of ``among``.
+    """
+
+    attribute: str
+    first: str
+    second: str
+    within: str
+    among: str = ""
+    levels: tuple[str, ...] = ()
+
+    @property
+    def attributes(self) -> Clique:
+        """Those that it names."""
+        return (self.attribute, self.within, *([self.among] if self.among else []))
+
+
+def gap_of(words: GapWords, coding: Coding) -> Gap:
+    """The gap that is meant.
+
+    Raises:
+        UnknownAttributeError: The schema has no such attribute.
+        InvalidInputError: Two attributes or both levels are the same, there is no such level, or levels
+            are named without an attribute or the other way round.
+    """
+    if len(set(words.attributes)) != len(words.attributes) or words.first == words.second:
+        raise InvalidInputError(field="gap", problem="names an attribute or a level twice")
+    if bool(words.among) != bool(words.levels):
+        raise InvalidInputError(
+            field="gap", problem="needs levels of the attribute looked at, and none else"
+        )
+    levels = _code(coding, words.attribute, words.first), _code(coding, words.attribute, words.second)
+    among = tuple(_code(coding, words.among, level) for level in words.levels)
+    coding.domain.axis(words.within)
+    return Gap(words.attribute, levels, words.within, (words.among, among) if words.among else None)
+
+
+def _code(coding: Coding, attribute: str, level: str) -> int:
+    names = coding.attribute(attribute).coding.level_names
+    if level not in names:
+        raise InvalidInputError(field="gap", problem=f"names a level that {attribute} does not have")
+    return names.index(level)
 
 
 def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
@@ -38,10 +91,17 @@ def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
         TooLargeError: More cells than may be counted.
         UnknownAttributeError: An attribute is not in the domain.
     """
-    chosen, codes = gap.among
-    counts = count(dataset, (chosen, gap.within, gap.attribute))[list(codes)].sum(axis=0)
+    counts = _counts(dataset, gap)
     first, second = (counts[:, level] for level in gap.levels)
     return np.asarray((first - second) / np.maximum(counts.sum(axis=1), 1))
+
+
+def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
+    """Of the levels of W and of A, among the records looked at."""
+    if gap.among is None:
+        return count(dataset, (gap.within, gap.attribute))
+    chosen, codes = gap.among
+    return np.asarray(count(dataset, (chosen, gap.within, gap.attribute))[list(codes)].sum(axis=0))
 
 
 def gap_error(original: Dataset, synthetic: Dataset, gap: Gap) -> float:
