@@ -13,10 +13,10 @@ from gencard.client.credentials import Credentials
 from gencard.client.signing import card_of_statement
 from gencard.client.verify import Keys, Outcome, verify
 from gencard.controller import run as run_module
-from gencard.controller.box_policy import READS_RECORDS, with_generator
+from gencard.controller.box_policy import READS_RECORDS, WEAK_AUDIT, with_generator
 from gencard.controller.boxes import Boxes
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
-from gencard.core.card import AuditTerms, Proposal, Refusal, Tier
+from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
 from gencard.core.claim import NO_CLAIM
 from gencard.core.errors import (
     AuditRequiredError,
@@ -269,6 +269,38 @@ class TestWhatSpeaksForTheRows:
         request = synthesis_pb2.GetReleaseRequest(name=release)
         stub = analyst._connection.synthesis
         assert analyst._connection.call(stub.GetRelease, request).release.seed == 0
+
+
+class TestTheAudit:
+    @pytest.mark.parametrize("rows", [1, 60_000])
+    def test_s31_it_asks_for_as_many_rows_as_the_run_that_makes_them(self, analyst, monkeypatch, rows):
+        """Else a box could keep its word exactly as long as it is looked at."""
+        asked, real = {}, run_module.Run.job
+
+        def job(self, task, description):
+            if task.name == "audit":
+                asked["audit"] = description["plan"]["rows"]
+                return {"report": {"verdict": "no-evidence", "wording": "as found"}}
+            if task.name == "keep":
+                asked["keep"] = description["rows"]
+            return real(self, task, description)
+
+        monkeypatch.setattr(run_module.Run, "job", job)
+        card = agreed(analyst, rows=rows)
+        card.audit(where="card", progress=False)
+        assert len(card.release(1, progress=False).dataset) == 1
+        assert asked["audit"] == asked["keep"] >= rows
+
+    def test_s31_nobody_asks_for_one_that_finds_nothing(self, analyst):
+        """A level of one in 10^9 at three runs a side would let a copier pass."""
+        weak = AuditTerms(runs=3, order=1, alpha="0.000000001")
+        card = agreed(analyst, "copier", audit=weak)
+        assert card.offer.terms.audit == USUAL_AUDIT
+        reasons = {change.field: change.reason for change in card.offer.changes}
+        assert {reasons[f"audit.{name}"] for name in ("runs", "order", "alpha")} == {WEAK_AUDIT}
+        strict = AuditTerms(runs=12, order=4, alpha="0.1")
+        assert agreed(analyst, "copier", audit=strict).offer.terms.audit == strict
+        assert agreed(analyst, "ipf", audit=weak).offer.terms.audit == weak
 
 
 class TestOtherTerms:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.audit_resumption import KIND, Resumption
 from gencard.controller.boxes import Boxes
-from gencard.controller.card_audits import CardAudits
+from gencard.controller.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.card_body import auditable, offer_of
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
@@ -40,7 +40,7 @@ VERDICT_PRICE = Price(statistics=1)
 """A verdict says at most one bit about the records."""
 
 MOST_ROWS = 50_000
-"""Rows asked of a box in one run; more would cost time and tell little."""
+"""Rows asked in one run of a box that makes no rows for the card; more would tell little."""
 
 _VERDICT = {Verdict.NO_EVIDENCE: pb.VERDICT_NO_EVIDENCE, Verdict.LEAKAGE: pb.VERDICT_LEAKAGE}
 
@@ -186,7 +186,7 @@ def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> Audit
     terms = offer_of(card).terms
     return AuditPlan(
         cliques=terms.marginals,
-        rows=max(2, min(terms.rows, MOST_ROWS)),
+        rows=rows_of_run(terms.rows) if is_audited(card) else rows_of_run(min(terms.rows, MOST_ROWS)),
         seed=seed,
         terms=terms.audit,
         attempt=attempt,

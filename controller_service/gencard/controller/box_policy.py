@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gencard.core.budget import Privacy
-from gencard.core.card import Change, Proposal, Refusal
+from gencard.core.budget import Privacy, decimal_of
+from gencard.core.card import USUAL_AUDIT, AuditTerms, Change, Proposal, Refusal
 from gencard.core.generators.registry import GENERATORS, takes_linear
 from gencard.core.transform import AS_COUNTED, Transform
 
 GENERATOR = "GENERATOR_NOT_ALLOWED"
 READS_RECORDS = "GENERATOR_READS_RECORDS"
+WEAK_AUDIT = "AUDIT_TOO_WEAK"
 
 
 def is_black_box(name: str) -> bool:
@@ -28,7 +29,8 @@ def with_generator(
     """The terms with a generator that is on offer and goes with how they are measured.
 
     A black box sees the records themselves: neither noise on psi nor rounding binds it. So it goes with
-    exact counts alone, as they are, and costs what they cost.
+    exact counts alone, as they are, and costs what they cost. Its audit decides whether rows come at
+    all, so nobody who asks for rows may ask for a weaker one than usual.
 
     Args:
         generators: Those of the policy, in its order.
@@ -37,9 +39,25 @@ def with_generator(
     as_they_are = not privacy.noisy and transform == AS_COUNTED
     offered = [name for name in generators if as_they_are or not is_black_box(name)]
     if terms.generator in offered:
-        return terms, ()
+        return _well_audited(terms)
     why = READS_RECORDS if terms.generator in generators else GENERATOR
     if not offered:
         return Refusal((why,))
     change = Change("generator", terms.generator, offered[0], why)
-    return replace(terms, generator=offered[0]), (change,)
+    terms, stricter = _well_audited(replace(terms, generator=offered[0]))
+    return terms, (change, *stricter)
+
+
+def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms with an audit that is as strict as usual where rows hang on it, and each step to it."""
+    asked, usual = terms.audit, USUAL_AUDIT
+    if not is_black_box(terms.generator):
+        return terms, ()
+    alpha = max(asked.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
+    least = AuditTerms(max(asked.runs, usual.runs), max(asked.order, usual.order), alpha)
+    changes = tuple(
+        Change(f"audit.{name}", str(getattr(asked, name)), str(getattr(least, name)), WEAK_AUDIT)
+        for name in ("runs", "order", "alpha")
+        if getattr(asked, name) != getattr(least, name)
+    )
+    return replace(terms, audit=least), changes

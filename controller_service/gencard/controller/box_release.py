@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.card_audits import CardAudits, is_audited
+from gencard.controller.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
@@ -66,7 +66,7 @@ class BoxRelease:
             holding,
             signed.version,
             self._recipe(card, holding),
-            rows=signed.terms.rows,
+            rows=rows_of_run(signed.terms.rows),
             folder=folder,
         )
         run.job(tasks.KEEP, job)

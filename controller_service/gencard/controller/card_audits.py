@@ -81,6 +81,14 @@ class CardAudits:
         return any(_holds(offer_of(self.cards.card(tx, name)).terms, terms) for name in earlier)
 
 
+def rows_of_run(rows: int) -> int:
+    """Rows asked of a black box for a card with so many, by its audit and by the run that makes them.
+
+    A box that was asked for another number in its audit would know when nobody looks.
+    """
+    return max(2, rows)
+
+
 def is_audited(card: Negotiation) -> bool:
     """Whether the card's generator is a black box, of which audits are asked."""
     return signed_card(card).tier is Tier.AUDITED
