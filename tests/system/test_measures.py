@@ -12,6 +12,7 @@ from gencard.client import measures
 from gencard.client.bundle import Bundle
 from gencard.client.shell.main import app
 from gencard.client.verify import Keys, Outcome, verify
+from gencard.controller import run as run_module
 from gencard.controller.measures_run import MeasuresRun
 from gencard.core.budget import SpendState
 from gencard.core.errors import (
@@ -80,7 +81,7 @@ class TestWhoMayKnowWhat:
     def test_auditor_and_steward_get_all_and_pay_nothing(self, people, release, name):
         found = run(people[name], release)
         assert set(found.findings) | set(found.lacking) == set(MEASURES)
-        assert {"dcr", "disclosure", "tables", "fidelity"} <= found.findings.keys()
+        assert {"dcr", "disclosure", "tables", "fidelity", "gap"} <= found.findings.keys()
         assert found.statistics == 0
         assert not any("measures" in line.kind for line in people[name].spends())
 
@@ -163,6 +164,41 @@ class TestErrors:
             assert run(people["aud"], release, ["tables"]).findings["tables"] is not None
         finally:
             file.write_bytes(kept)
+
+
+class TestRevocation:
+    """A revoked card gives its analyst nothing more."""
+
+    @pytest.fixture
+    def measured(self, people):
+        own = people["ana"].propose("survey", PAIRS[:2], purpose="a test", measures=["marginals"])
+        return own.accept().release(60, progress=False)
+
+    @pytest.fixture
+    def revoke(self, measured_house, measured):
+        sam = "spiffe://example/survey/steward/sam"
+        card = measured.name.partition("/releases/")[0]
+        return lambda: measured_house.controller.desk.stewardship(sam).revoke(card, "no longer")
+
+    def test_what_was_found_before_is_told_no_more(self, people, measured, revoke):
+        run(people["ana"], measured)
+        revoke()
+        with pytest.raises(CardStateError):
+            measures.known(people["ana"]._connection, measured.name)
+        assert "marginals" in measures.known(people["aud"]._connection, measured.name).findings
+
+    def test_one_that_comes_while_records_are_read_counts(self, people, measured, revoke, monkeypatch):
+        real = run_module.Run.job
+
+        def job(self, task, description):
+            found = real(self, task, description)
+            revoke()
+            return found
+
+        monkeypatch.setattr(run_module.Run, "job", job)
+        with pytest.raises(CardStateError):
+            run(people["ana"], measured)
+        assert people["ana"].spends()[0].state is SpendState.VOIDED
 
 
 class TestOnce:
@@ -294,3 +330,23 @@ def _checks(release, folder, analyst):
     checks = verify(Bundle.of([folder / "kept"]), keys, datetime.now(UTC))
     assert not [check for check in checks if check.outcome is Outcome.FAILED]
     return checks
+
+
+@pytest.mark.parametrize(
+    ("declared", "wrong", "problem"),
+    [
+        ("target = 'health'", "target = 'sex'", "keys and target"),
+        ("target = 'health'", "target = 'town'", "keys and target"),
+        ("second = 'female'", "second = 'nobody'", "a level that sex does not have"),
+        ("within = 'health'", "within = 'sex'", "twice"),
+    ],
+)
+def test_measures_that_mean_nothing_are_found_at_the_start(tmp_path, declared, wrong, problem):
+    house = build(tmp_path, survey(200))
+    survey(100, seed=9).to_csv(tmp_path / "others.csv", index=False)
+    declare(house, tmp_path / "others.csv")
+    text = house.settings_file.read_text()
+    assert declared in text
+    house.settings_file.write_text(text.replace(declared, wrong))
+    with pytest.raises(InvalidInputError, match=problem):
+        house.start()

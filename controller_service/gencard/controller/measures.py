@@ -25,10 +25,10 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
 from gencard.core.budget import Price
-from gencard.core.errors import InvalidInputError, NotFoundError, PermissionDeniedError
+from gencard.core.errors import CardStateError, InvalidInputError, NotFoundError, PermissionDeniedError
 from gencard.core.measures.measure import Measure
 from gencard.core.measures.registry import MEASURES, measure_named, price_in_statistics
-from gencard.core.negotiation import Negotiation
+from gencard.core.negotiation import CardState, Negotiation
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.card_codec import timestamp
 from gencard.wire.identity import Identity, Role
@@ -91,12 +91,19 @@ class Measures:
         return self.operations.begin(name.decode())
 
     def get(self, who: Identity, name: str) -> pb.Measures:
-        """What was found; raises NotFoundError for an unknown run, or one that another paid for."""
+        """What was found.
+
+        Raises:
+            NotFoundError: It is an unknown run, or one that another paid for.
+            CardStateError: The card was revoked, which gives analysts nothing more.
+        """
         with self.database.reading() as tx:
             row = self.store.get(tx, name)
-            self.cards.seen(tx, who, row.card)
+            card = self.cards.seen(tx, who, row.card)
         if who.role is Role.ANALYST and row.submitter != who.uri:
             raise NotFoundError
+        if who.role is Role.ANALYST and card.state is CardState.REVOKED:
+            raise CardStateError(state=card.state)
         return measures_message(row)
 
     def page(

@@ -78,6 +78,7 @@ class MeasuresRun:
         """Findings, ledger and the operation's end: true together, or not at all."""
         measures, asked = self.measures, run.request
         with measures.database.transaction() as tx:
+            measures.card_of(tx, Identity.of(run.row.owner), release.name)  # it may have ended meanwhile
             now = measures.cards.clock()
             row = MeasuresRow(
                 name=asked["name"],
