@@ -164,8 +164,9 @@ def build(folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA) 
 def declare(
     house: House, holdout: Path, keys: tuple[str, ...] = ("sex", "region"), target: str = "health"
 ) -> None:
-    """Give the survey a holdout, keys and a target."""
-    measures = f"{{ keys = {list(keys)}, target = '{target}', attacks = 100 }}"
+    """Give the survey a holdout, keys, a target and a gap."""
+    gap = "{ attribute = 'sex', first = 'male', second = 'female', within = 'health' }"
+    measures = f"{{ keys = {list(keys)}, target = '{target}', attacks = 100, gap = {gap} }}"
     lines = f'schema = "schema.toml"\nholdout = "{holdout}"\nmeasures = {measures}\n'
     text = house.settings_file.read_text()
     house.settings_file.write_text(text.replace('schema = "schema.toml"\n', lines, 1))

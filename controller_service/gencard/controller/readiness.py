@@ -9,6 +9,7 @@ from gencard.controller.settings import Settings
 from gencard.controller.settings_boxes import BuiltInBox, ProgramBox
 from gencard.core.budget import ZERO, Mechanism, Price, Privacy
 from gencard.core.errors import InvalidInputError
+from gencard.core.utility.gap import gap_of
 
 
 def check_reviewed(holdings: Holdings) -> None:
@@ -42,8 +43,9 @@ def check_measures(holdings: Holdings) -> None:
     """A holdout that is no holdout, or a key that nobody has, would make measures say what is not so.
 
     Raises:
-        InvalidInputError: A holdout holds the records of a dataset, or keys and target are undeclared
-            or the same.
+        InvalidInputError: A holdout holds the records of a dataset, keys and target are undeclared
+            or the same, or the gap means nothing.
+        UnknownAttributeError: The gap names an attribute that is undeclared.
     """
     versions = {holding.version for holding in holdings}
     for holding in holdings:
@@ -55,6 +57,8 @@ def check_measures(holdings: Holdings) -> None:
         if len(set(named)) != len(named) or not set(named) <= set(holding.domain.attributes):
             problem = "keys and target must be different attributes of the schema"
             raise InvalidInputError(field=f"{holding.name}: measures", problem=problem)
+        if declared.gap is not None:
+            gap_of(declared.gap, holding.schema.coding)
 
 
 def check_cells(settings: Settings) -> None:

@@ -10,15 +10,14 @@ from pydantic import AfterValidator, Field, PositiveInt, SecretStr, model_valida
 from gencard.controller import policy
 from gencard.controller.moment_policy import MomentPolicy
 from gencard.controller.settings_boxes import BuiltInBox, Name, ProgramBox
+from gencard.controller.settings_measures import MeasuresTable
 from gencard.controller.toml_file import Section
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
-from gencard.core.measures.material import Declared
 from gencard.core.measures.registry import MEASURES
 from gencard.core.moment import MomentKind
-from gencard.core.privacy.gower import Missing
 from gencard.core.transform import Transform
 
 
@@ -233,18 +232,6 @@ class Caps(Section):
     dataset: Amounts
     project: Amounts
     analyst: Amounts
-
-
-class MeasuresTable(Section):
-    """What measures of releases need to be told; see ``core.measures.material.Declared``."""
-
-    keys: Clique = ()
-    target: str = ""
-    attacks: Annotated[int, Field(ge=10, le=10_000)] = 500
-    missing: Missing = Missing.CATEGORY
-
-    def declared(self) -> Declared:
-        return Declared(self.keys, self.target, self.attacks, self.missing)
 
 
 class DatasetEntry(Section):
