@@ -1,5 +1,6 @@
 """S35: what runs is what was digested, to the last byte; otherwise nothing runs."""
 
+import importlib.metadata
 import json
 from pathlib import Path
 
@@ -140,6 +141,20 @@ def test_s35_a_built_in_box_is_its_sources_and_parameters(monkeypatch):
     assert built_in.built_in_digest("synthpop", {name: "other"}) != approved["digest"]
     monkeypatch.setattr(built_in, "sources_digest", lambda *_: "other sources")
     assert is_refused(approved)
+
+
+@pytest.mark.parametrize("library", ["numpy", "opendp", "scikit-learn", "scipy", "torch"])
+def test_s35_a_built_in_box_is_of_the_libraries_it_runs_with(monkeypatch, library):
+    approved = built_in.built_in_digest("synthpop", {})
+    real = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: {library: "0"}.get(name) or real(name)
+    )
+    built_in.libraries.cache_clear()
+    try:
+        assert built_in.built_in_digest("synthpop", {}) != approved
+    finally:
+        built_in.libraries.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """A box that comes with Gencard, run in a cell all the same."""
 
+import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from gencard.controller.cell.box import unheard, values_within
 from gencard.controller.cell.cell import Cell
 from gencard.controller.cell.cell_fit import CellFit
+from gencard.controller.cell.program import PYTHON, runtime_of
 from gencard.controller.cell.refusals import error_of_refusal
 from gencard.controller.cell.sources import sources_digest
 from gencard.core.blackbox.contract import BlackBox, FittingBox, Progress, quiet
@@ -19,6 +22,9 @@ from gencard.wire.box_request import BoxRequest, BoxTask, Values
 from gencard.wire.canonical import digest_of
 
 _COMMAND = ("python", "-I", "-m", "gencard.controller.cell.built_in")
+
+
+_LIBRARIES = ("numpy", "opendp", "scikit-learn", "scipy", "torch")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +121,7 @@ def unconfined(
 
 
 def built_in_digest(name: str, parameters: Mapping[str, str]) -> str:
-    """SHA-256, in hex, of the name, all parameters, and the sources of all that can run in the cell.
+    """SHA-256, in hex, of all that runs in the cell: libraries by their versions, the rest by its bytes.
 
     Raises:
         InvalidInputError: There is none of this name, or it has no such parameter.
@@ -127,6 +133,21 @@ def built_in_digest(name: str, parameters: Mapping[str, str]) -> str:
             "format": "gencard.built-in.v1",
             "box": name,
             "parameters": dict(complete(BOXES[name], parameters)),
+            "libraries": libraries(),
+            "runtime": runtime_of(PYTHON),
             "sources": sources_digest("gencard.core", "gencard.wire", "gencard.controller.cell"),
         }
     )
+
+
+@cache
+def libraries() -> dict[str, str]:
+    """Versions of what built-in boxes compute with; empty for those that are not there."""
+    return {name: _version(name) for name in _LIBRARIES}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
