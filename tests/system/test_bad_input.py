@@ -86,7 +86,7 @@ TERMS = {
     "no rows": (terms(rows=0), INVALID, "INVALID_NUMBER"),
     "no privacy": (terms(privacy=None), INVALID, "INVALID_INPUT"),
     "an unknown dataset": (terms(dataset="datasets/other"), MISSING, "NOT_FOUND"),
-    "an unknown generator": (terms(generator="leaky"), MISSING, "NOT_FOUND"),
+    "an unknown generator": (terms(generator="nobody"), MISSING, "NOT_FOUND"),
     "two budgets": (noisy(epsilon="1", rho="1"), INVALID, "INVALID_INPUT"),
     "alpha NaN": (
         terms(audit=common.AuditTerms(runs=10, order=2, alpha="NaN")),

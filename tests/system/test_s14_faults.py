@@ -101,7 +101,7 @@ def failure_of(operation: operations_pb2.Operation) -> GencardError | None:
 
 JOB = ("operation", "job")
 SITES = {"before_cursor_execute", "commit", "open", "fsync", "os.rename", "os.mkdir", "os.stat"}
-SITES |= {"file.read", "file.write", "file.writelines", "file.flush"}
+SITES |= {"file.read", "file.writelines", "file.flush"}
 SITES |= {"duckdb.connect", "duckdb.execute", "duckdb.sql", "duckdb.next", "duckdb.close"}
 
 

@@ -22,6 +22,7 @@ from gencard.v1.ledger_pb2_grpc import (
     add_LedgerServiceServicer_to_server,
     add_LogServiceServicer_to_server,
 )
+from gencard.v1.measures_pb2_grpc import add_MeasuresServiceServicer_to_server
 from gencard.v1.negotiation_pb2_grpc import add_NegotiationServiceServicer_to_server
 from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
 from tests.system.edge import agreed, call, methods
@@ -35,6 +36,7 @@ SERVICES = (
     add_NegotiationServiceServicer_to_server,
     add_SynthesisServiceServicer_to_server,
     add_AuditServiceServicer_to_server,
+    add_MeasuresServiceServicer_to_server,
     add_LedgerServiceServicer_to_server,
     add_LogServiceServicer_to_server,
     add_OperationsServicer_to_server,
