@@ -117,6 +117,11 @@ class House:
         """Enough budget for a test that makes hundreds of releases; before other datasets are added."""
         self.edit(dict.fromkeys(("dataset", "project", "analyst"), "{ statistics = 1_000_000 }"))
 
+    def allow_audits(self, most: int) -> None:
+        """So many by one submitter on one dataset."""
+        text = self.settings_file.read_text()
+        self.settings_file.write_text(re.sub(r"(?m)^\[limits\].*$", f"[limits]\naudits = {most}", text))
+
     def start(self) -> "House":
         self.controller = serve(self.settings())
         return self

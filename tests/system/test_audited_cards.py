@@ -20,11 +20,14 @@ from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
 from gencard.core.claim import NO_CLAIM
 from gencard.core.errors import (
     AuditRequiredError,
+    BlackBoxError,
+    BoxRunFailedError,
     CardStateError,
     GeneratorChangedError,
     InternalError,
     InvalidInputError,
     JobFailedError,
+    JobLimitError,
     NotReplayableError,
     StorageError,
 )
@@ -56,6 +59,7 @@ ROWS = 1_000
 def boxed(tmp_path_factory):
     house = build(tmp_path_factory.mktemp("boxed"), survey(1_500))
     house.raise_caps()
+    house.allow_audits(1_000)
     with house.settings_file.open("a") as settings:
         settings.write(TRUSTY)
     named = '["ipf", "trusty", "leaky", "renamed", "copier"]'
@@ -207,6 +211,33 @@ class TestRows:
             card.release(10, progress=False)
         card.release(10, progress=False)
         assert tasks == ["measure", "keep", "draw", "draw"]
+
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            BlackBoxError(problem="it raised an error"),
+            JobFailedError(incident="0"),
+            JobLimitError(what="memory"),
+        ],
+    )
+    def test_a_run_that_failed_is_not_repeated_and_all_failures_look_alike(
+        self, analyst, canned, monkeypatch, failure
+    ):
+        """Else a box that fails now and then would tell of records, for nothing, as often as asked."""
+        card = audited(agreed(analyst), canned)
+        tasks, real = [], run_module.Run.job
+
+        def job(self, task, description):
+            tasks.append(task.name)
+            if task.name == "keep":
+                raise failure
+            return real(self, task, description)
+
+        monkeypatch.setattr(run_module.Run, "job", job)
+        for _ in range(3):
+            with pytest.raises(BoxRunFailedError):
+                card.release(10, progress=False)
+        assert tasks == ["measure", "keep"]
 
     def test_what_a_run_left_is_private_and_not_made_again(self, analyst, boxed, canned):
         card = audited(agreed(analyst), canned)

@@ -10,7 +10,7 @@ from gencard.controller import run as run_module
 from gencard.controller.audit_run import KNOWN_LEAK
 from gencard.core.budget import Price, SpendState
 from gencard.core.card import AuditTerms
-from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError
+from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError, TooManyAuditsError
 from gencard.v1 import audit_pb2
 from tests.system.edge import call, enrolled, nothing_changes
 from tests.system.house import build, request_id
@@ -18,6 +18,7 @@ from tests.system.house import build, request_id
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
 REPORT = "/gencard.v1.AuditService/GetAuditReport"
 RUN = "/gencard.v1.AuditService/RunAudit"
+MOST = 40
 NO_EVIDENCE = (
     r"No evidence of leakage \(level [0-9.e-]+ at try \d+, 5 runs a side, interactions of up to 3 "
     r"attributes\)\. This is no proof that there is none: a smaller leak, or one in interactions that "
@@ -28,6 +29,7 @@ NO_EVIDENCE = (
 @pytest.fixture(scope="module")
 def audit_house(tmp_path_factory):
     house = build(tmp_path_factory.mktemp("audits"))
+    house.allow_audits(MOST)
     yield house.start()
     house.stop()
 
@@ -102,9 +104,13 @@ class TestManyTries:
         name = enrolled(audit_house, "carol", project="other")
         with audit_house.analyst(name) as carol:
             own = carol.propose("survey", PAIRS, purpose="a test").accept()
-            canned += ["no-evidence"] * 20
-            tries = [audit(own, "honest", seed) for seed in range(20)]
-        assert [found.attempt for found in tries] == list(range(1, 21))
+            canned += ["no-evidence"] * MOST
+            tries = [audit(own, "honest", seed) for seed in range(MOST)]
+            spent = carol.spends()
+            with pytest.raises(TooManyAuditsError, match=str(MOST)):
+                audit(own, "honest")
+            assert carol.spends() == spent
+        assert [found.attempt for found in tries] == list(range(1, MOST + 1))
         levels = [float(found.level) for found in tries]
         assert sum(levels) < 0.05
         assert levels == sorted(levels, reverse=True)

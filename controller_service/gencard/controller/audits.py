@@ -29,7 +29,7 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
 from gencard.core.budget import Price
 from gencard.core.coding import Coding
-from gencard.core.errors import NotFoundError
+from gencard.core.errors import NotFoundError, TooManyAuditsError
 from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
@@ -47,7 +47,11 @@ _VERDICT = {Verdict.NO_EVIDENCE: pb.VERDICT_NO_EVIDENCE, Verdict.LEAKAGE: pb.VER
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """Audits at the records, and what they said."""
+    """Audits at the records, and what they said.
+
+    Args:
+        most_attempts: Of one submitter on one dataset: the later an attempt, the weaker its test.
+    """
 
     database: Database
     cards: Cards
@@ -56,6 +60,7 @@ class Audits:
     store: AuditStore
     operations: Operations
     journals: Journals
+    most_attempts: int = 20
 
     @property
     def card_audits(self) -> CardAudits:
@@ -85,6 +90,7 @@ class Audits:
             NoExtremalPairError: Phi determines everything, and nothing could be tested.
             TooLargeError: More blocks than an audit may hold.
             BudgetExceededError: The price of a verdict is not covered.
+            TooManyAuditsError: The submitter has begun as many as may be.
         """
         with self.database.reading() as tx:
             if request.answer(tx, who) is None:
@@ -152,6 +158,8 @@ class Audits:
             box_digest=digest,
             now=self.cards.clock(),
         )
+        if attempt > self.most_attempts:
+            raise TooManyAuditsError(limit=self.most_attempts)
         self.cards.log.append(
             tx,
             action="audit",

@@ -2,7 +2,8 @@
 
 A second run would spend what the box claims a second time, and would show how its runs differ. So its
 fit is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
-from that. What lies there is made from records, and nobody but the service can read it.
+from that. What lies there is made from records, and nobody but the service can read it. A run that
+failed is not repeated either: who could see often whether and how it fails would learn about records.
 """
 
 from dataclasses import dataclass
@@ -14,14 +15,24 @@ from gencard.controller.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
+from gencard.controller.private_file import write_whole
+from gencard.controller.refunds import NOTHING_LEARNT
 from gencard.controller.run import Run
 from gencard.controller.state.database import Database
 from gencard.controller.state.releases import ReleaseStore
-from gencard.core.errors import StorageError
+from gencard.core.errors import (
+    BoxRunFailedError,
+    GencardError,
+    ServiceUnavailableError,
+    StorageError,
+)
 from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.canonical import Document
 from gencard.wire.receipt import AuditedBox
+
+_FAILED = "failed"
+"""Stands in a card's folder where the run of its black box failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +63,11 @@ class BoxRelease:
 
         Raises:
             StorageError: What it left is gone, though something was released of it: it runs once.
+            BoxRunFailedError: It failed, now or earlier.
         """
         folder = self._folder(card)
+        if (folder / _FAILED).exists():
+            raise BoxRunFailedError
         if any((folder / name).exists() for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS)):
             return
         with self.database.transaction() as tx:
@@ -69,7 +83,18 @@ class BoxRelease:
             rows=rows_of_run(signed.terms.rows),
             folder=folder,
         )
-        run.job(tasks.KEEP, job)
+        self._run_once(run, job, folder / _FAILED)
+
+    def _run_once(self, run: Run, job: tasks.Job, failed: Path) -> None:
+        """One error for all ends that may depend on a record, and no other run after it."""
+        try:
+            run.job(tasks.KEEP, job)
+            return
+        except (*NOTHING_LEARNT, ServiceUnavailableError):
+            raise
+        except GencardError:
+            write_whole(failed, [])
+        raise BoxRunFailedError
 
     def draw(self, run: Run, card: Negotiation, holding: Holding, rows_file: Path) -> str:
         """Rows of what the run left, in a file; their digest."""

@@ -122,6 +122,7 @@ class Signing(Section):
 class Limits(Section):
     """Bounds that hold before any work is done; ``cpu_seconds`` and ``memory_mib`` for each job.
 
+    ``audits`` bounds those that one submitter may begin on one dataset.
     ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
     """
 
@@ -134,6 +135,7 @@ class Limits(Section):
     cpu_seconds: PositiveInt = 1_800
     memory_mib: int = Field(default=4_096, ge=1_024)
     workers: PositiveInt = 2
+    audits: PositiveInt = 20
 
 
 class Amounts(Section):

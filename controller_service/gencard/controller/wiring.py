@@ -212,7 +212,16 @@ def _servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) ->
     settings, cards, database, boxes = desk.settings, desk.cards, desk.database, desk.boxes
     jobs = Descriptions(_salt(settings), settings.limits.model_cells)
     journals = Journals(settings.state.journals)
-    audits = Audits(database, cards, boxes, desk.ledger, AuditStore(), operations, journals)
+    audits = Audits(
+        database,
+        cards,
+        boxes,
+        desk.ledger,
+        AuditStore(),
+        operations,
+        journals,
+        settings.limits.audits,
+    )
     with database.reading() as tx:
         audits.resumption.tidy(tx)
     card_audits = audits.card_audits

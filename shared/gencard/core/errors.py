@@ -179,6 +179,14 @@ class AuditRequiredError(NegotiationError):
     advice = "Run one around the records, with `gencard audit CARD --where card`; then ask for rows."
 
 
+class TooManyAuditsError(NegotiationError):
+    """Each attempt is tested at a smaller level than the one before, so their number has a bound."""
+
+    reason = "TOO_MANY_AUDITS"
+    text = "All {limit} audits that one submitter may begin on this dataset have been begun."
+    advice = "Ask the steward, who may set `limits.audits` higher."
+
+
 class GeneratorChangedError(NegotiationError):
     reason = "GENERATOR_CHANGED"
     text = "What runs by the name of the card's generator is not what the card names."
@@ -302,6 +310,14 @@ class BlackBoxError(ComputationError):
     reason = "BLACK_BOX"
     text = "The black box broke its contract: {problem}."
     advice = "Mend the program: a dataset and a number of rows in, so many rows over its domain out."
+
+
+class BoxRunFailedError(ComputationError):
+    """How a box failed at the records may say something about them, so all its failures look alike."""
+
+    reason = "BOX_RUN_FAILED"
+    text = "The black box of this card did not end its run at the records, and it has but one."
+    advice = "Ask the steward to look why; rows need another card."
 
 
 # A signature, digest or replay does not agree --------------------------------------------------

@@ -55,8 +55,9 @@ class AuditPlan:
 def level(alpha: float, attempt: int) -> float:
     r"""The part of ``alpha`` spent on one try, :math:`\alpha / (m (m + 1))`.
 
-    The parts of all tries, however many, sum to ``alpha``: a leaky generator gains nothing by being
-    submitted again and again, and nobody needs to say beforehand how often that will be.
+    The parts of all tries, however many, sum to ``alpha``: an honest generator that is submitted again
+    and again is accused with at most that probability. Each try is weaker than the one before, so
+    whoever accepts generators bounds their number.
 
     >>> [level(0.06, attempt) for attempt in (1, 2, 3)]
     [0.03, 0.01, 0.005]
