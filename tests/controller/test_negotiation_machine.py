@@ -16,13 +16,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from gencard.controller.desk import open_desk
 from gencard.controller.holdings import Holdings
 from gencard.controller.keys import signing_key
 from gencard.controller.negotiations import Negotiations
 from gencard.controller.request import Request
 from gencard.controller.state.log_check import verify
 from gencard.controller.stewardship import Stewardship
-from gencard.controller.wiring import open_desk
 from gencard.core.card import Proposal
 from gencard.core.errors import (
     CardExpiredError,

@@ -5,11 +5,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from gencard.controller.desk import Desk
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.state import tables
 from gencard.controller.state.accounts import Account, Scope, accounts_of, columns_of
 from gencard.controller.state.log_check import verify
-from gencard.controller.wiring import Desk
 from gencard.core.budget import Spend, SpendState
 
 Counted = Counter[tuple[Account, str]]

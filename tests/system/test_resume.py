@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gencard.controller.desk import open_desk
 from gencard.controller.jobs import process
-from gencard.controller.wiring import open_desk
 from gencard.core.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import books, canaries, gated_worker

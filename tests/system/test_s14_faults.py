@@ -14,8 +14,8 @@ from google.longrunning import operations_pb2
 from google.rpc import status_pb2
 
 from gencard.controller import operations
+from gencard.controller.desk import Desk
 from gencard.controller.service import operations as watching
-from gencard.controller.wiring import Desk
 from gencard.core.budget import SpendState
 from gencard.core.errors import GencardError
 from gencard.v1 import catalog_pb2

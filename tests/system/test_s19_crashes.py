@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 from sqlalchemy import select
 
+from gencard.controller.desk import Desk, open_desk
 from gencard.controller.state import tables
 from gencard.controller.state.operations import OperationState
-from gencard.controller.wiring import Desk, open_desk
 from gencard.core.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import books

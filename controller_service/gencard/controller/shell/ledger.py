@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gencard.controller.desk import Desk
 from gencard.controller.holdings import PREFIX, Holding
 from gencard.controller.shell.terminal import (
     HERE,
@@ -19,7 +20,6 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.state.accounts import Account, Scope
-from gencard.controller.wiring import Desk
 from gencard.core.budget import Spend
 from gencard.core.statistics.accounting import USUAL_DELTA, in_words, together
 from gencard.wire.canonical import time_text

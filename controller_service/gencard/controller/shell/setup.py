@@ -11,10 +11,10 @@ from rich.markup import escape
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol as enrol_person
 from gencard.controller.readiness import check_cells, check_measures, check_policies
+from gencard.controller.records import check_records
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, desk, table
-from gencard.controller.wiring import check_records
 from gencard.core.errors import InvalidInputError
 from gencard.wire.identity import Role
 

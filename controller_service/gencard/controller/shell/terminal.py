@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gencard.controller.desk import Desk, open_desk
 from gencard.controller.settings import Settings
 from gencard.controller.stewardship import Stewardship
-from gencard.controller.wiring import Desk, open_desk
 from gencard.core.errors import GencardError
 from gencard.wire.identity import Identity, Role
 

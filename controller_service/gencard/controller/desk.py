@@ -1,0 +1,92 @@
+"""State and cards as the settings say: what a steward works at, with or without a running service."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gencard.controller.boxes import Boxes
+from gencard.controller.cards import Cards
+from gencard.controller.holdings import PREFIX, Holdings
+from gencard.controller.keys import secret_bytes, signing_key
+from gencard.controller.limits import Limits
+from gencard.controller.records import holding_of
+from gencard.controller.settings import Settings
+from gencard.controller.state.accounts import Caps
+from gencard.controller.state.cards import CardStore
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.stewardship import Stewardship
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """State and cards: all that a steward's shell needs; no server, no jobs."""
+
+    settings: Settings
+    database: Database
+    ledger: Ledger
+    cards: Cards
+    boxes: Boxes
+
+    @property
+    def log(self) -> EventLog:
+        return self.cards.log
+
+    @property
+    def salt(self) -> bytes:
+        """Secret of the digests of records."""
+        return _salt(self.settings)
+
+    def stewardship(self, steward: str) -> Stewardship:
+        return Stewardship(self.database, self.cards, self.ledger, steward)
+
+
+def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
+    """The state and the cards.
+
+    Raises:
+        InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
+    """
+    salt = _salt(settings)
+    holdings = Holdings(holding_of(entry, salt) for entry in settings.datasets)
+    log = EventLog(signing_key(settings.signing.log_key, "signing.log_key"))
+    card_key = signing_key(settings.signing.card_key, "signing.card_key")
+    database = Database(settings.state.database_url)
+    database.migrate()
+    boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell)
+    cards = Cards(
+        store=CardStore(),
+        log=log,
+        holdings=holdings,
+        limits=_limits(settings),
+        facts=boxes.facts,
+        controller=settings.identity.uri,
+        key=card_key,
+        clock=clock,
+    )
+    return Desk(settings, database, Ledger(_caps(settings)), cards, boxes)
+
+
+def _limits(settings: Settings) -> Limits:
+    limits = settings.limits
+    return Limits(limits.marginal_cells, limits.model_cells, limits.marginals, limits.rows, limits.runs)
+
+
+def _caps(settings: Settings) -> dict[str, Caps]:
+    return {
+        f"{PREFIX}{entry.name}": Caps(
+            entry.caps.dataset.price(), entry.caps.project.price(), entry.caps.analyst.price()
+        )
+        for entry in settings.datasets
+    }
+
+
+def _salt(settings: Settings) -> bytes:
+    return secret_bytes(settings.signing.version_salt, "signing.version_salt")
