@@ -16,7 +16,7 @@ from typer.main import get_command
 from docs import errors, examples
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audit_run import _facts
-from gencard.controller.settings_tables import Caps, PolicyTable
+from gencard.controller.settings_policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import EventLog
 from gencard.core.audit.plan import AuditPlan

@@ -4,8 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gencard.controller.cell.recipes import built_in_recipe, in_cell, program_recipe
-from gencard.controller.settings_boxes import BuiltInBox, CellTable, ProgramBox
-from gencard.controller.settings_tables import AddsMarginalBox, BoxEntry, CopiesRowsBox
+from gencard.controller.settings_boxes import (
+    AddsMarginalBox,
+    BoxEntry,
+    BuiltInBox,
+    CellTable,
+    CopiesRowsBox,
+    ProgramBox,
+)
 from gencard.core.blackbox.registry import BOXES, complete
 from gencard.core.card import Card, Tier
 from gencard.core.claim import NO_CLAIM, Claim

@@ -11,9 +11,8 @@ from pydantic import BaseModel, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gencard.controller.cell.limits import Isolation
-from gencard.controller.settings_boxes import CellTable
+from gencard.controller.settings_boxes import BoxEntry, CellTable
 from gencard.controller.settings_tables import (
-    BoxEntry,
     DatasetEntry,
     Identities,
     Limits,

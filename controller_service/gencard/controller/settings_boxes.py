@@ -1,17 +1,29 @@
-"""The tables of the settings file for black boxes that run in cells."""
+"""The tables of the settings file for black boxes, and for the cells that most of them run in."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.toml_file import Section
+from gencard.core.domain import Clique
+from gencard.core.generators.registry import GENERATORS
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 """Last part of a resource name."""
+
+
+def _known(name: str) -> str:
+    if name not in GENERATORS:
+        raise ValueError("there is no generator of this name")
+    return name
+
+
+Generator = Annotated[Name, AfterValidator(_known)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
 class CellTable(Section):
@@ -68,3 +80,31 @@ class BuiltInBox(_InCell):
 
     kind: Literal["built_in"]
     box: str
+
+
+class HonestBox(Section):
+    """Measures Phi and synthesises from it."""
+
+    kind: Literal["honest"]
+    name: Name
+    generator: Generator = "ipf"
+    description: str = ""
+
+
+class AddsMarginalBox(HonestBox):
+    """Measures one marginal more than it says."""
+
+    kind: Literal["adds_marginal"]  # type: ignore[assignment]  # narrows the tag of the union
+    clique: Clique = Field(min_length=1)
+
+
+class CopiesRowsBox(HonestBox):
+    """Copies records, each row with probability ``share``."""
+
+    kind: Literal["copies_rows"]  # type: ignore[assignment]  # narrows the tag of the union
+    share: Share
+
+
+BoxEntry = Annotated[
+    HonestBox | AddsMarginalBox | CopiesRowsBox | ProgramBox | BuiltInBox, Field(discriminator="kind")
+]

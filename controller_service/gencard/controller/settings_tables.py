@@ -1,24 +1,16 @@
-"""The tables of the settings file, and what each field means."""
+"""The tables of the settings file about the service itself and its datasets, and what each field means."""
 
 import ipaddress
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr, model_validator
 
-from gencard.controller import policy
-from gencard.controller.moment_policy import MomentPolicy
-from gencard.controller.settings_boxes import BuiltInBox, Name, ProgramBox
+from gencard.controller.settings_boxes import Name
 from gencard.controller.settings_measures import MeasuresTable
+from gencard.controller.settings_policy import Caps, PolicyTable
 from gencard.controller.toml_file import Section
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
-from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
-from gencard.core.measures.registry import MEASURES
-from gencard.core.moment import MomentKind
-from gencard.core.transform import Transform
 
 
 def _listened_on(address: str) -> str:
@@ -30,25 +22,6 @@ def _listened_on(address: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_listened_on)]
-
-
-def _known(name: str) -> str:
-    if name not in GENERATORS:
-        raise ValueError("there is no generator of this name")
-    return name
-
-
-Generator = Annotated[Name, AfterValidator(_known)]
-
-
-def _measure(name: str) -> str:
-    if name not in MEASURES:
-        raise ValueError("there is no measure of this name")
-    return name
-
-
-MeasureName = Annotated[str, AfterValidator(_measure)]
-Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
 class Server(Section):
@@ -138,104 +111,6 @@ class Limits(Section):
     audits: PositiveInt = 20
 
 
-class Amounts(Section):
-    """A price, or a cap, in each currency of the ledger."""
-
-    statistics: int = Field(default=0, ge=0)
-    epsilon: Decimal = Decimal(0)
-    rho: Decimal = Decimal(0)
-
-    @model_validator(mode="after")
-    def _is_a_price(self) -> "Amounts":
-        self.price()
-        return self
-
-    def price(self) -> Price:
-        return Price(self.statistics, self.epsilon, self.rho)
-
-
-class NoiseTable(Section):
-    """The noise on offer: its budget where nobody asks for another, its relation for everybody."""
-
-    mechanism: Literal[Mechanism.LAPLACE, Mechanism.GAUSSIAN]
-    neighbouring: Neighbouring
-    epsilon: Decimal | None = None
-    rho: Decimal | None = None
-    delta: Decimal | None = None
-
-    @model_validator(mode="after")
-    def _is_a_privacy(self) -> "NoiseTable":
-        self.privacy()
-        return self
-
-    def privacy(self) -> Privacy:
-        return Privacy(self.mechanism, self.neighbouring, self.epsilon, self.rho, self.delta)
-
-
-class TransformTable(Section):
-    """What happens to exact counts before they are psi; see ``core.transform.Transform``."""
-
-    threshold: int = 0
-    freedom: int = 0
-    dominance_count: int = 0
-    dominance_percent: int = 0
-    remainder_percent: int = 0
-    zeros: bool = False
-    rounding: int = 1
-
-    @model_validator(mode="after")
-    def _is_a_transform(self) -> "TransformTable":
-        self.transform()
-        return self
-
-    def transform(self) -> Transform:
-        return Transform(**dict(self))
-
-
-class MomentsTable(Section):
-    """Linear statistics besides marginals; see ``moment_policy.MomentPolicy``."""
-
-    kinds: tuple[MomentKind, ...] = ()
-    highest: PositiveInt = 2
-
-
-class PolicyTable(Section):
-    """What a proposal may ask for; see ``policy.Policy``."""
-
-    largest_order: PositiveInt
-    largest_marginal_cells: PositiveInt
-    most_marginals: PositiveInt
-    most_rows: PositiveInt
-    most_per_card: Amounts
-    forbidden: tuple[Clique, ...] = ()
-    generators: tuple[Name, ...] = BY_CONSTRUCTION
-    mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
-    noise: NoiseTable | None = None
-    transform: TransformTable = TransformTable()
-    moments: MomentsTable = MomentsTable()
-    measures: tuple[MeasureName, ...] = ()
-    without_uniques: bool = False
-    automatic: bool = False
-    valid_days: PositiveInt = 90
-
-    def policy(self) -> policy.Policy:
-        values = {
-            "most_per_card": self.most_per_card.price(),
-            "noise": None if self.noise is None else self.noise.privacy(),
-            "transform": self.transform.transform(),
-            "moments": MomentPolicy(**dict(self.moments)),
-        }
-        return policy.Policy(**dict(self) | values)
-
-
-class Caps(Section):
-    """Most that may ever be spent: on the dataset, by one project, by one analyst."""
-
-    dataset: Amounts
-    project: Amounts
-    analyst: Amounts
-
-
 class DatasetEntry(Section):
     """A dataset on offer.
 
@@ -250,34 +125,6 @@ class DatasetEntry(Section):
     measures: MeasuresTable = MeasuresTable()
     policy: PolicyTable
     caps: Caps
-
-
-class HonestBox(Section):
-    """Measures Phi and synthesises from it."""
-
-    kind: Literal["honest"]
-    name: Name
-    generator: Generator = "ipf"
-    description: str = ""
-
-
-class AddsMarginalBox(HonestBox):
-    """Measures one marginal more than it says."""
-
-    kind: Literal["adds_marginal"]  # type: ignore[assignment]  # narrows the tag of the union
-    clique: Clique = Field(min_length=1)
-
-
-class CopiesRowsBox(HonestBox):
-    """Copies records, each row with probability ``share``."""
-
-    kind: Literal["copies_rows"]  # type: ignore[assignment]  # narrows the tag of the union
-    share: Share
-
-
-BoxEntry = Annotated[
-    HonestBox | AddsMarginalBox | CopiesRowsBox | ProgramBox | BuiltInBox, Field(discriminator="kind")
-]
 
 
 def is_loopback(address: str) -> bool:
