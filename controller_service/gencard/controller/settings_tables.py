@@ -1,4 +1,4 @@
-"""The tables of the settings file about the service itself and its datasets, and what each field means."""
+"""The tables of the settings file about the service itself and about its datasets."""
 
 import ipaddress
 from pathlib import Path
