@@ -371,10 +371,23 @@ class TestWhatReadsRecordsOnceMore:
         assert without.price.statistics == plain.price.statistics + 1
         assert without.terms.without_uniques
 
-    def test_rounding_closes_measures(self):
-        offer = self.judged(replace(self.OPEN, transform=Transform(rounding=5)), measures=("dcr",))
-        assert offer.terms.measures == ()
-        assert offer.changes[-1].reason == "READS_RECORDS_ONCE_MORE"
+    @pytest.mark.parametrize("transform", [Transform(rounding=5), Transform(threshold=3)])
+    def test_rounding_and_checks_close_both(self, transform):
+        policy = replace(self.OPEN, transform=transform)
+        offer = self.judged(policy, measures=("dcr",), without_uniques=True)
+        assert (offer.terms.measures, offer.terms.without_uniques) == ((), False)
+        reasons = {one.field: one.reason for one in offer.changes}
+        assert reasons["measures"] == reasons["without_uniques"] == "READS_RECORDS_ONCE_MORE"
+        assert offer.price == self.judged(policy).price
+
+    def test_a_black_box_offered_in_place_of_a_generator_keeps_its_uniques(self):
+        offer = self.judged(replace(self.OPEN, generators=("mst",)), without_uniques=True)
+        assert (offer.terms.generator, offer.terms.without_uniques) == ("mst", False)
+        assert {one.field for one in offer.changes} >= {"generator", "without_uniques"}
+
+    def test_a_generator_offered_in_place_of_a_black_box_may_be_rid_of_them(self):
+        offer = self.judged(self.OPEN, generator="mst", without_uniques=True)
+        assert (offer.terms.generator, offer.terms.without_uniques) == ("ipf", True)
 
     def test_noise_in_place_of_exact_counts_closes_both(self):
         noise = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))

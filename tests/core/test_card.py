@@ -110,6 +110,7 @@ class TestWhatReadsRecordsOnceMore:
             {"measures": ("dcr",), "privacy": NOISY},
             {"measures": ("dcr",), "transform": Transform(rounding=5)},
             {"without_uniques": True, "privacy": NOISY},
+            {"without_uniques": True, "transform": Transform(rounding=5)},
         ],
     )
     def test_and_with_nothing_else(self, wrong):

@@ -23,9 +23,11 @@ def with_measures(
     """The terms with what is on offer of all that reads records once more, and each step to it.
 
     Measures are exact numbers about records: noise or rounding of psi would protect nothing any more
-    beside them. So is what is missing from a release without replicated uniques.
+    beside them. So is what is missing from a release without replicated uniques. Of those of a black box
+    nobody takes any out: all that is ever released of it comes from one run.
 
     Args:
+        terms: With the generator that is on offer.
         privacy: How the card will be measured; ``transform`` the policy's, of exact counts.
         measures: Those of the policy.
         without_uniques: Whether the policy lets releases be rid of replicated uniques.
@@ -42,9 +44,9 @@ def with_measures(
         Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
         for name in gone
     ]
-    rid = without_uniques and not privacy.noisy and not is_black_box(terms.generator)
+    rid = without_uniques and not bound and not is_black_box(terms.generator)
     if terms.without_uniques and not rid:
-        why = READS_RECORDS if privacy.noisy else NOT_OFFERED
+        why = bound if bound and without_uniques else NOT_OFFERED
         changes.append(Change("without_uniques", "true", "false", why))
     terms = replace(terms, measures=kept, without_uniques=terms.without_uniques and rid)
     return terms, tuple(changes)

@@ -125,12 +125,12 @@ def judge(
     if isinstance(measured, Refusal):
         return measured
     privacy, noise_changes = measured
-    offered = policy.measures, policy.without_uniques
-    proposal, fewer = with_measures(proposal, privacy, policy.transform, *offered)
     chosen_generator = with_generator(proposal, privacy, policy.generators, policy.transform)
     if isinstance(chosen_generator, Refusal):
         return chosen_generator
     terms, rest = _acceptable_rest(*chosen_generator, policy)
+    offered = policy.measures, policy.without_uniques
+    terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
     found = _acceptable_statistics(terms, privacy, policy, domain)
     if isinstance(found, Refusal):
         return found

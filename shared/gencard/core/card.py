@@ -69,7 +69,7 @@ class Proposal:
         measures: Names of measures of releases that the analyst may have, though they read records;
             they go with counts as they are.
         without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
-            others drawn; its seed is then nobody's to know. Goes with exact counts.
+            others drawn; its seed is then nobody's to know. Goes with counts as they are.
 
     Raises:
         InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
@@ -130,12 +130,11 @@ class Proposal:
             raise InvalidInputError(field="measures", problem=f"are at most {MOST_MEASURES}, each once")
         if not all(_MEASURE.fullmatch(name) for name in self.measures):
             raise InvalidInputError(field="measures", problem="holds what is no name of a measure")
-        if self.measures and (self.privacy.noisy or self.transform != AS_COUNTED):
-            problem = "belong to exact counts as they are, and only there"
-            raise InvalidInputError(field="measures", problem=problem)
-        if self.without_uniques and self.privacy.noisy:
-            problem = "belongs to exact counts, and only there"
-            raise InvalidInputError(field="without_uniques", problem=problem)
+        changed = self.privacy.noisy or self.transform != AS_COUNTED
+        for field, asked in (("measures", self.measures), ("without_uniques", self.without_uniques)):
+            if asked and changed:
+                problem = "only with exact counts as they are"
+                raise InvalidInputError(field=field, problem=problem)
 
     def in_order_of(self, domain: Domain) -> "Proposal":
         """The same proposal with its cliques in the schema's order, sorted, each once.
