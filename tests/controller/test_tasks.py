@@ -15,6 +15,7 @@ import pytest
 
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks, worker
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.policy import Policy
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.schema_file import PublicSchema
@@ -54,7 +55,7 @@ CODING = Coding(
 PAIRS = tuple(combinations(CODING.domain.attributes, 2))
 TERMS = Proposal("datasets/survey", "to see", PAIRS, "ipf", 100)
 POLICY = Policy(3, 1000, 10, 1000, ("ipf",), Price(statistics=100))
-WRITE = tasks.Descriptions(SALT, model_cells=1000, audit_records=100)
+WRITE = Descriptions(SALT, model_cells=1000, audit_records=100)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from gencard.client import all_marginals
 from gencard.client.measuring import stddevs
-from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.state.psis import PsiStore
 from gencard.core.budget import Neighbouring, Price, SpendState
@@ -132,7 +132,7 @@ class TestOnce:
         card = propose(ana, epsilon="0.1", neighbouring=RELATION).accept()
         card.generate(rows=10, progress=False)
         first = psi_document(card.psi)
-        monkeypatch.setattr(tasks.Descriptions, "measure", lambda *_: pytest.fail("measured again"))
+        monkeypatch.setattr(Descriptions, "measure", lambda *_: pytest.fail("measured again"))
         for seed in range(3):
             card.generate(rows=10, seed=seed, progress=False)
         assert psi_document(ana.card(card.name).psi) == first

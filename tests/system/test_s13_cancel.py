@@ -7,6 +7,7 @@ import pytest
 from google.longrunning import operations_pb2
 
 from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.core.budget import SpendState
 from gencard.core.card import Proposal
 from gencard.core.dataset import Dataset
@@ -26,14 +27,14 @@ CANCEL = "/google.longrunning.Operations/CancelOperation"
 @pytest.fixture(scope="module")
 def slow_house(tmp_path_factory):
     """Its records never end: whoever measures or audits reads on until stopped."""
-    folder, describe = tmp_path_factory.mktemp("slow"), tasks.Descriptions._records
+    folder, describe = tmp_path_factory.mktemp("slow"), Descriptions._records
 
     def endless(*args, **more):
         records = describe(*args, **more)
         return records | {"data": "/dev/zero"} if str(folder) in records["data"] else records
 
     with running(folder) as house, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tasks.Descriptions, "_records", endless)
+        patched.setattr(Descriptions, "_records", endless)
         yield house
 
 
@@ -168,8 +169,8 @@ def test_s13_a_client_that_goes_away_stops_its_black_box(slow_house, card, monke
     monkeypatch.setattr(tasks, "RUN_BLACK_BOX", tasks.MEASURE)
     endless = slow_house.controller.desk.cards.holdings.named("datasets/survey")
     terms = Proposal("survey", "to see", (("sex",),), "ipf", 10)
-    description = tasks.Descriptions(b"salt", 1).measure(endless, "0", terms)
-    monkeypatch.setattr(tasks.Descriptions, "run_black_box", lambda *_, **__: description)
+    description = Descriptions(b"salt", 1).measure(endless, "0", terms)
+    monkeypatch.setattr(Descriptions, "run_black_box", lambda *_, **__: description)
     domain = Domain(("sex", "health", "work", "region"), (2, 4, 3, 2))
     chunks = table_chunks(Dataset(domain, [[0, 0, 0, 0]]))
     start = audit_pb2.RunBlackBoxRequest(start=audit_pb2.RunBlackBoxStart(card=card, rows=10))

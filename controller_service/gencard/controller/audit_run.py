@@ -10,6 +10,7 @@ from gencard.controller.audit_resumption import KIND
 from gencard.controller.audits import Audits, audit_message, plan_of
 from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.refunds import refund
 from gencard.controller.run import Run
 from gencard.controller.state.audits import AuditRow
@@ -39,7 +40,7 @@ class AuditRun:
     """
 
     audits: Audits
-    jobs: tasks.Descriptions
+    jobs: Descriptions
 
     def __call__(self, run: Run) -> None:
         """Carry one audit out and write its verdict down."""

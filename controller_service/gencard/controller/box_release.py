@@ -15,6 +15,7 @@ from gencard.controller.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.private_file import write_whole
 from gencard.controller.refunds import NOTHING_LEARNT
 from gencard.controller.run import Run
@@ -47,7 +48,7 @@ class BoxRelease:
     database: Database
     card_audits: CardAudits
     store: ReleaseStore
-    jobs: tasks.Descriptions
+    jobs: Descriptions
     folder: Path
 
     def audited(self, tx: Connection, card: Negotiation) -> AuditedBox | None:

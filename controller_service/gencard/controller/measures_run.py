@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.measures import Measures, measures_message
 from gencard.controller.refunds import refund
 from gencard.controller.run import Run
@@ -31,7 +32,7 @@ class MeasuresRun:
     """
 
     measures: Measures
-    jobs: tasks.Descriptions
+    jobs: Descriptions
 
     def __call__(self, run: Run) -> None:
         """Measure one release and keep what was found."""

@@ -21,6 +21,7 @@ from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.refunds import refund
 from gencard.controller.releases import SPENT_ON, Releases, release_message
 from gencard.controller.run import Run
@@ -50,7 +51,7 @@ class ReleaseRun:
     """
 
     releases: Releases
-    jobs: tasks.Descriptions
+    jobs: Descriptions
     work: Path
     black_boxes: BoxRelease
     _measuring: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))

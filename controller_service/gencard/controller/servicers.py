@@ -13,8 +13,8 @@ from gencard.controller.audits import Audits
 from gencard.controller.box_release import BoxRelease
 from gencard.controller.desk import Desk
 from gencard.controller.identities import Roster
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import Descriptions
 from gencard.controller.journals import Journals
 from gencard.controller.measures import KIND as MEASURES
 from gencard.controller.measures import Measures

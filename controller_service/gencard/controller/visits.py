@@ -11,6 +11,7 @@ from gencard.controller.audits import Audits
 from gencard.controller.card_body import offer_of
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.scratch import scratch_folder
@@ -35,7 +36,7 @@ class Visits:
     """
 
     audits: Audits
-    jobs: tasks.Descriptions
+    jobs: Descriptions
     executor: ProcessExecutor
     work: Path
     most_rows: int

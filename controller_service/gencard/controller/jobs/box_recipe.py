@@ -7,8 +7,7 @@ from typing import Any
 from gencard.controller.cell.recipes import KINDS
 from gencard.controller.cell.values import values_of
 from gencard.controller.holdings import Holding
-
-Job = dict[str, Any]
+from gencard.controller.jobs.tasks import Job
 
 
 def whole_recipe(recipe: Mapping[str, Any], holding: Holding, model_cells: int) -> Job:

@@ -1,0 +1,173 @@
+"""Writes the descriptions of jobs, each in the form that ``tasks`` gives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gencard.controller.holdings import Holding
+from gencard.controller.jobs.box_recipe import whole_recipe, zeros_of
+from gencard.controller.jobs.tasks import Job
+from gencard.controller.schema_file import table_of_schema
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.card import Proposal
+from gencard.core.domain import Domain
+from gencard.core.measures.measure import Measure, Need
+from gencard.core.statistics.linear_json import json_of_statistic
+from gencard.core.statistics.moments import statistics_of
+from gencard.wire.money import privacy_document
+from gencard.wire.transform_codec import transform_document
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptions:
+    """Writes the descriptions of jobs.
+
+    Args:
+        salt: Secret of the digests of records.
+        model_cells: Most cells of a model.
+        audit_records: Most records that an audit holds in memory.
+    """
+
+    salt: bytes = field(repr=False)
+    model_cells: int
+    audit_records: int = 2_000_000
+
+    def measure(self, holding: Holding, version: str, terms: Proposal) -> Job:
+        """The version is the card's: records that have changed since are not measured."""
+        return {
+            "records": self._records(holding, version),
+            "cliques": [list(clique) for clique in terms.marginals],
+            "privacy": privacy_document(terms.privacy),
+            "weights": list(terms.weights),
+            "transform": transform_document(terms.transform),
+            "linear": list(map(json_of_statistic, statistics_of(terms.moments, holding.schema.coding))),
+        }
+
+    def synthesise(
+        self, holding: Holding, *, psi: bytes, generator: str, rows: int, seed: int, rows_file: Path
+    ) -> Job:
+        """Nothing of the holding but what cannot occur in it; psi is all that the job knows."""
+        return {
+            "psi": psi.decode(),
+            "generator": generator,
+            "zeros": zeros_of(holding),
+            "rows": rows,
+            "seed": seed,
+            "max_cells": self.model_cells,
+            "rows_file": str(rows_file),
+        }
+
+    def audit(
+        self,
+        holding: Holding,
+        version: str,
+        recipe: Mapping[str, Any],
+        plan: AuditPlan,
+        versions: Sequence[tuple[str, str]],
+        *,
+        journal: Path,
+    ) -> Job:
+        """What its runs leave lies in ``journal``, and is not made again."""
+        return {
+            "records": self._records(holding, version),
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "plan": asdict(plan),
+            "versions": [list(pair) for pair in versions],
+            "most_records": self.audit_records,
+            "journal": str(journal),
+        }
+
+    def compare(
+        self, holding: Holding, version: str, measures: Sequence[Measure], release: Mapping[str, Any]
+    ) -> Job:
+        """Records and holdout are named only where a measure looks at them.
+
+        Args:
+            release: What the job says of the release itself: rows, psi, Phi, seed.
+        """
+        needs = {need for measure in measures for need in measure.needs}
+        described: Job = {
+            **release,
+            "measures": [measure.name for measure in measures],
+            "schema": table_of_schema(holding.schema),
+            "declared": asdict(holding.declared),
+            "most_records": self.audit_records,
+        }
+        if Need.RECORDS in needs:
+            described["records"] = self._records(holding, version)
+        if Need.HOLDOUT in needs and holding.holdout is not None:
+            other = replace(holding, data=holding.holdout.data)
+            described["holdout"] = self._records(other, holding.holdout.version)
+        return described
+
+    def keep(
+        self, holding: Holding, version: str, recipe: Mapping[str, Any], *, rows: int, folder: Path
+    ) -> Job:
+        """What the run leaves goes into ``folder``; rows, where it leaves rows, are so many."""
+        return {
+            "records": self._records(holding, version),
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "rows": rows,
+            "folder": str(folder),
+            "most_records": self.audit_records,
+        }
+
+    def draw(
+        self,
+        recipe: Mapping[str, Any],
+        holding: Holding,
+        *,
+        domain: Domain,
+        rows: int,
+        folder: Path,
+        rows_file: Path,
+    ) -> Job:
+        """Rows over ``domain``, of what a run left in ``folder``."""
+        return {
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "attributes": list(domain.attributes),
+            "sizes": list(domain.sizes),
+            "rows": rows,
+            "folder": str(folder),
+            "rows_file": str(rows_file),
+        }
+
+    def thin_out(
+        self, holding: Holding, version: str, *, drawn: Path, rows: int, rows_file: Path
+    ) -> Job:
+        """Records and drawn rows, of which those without replicated uniques are left."""
+        return {
+            "records": self._records(holding, version),
+            "drawn": str(drawn),
+            "rows": rows,
+            "rows_file": str(rows_file),
+            "most_records": self.audit_records,
+        }
+
+    def run_black_box(
+        self,
+        holding: Holding,
+        recipe: Mapping[str, Any],
+        *,
+        upload: Path,
+        rows: int,
+        seed: int,
+        rows_file: Path,
+    ) -> Job:
+        """The upload is a rows file over the attributes that the card names."""
+        return {
+            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "upload": str(upload),
+            "rows": rows,
+            "seed": seed,
+            "rows_file": str(rows_file),
+        }
+
+    def _records(self, holding: Holding, version: str) -> Job:
+        return {
+            "data": str(holding.data),
+            "schema": table_of_schema(holding.schema),
+            "version": version,
+            "salt": self.salt.hex(),
+        }
