@@ -12,8 +12,8 @@ from gencard.controller.boxes import GeneratorFacts
 from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of, signed_card
 from gencard.controller.grants import Grants
 from gencard.controller.holdings import Holding, Holdings, dataset_of
+from gencard.controller.judgement import judge
 from gencard.controller.limits import Limits
-from gencard.controller.policy import judge
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal

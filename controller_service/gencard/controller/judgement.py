@@ -1,0 +1,110 @@
+"""The answer to a proposal: its price, the nearest acceptable terms, or why there are none.
+
+Terms that are too rich are brought within bounds: cliques are split into smaller ones, the dearest
+are dropped, and so are rows. Every difference is one line of a typed diff with a reason code. All of
+it is code, with no record in sight.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from gencard.controller.box_policy import GENERATOR, takes_moments, with_generator
+from gencard.controller.clique_policy import acceptable_cliques, objection
+from gencard.controller.limits import Limits, check_model, check_size
+from gencard.controller.measures_policy import with_measures
+from gencard.controller.measuring import (
+    TRANSFORM,
+    chosen,
+    measured_as,
+    nearest_privacy,
+    price_of,
+)
+from gencard.controller.moment_policy import PRICE, affordable
+from gencard.controller.policy import Policy
+from gencard.core.budget import Mechanism, Privacy
+from gencard.core.card import Change, CounterOffer, Proposal, Refusal
+from gencard.core.domain import Domain
+from gencard.core.generators.registry import Zeros
+from gencard.core.transform import AS_COUNTED
+
+ROWS = "TOO_MANY_ROWS"
+NOTHING_LEFT = "NOTHING_LEFT"
+
+
+def judge(
+    proposal: Proposal,
+    policy: Policy,
+    domain: Domain,
+    limits: Limits,
+    closed: Mapping[Mechanism, str],
+    *,
+    zeros: Zeros = (),
+) -> CounterOffer | Refusal:
+    """The nearest acceptable terms with their price, or why there are none.
+
+    Args:
+        proposal: In the domain's order (``Proposal.in_order_of``).
+        closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
+        zeros: The structural zeros of the schema, which the generator must keep.
+
+    Raises:
+        TooLargeError: Over a hard bound of the service; found before anything is expanded.
+        InvalidInputError: The generator needs a marginal that is not asked for.
+    """
+    check_size(proposal, domain, limits)
+    most = policy.most_per_card
+    measured = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
+    if isinstance(measured, Refusal):
+        return measured
+    privacy, noise_changes = measured
+    chosen_generator = with_generator(proposal, privacy, policy.generators, policy.transform)
+    if isinstance(chosen_generator, Refusal):
+        return chosen_generator
+    terms, rest = _acceptable_rest(*chosen_generator, policy)
+    offered = policy.measures, policy.without_uniques
+    terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
+    found = _acceptable_statistics(terms, privacy, policy, domain)
+    if isinstance(found, Refusal):
+        return found
+    terms, changes, transform_changes = found
+    check_model(terms, domain, limits, zeros)
+    price = price_of(terms, domain)
+    if not price.fits(most):
+        return Refusal((PRICE,))
+    return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes, *fewer), price)
+
+
+def _acceptable_statistics(
+    terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain
+) -> tuple[Proposal, tuple[Change, ...], tuple[Change, ...]] | Refusal:
+    """The terms with acceptable statistics, so measured; changes of these, and of the transform."""
+    moments, fewer = policy.moments.offered(
+        terms.moments,
+        lambda clique: objection(clique, policy, domain),
+        None if takes_moments(terms.generator) else GENERATOR,
+        TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
+    )
+    if not terms.marginals and not moments:
+        return _nothing_left(fewer)
+    terms = chosen(terms, terms.marginals, moments)
+    terms, transform_changes = measured_as(terms, privacy, policy.transform)
+    cliques, changes = acceptable_cliques(terms, policy, domain)
+    most = policy.most_per_card.statistics
+    moments, dropped = affordable(terms, cliques, domain, policy.most_marginals, most)
+    changes = (*changes, *fewer, *dropped)
+    if not cliques and not moments:
+        return _nothing_left(changes)
+    return chosen(terms, cliques, moments), changes, transform_changes
+
+
+def _nothing_left(changes: Iterable[Change]) -> Refusal:
+    return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
+
+
+def _acceptable_rest(
+    terms: Proposal, changes: tuple[Change, ...], policy: Policy
+) -> tuple[Proposal, tuple[Change, ...]]:
+    if terms.rows <= policy.most_rows:
+        return terms, changes
+    fewer = Change("rows", str(terms.rows), str(policy.most_rows), ROWS)
+    return replace(terms, rows=policy.most_rows), (fewer, *changes)
