@@ -4,6 +4,7 @@ Started by root, the program runs as a user of its own that owns nothing; else i
 """
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import gencard
+from gencard.controller.cell.call_filter import call_filter
 from gencard.controller.cell.limits import CellLimits
 from gencard.controller.cell.memory_file import MemoryFiles
 from gencard.controller.cell.resource_limits import limited
@@ -28,6 +30,21 @@ _AT_MOST = 2.0
 """Seconds for a namespace to end."""
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_DEVICES = tuple(
+    word
+    for words in (
+        ("--perms", "0755", "--dir", "/dev"),
+        *(("--dev-bind", f"/dev/{name}", f"/dev/{name}") for name in ("null", "random", "urandom")),
+        ("--symlink", "/proc/self/fd", "/dev/fd"),
+        *(
+            ("--symlink", f"/proc/self/fd/{number}", f"/dev/std{name}")
+            for number, name in enumerate(("in", "out", "err"))
+        ),
+    )
+    for word in words
+)
+"""No terminals, no shared memory, no /dev/zero, which is shared memory to whoever maps it."""
+
 _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/R")
 """Of the system's settings, what finds interpreters and libraries."""
 
@@ -52,7 +69,8 @@ class Namespaces:
                 for path, content in files
                 for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
             ]
-            words = [*_closed(), *_root(), *placed, *_folders(limits)]
+            calls = ("--seccomp", str(memory.of(call_filter(platform.machine()))))
+            words = [*_closed(), *calls, *_root(), *placed, *_folders(limits)]
             inside = [*_dropped(), *limited(limits), *command]
             return subprocess.Popen(
                 ["bwrap", "--args", str(memory.of(_null_ended(words))), "--", *inside],
@@ -129,7 +147,7 @@ def _ours() -> Iterator[str]:
 
 def _folders(limits: CellLimits) -> list[str]:
     work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
-    system = ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/"]
+    system = ["--proc", "/proc", *_DEVICES, "--remount-ro", "/"]
     variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
     return [*work, *system, *variables, "--chdir", str(WORK)]
 

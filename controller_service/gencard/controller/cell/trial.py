@@ -14,12 +14,13 @@ from gencard.core.errors import GencardError, IsolationError
 
 _RESAMPLES = """
 import os
-import socket
 from gencard.wire.black_box import black_box
 
 if {hidden!r}:
     assert not os.path.exists({hidden!r})
-    assert not {{name for _, name in socket.if_nameindex()}} - {{"lo"}}
+    interfaces = open("/proc/self/net/dev").read().splitlines()[2:]
+    assert not {{line.split(":")[0].strip() for line in interfaces}} - {{"lo"}}
+    assert "Seccomp:\\t2" in open("/proc/self/status").read()
 
 @black_box
 def resample(table, rows, *, rng):
@@ -30,14 +31,15 @@ resample.main()
 
 
 def check_isolation(isolation: Isolation, hidden: Path) -> None:
-    """Run a box that looks for what it must not see: a network, and a folder.
+    """Run a box that looks for what it must not see: a network, a folder, calls without a filter.
 
     Args:
         hidden: A folder of the controller's own, which must not be there inside.
 
     Raises:
-        IsolationError: The box did not answer: there is no bubblewrap, namespaces are not allowed, the
-            interpreter cannot be read by others, or the cell shows what it should hide.
+        IsolationError: The box did not answer: there is no bubblewrap, namespaces or filters of system
+            calls are not allowed, this kind of machine has other calls, the interpreter cannot be read by
+            others, or the cell shows what it should hide.
     """
     seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
     program = Program(("python", "./box.py"), (("box.py", _RESAMPLES.format(hidden=seen).encode()),))
