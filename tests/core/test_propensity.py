@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ks_2samp, mannwhitneyu
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -26,6 +27,7 @@ from gencard.core.utility.propensity import (
     tree_propensity,
 )
 from gencard.core.utility.propensity_cells import cells_of
+from gencard.core.utility.propensity_ranks import score_ranks
 from gencard.core.utility.propensity_tree import TreeSettings, _Tree, tree_scores
 from gencard.core.utility.table_utility import table_utility
 from tests.core.oracles import read
@@ -78,17 +80,19 @@ class TestSynthpopSaysTheSame:
             )
             assert found.parameters == case["df"] + 1
             assert found.pmse == pytest.approx(case["pMSE"][0], rel=1e-9)
-            assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=1e-9)
+            for name, value in found.named.items():
+                assert value == pytest.approx(case[name][0], rel=1e-9, abs=1e-9), name
 
     @pytest.mark.parametrize("synthesis", range(5))
     def test_of_every_synthesis(self, oracle, synthesis):
         """Regression and tree; the trees are rpart's, leaf by leaf."""
         original, synthetic, values = survey(SYNTHESES[synthesis])
-        logit, tree = (case["pMSE"][synthesis] for case in oracle["utility_gen_m5"][:2])
         found = regression_propensity(original, synthetic, values, order=1)
-        assert found.pmse == pytest.approx(logit, rel=1e-9)
         grown = tree_propensity(original, synthetic, values, rng=rng(), permutations=1)
-        assert grown.pmse == pytest.approx(tree, rel=1e-9)
+        for measures, case in zip((found, grown), oracle["utility_gen_m5"], strict=False):
+            for name in ("pMSE", "SPECKS", "PO50", "U"):
+                value = case[name][synthesis]
+                assert measures.named[name] == pytest.approx(value, rel=1e-9, abs=1e-9), name
 
     def test_of_pairs_of_syntheses(self, oracle):
         """In one of ten pairs two cuts are equally good, and R takes another one than we do."""
@@ -158,6 +162,29 @@ class TestLaws:
             ]
             assert found[0] == pytest.approx(found[1], rel=1e-4)
 
+    @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6))
+    def test_ranks_record_by_record(self, cells):
+        """Any scores, ties among them; at a half the guess is "original"."""
+        ours, theirs = 1 + np.array(cells).T
+        scores = np.resize([0.5, 0.2, 0.8, 0.5, 0.1 + 0.2, 0.3], len(ours))
+        each = [np.repeat(np.round(scores, 12), counts) for counts in (ours, theirs)]
+        specks, right, pairs = score_ranks(scores, ours, theirs)
+        assert specks == pytest.approx(ks_2samp(*each, method="asymp").statistic)
+        assert pairs == mannwhitneyu(each[1], each[0]).statistic
+        hits = np.sum(each[0] <= 0.5) + np.sum(each[1] > 0.5)
+        assert right == pytest.approx(hits / (ours.sum() + theirs.sum()) - 0.5)
+
+    def test_steps_that_make_a_fit_worse_are_halved(self):
+        """These records can be told apart entirely; plain least squares end far from that, as in R."""
+        domain = Domain.of({"n": 12, "a": 3, "b": 4})
+        values = {"n": (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 10.0, 22.0, 45.0, 70.0, 178.0)}
+        random = np.random.default_rng(282)
+        original = Dataset(domain, random.integers(0, (12, 3, 4), (40, 3)))
+        synthetic = Dataset(domain, random.integers((0, 1, 0), (9, 2, 2), (4, 3)))
+        found = regression_propensity(original, synthetic, values, order=1)
+        assert found.pmse == pytest.approx(40 * 4 / 44**2, abs=1e-8)
+        assert (found.specks, found.mann_whitney) == (1, 160)
+
     def test_a_missing_number_is_one_more_attribute(self):
         """0 or missing: the one is told from the other only by the indicator."""
         domain = Domain.of({"n": 2})
@@ -199,6 +226,16 @@ class TestTree:
         stacked = np.concatenate([np.ones(synthetic.sum()), np.zeros((~synthetic).sum())])
         chosen = np.zeros(40, dtype=bool) if side is None else side[cells.places]
         assert _impurity(chosen, stacked) == pytest.approx(min(impurities))
+
+    def test_levels_of_equal_shares_are_taken_in_the_order_of_rpart(self):
+        """Its tree has the leaves (6, 3) and (2, 5): b and d, equally synthetic, are not parted."""
+        domain = Domain.of({"x": 4})
+        original, synthetic = (
+            Dataset(domain, np.repeat(np.arange(4), counts)[:, None])
+            for counts in ((3, 1, 2, 2), (0, 1, 5, 2))
+        )
+        pmse = (9 * (3 / 9 - 1 / 2) ** 2 + 7 * (5 / 7 - 1 / 2) ** 2) / 16
+        assert tree_pmse(original, synthetic, {}) == pytest.approx(pmse)
 
     def test_leaves_hold_enough_records(self):
         one, other = drawn(3, 300, (0.2, 0.3, 0.5)), drawn(4, 300, (0.4, 0.3, 0.3))

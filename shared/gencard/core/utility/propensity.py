@@ -21,7 +21,8 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.utility.predictor_matrix import Values
-from gencard.core.utility.propensity_cells import cells_of
+from gencard.core.utility.propensity_cells import Array, Cells, cells_of
+from gencard.core.utility.propensity_ranks import score_ranks
 from gencard.core.utility.propensity_regression import regression_basis, regression_scores
 from gencard.core.utility.propensity_tree import TreeSettings, tree_scores
 
@@ -39,6 +40,10 @@ class Propensity:
         expected: What it is expected to be for synthetic records drawn from the original ones.
         records: Original and synthetic records together.
         synthetic_share: Of them.
+        specks: Largest distance of the scores' distribution functions; 0 to 1. See
+            ``propensity_ranks`` for this and the next two.
+        over_half_right: PO50, in shares of the records; -1/2 to 1/2.
+        mann_whitney: U, in pairs of a synthetic and an original record.
         parameters: Of the regression, without those that others determine; None for a tree.
     """
 
@@ -46,12 +51,26 @@ class Propensity:
     expected: float
     records: int
     synthetic_share: float
+    specks: float
+    over_half_right: float
+    mann_whitney: float
     parameters: int | None = None
 
     @property
     def standardised(self) -> float:
         """S_pMSE; about 1 for synthetic records as good as a resample, 0 where nothing can differ."""
         return self.pmse / self.expected if self.expected else 0.0
+
+    @property
+    def named(self) -> dict[str, float]:
+        """Every measure under its name in synthpop; PO50 is in per cent."""
+        return {
+            "pMSE": self.pmse,
+            "S_pMSE": self.standardised,
+            "SPECKS": self.specks,
+            "PO50": 100 * self.over_half_right,
+            "U": self.mann_whitney,
+        }
 
 
 def regression_propensity(
@@ -80,7 +99,7 @@ def regression_propensity(
     scores = regression_scores(basis, cells.totals, cells.synthetic_counts())
     share, records, parameters = cells.share, len(cells.places), basis.shape[1]
     expected = (parameters - 1) * share * (1 - share) ** 2 / records
-    return Propensity(cells.pmse(scores), expected, records, share, parameters)
+    return _propensity(cells, scores, expected, parameters)
 
 
 def tree_propensity(
@@ -105,12 +124,12 @@ def tree_propensity(
         raise InvalidNumberError(field="permutations", expected="at least 1")
     _check(settings)
     cells = cells_of(original, synthetic, values)
-    found = cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
+    scores = tree_scores(cells, cells.synthetic_counts(), settings)
     permuted = [
         cells.pmse(tree_scores(cells, cells.permuted_counts(rng=rng), settings))
         for _ in range(permutations)
     ]
-    return Propensity(found, float(np.mean(permuted)) / 2, len(cells.places), cells.share)
+    return _propensity(cells, scores, float(np.mean(permuted)) / 2)
 
 
 def tree_pmse(
@@ -133,6 +152,21 @@ def expected_of_pairs(syntheses: Sequence[Dataset], pmse: Callable[[Dataset, Dat
     if len(syntheses) < 2:
         raise InvalidInputError(field="syntheses", problem="two or more are needed")
     return float(np.mean([pmse(one, other) for one, other in combinations(syntheses, 2)])) / 2
+
+
+def _propensity(
+    cells: Cells, scores: Array, expected: float, parameters: int | None = None
+) -> Propensity:
+    """What the scores of the cells show."""
+    synthetic = cells.synthetic_counts()
+    return Propensity(
+        cells.pmse(scores),
+        expected,
+        len(cells.places),
+        cells.share,
+        *score_ranks(scores, cells.totals - synthetic, synthetic),
+        parameters,
+    )
 
 
 def _check(settings: TreeSettings) -> None:

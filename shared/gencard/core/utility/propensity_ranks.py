@@ -1,19 +1,26 @@
-r"""How well the share of synthetic records in a cell tells synthetic records from original ones.
+r"""How well propensity scores tell synthetic records from original ones, by their order.
 
-That share, :math:`s / (s + o)`, is the propensity score that a saturated model gives to each record of
-the cell, here t. With the shares p of the original and q of the synthetic records:
+With the score t of each record and F, the distribution functions of the original and of the synthetic
+records' scores, over cells of o original and s synthetic records each:
 
 .. math:: U = \sum_{i, j} s_i o_j \Big( [t_i > t_j] + \frac{1}{2} [t_i = t_j] \Big), \quad
-   PO50 = \frac{1}{N} \Big( \sum s [q > p] + \sum o [q \le p] \Big) - \frac{1}{2}, \quad
+   PO50 = \frac{1}{N} \Big( \sum s [t > a] + \sum o [t \le a] \Big) - \frac{1}{2}, \quad
    SPECKS = \sup_t |F_s(t) - F_o(t)|
 
-SPECKS, the Kolmogorov-Smirnov distance of the scores, is total variation: scores put the cells in the
-order of q / p, and the distribution functions are furthest apart where that passes 1.
+A table has the score that a saturated model gives to each record of the cell, the share of synthetic
+records in it, :math:`s / (s + o)`, and a is their share c of all; with the shares p of the original and
+q of the synthetic records, t is above c where q is above p. SPECKS, the Kolmogorov-Smirnov distance of
+the scores, is total variation then: scores put the cells in the order of q / p, and the distribution
+functions are furthest apart where that passes 1. The scores of other models are guesses at a = 1/2, as
+in R's synthpop.
 """
 
 import numpy as np
 
-from gencard.core.utility.table_pair import TablePair
+from gencard.core.utility.table_pair import Cells, TablePair
+
+_DIGITS = 10
+"""Scores that agree so far are equal: a fit is no more exact."""
 
 
 def mann_whitney(pair: TablePair) -> float:
@@ -22,9 +29,7 @@ def mann_whitney(pair: TablePair) -> float:
     A tie counts half. Half of all pairs where the tables agree, and never less.
     """
     scores = pair.synthetic / (pair.original + pair.synthetic)
-    _, places = np.unique(scores, return_inverse=True)
-    ours, theirs = (np.bincount(places, counts) for counts in (pair.original, pair.synthetic))
-    return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
+    return _pairs_won(*_by_score(scores, pair.original, pair.synthetic))
 
 
 def over_half_right(pair: TablePair) -> float:
@@ -36,3 +41,28 @@ def over_half_right(pair: TablePair) -> float:
     ours, theirs = pair.shares
     right = np.where(theirs > ours, pair.synthetic, pair.original)
     return float(right.sum() / pair.records - 0.5)
+
+
+def score_ranks(scores: Cells, original: Cells, synthetic: Cells) -> tuple[float, float, float]:
+    """SPECKS, PO50 in shares of the records, and U, of the scores of some model.
+
+    Args:
+        scores: Of each cell, shape ``(k,)``.
+        original: Records in each; ``synthetic`` likewise. Neither is 0 in all.
+    """
+    scores = np.round(scores, _DIGITS)
+    right = np.where(scores > 0.5, synthetic, original).sum() / (original.sum() + synthetic.sum())
+    ours, theirs = _by_score(scores, original, synthetic)
+    apart = np.cumsum(ours) / ours.sum() - np.cumsum(theirs) / theirs.sum()
+    return float(np.abs(apart).max()), float(right) - 0.5, _pairs_won(ours, theirs)
+
+
+def _by_score(scores: Cells, original: Cells, synthetic: Cells) -> tuple[Cells, Cells]:
+    """Records of each score, the lowest score first."""
+    places = np.unique(scores, return_inverse=True)[1].reshape(-1)
+    ours, theirs = (np.bincount(places, counts).astype(float) for counts in (original, synthetic))
+    return ours, theirs
+
+
+def _pairs_won(ours: Cells, theirs: Cells) -> float:
+    return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))

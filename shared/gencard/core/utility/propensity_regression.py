@@ -22,8 +22,9 @@ MOST_ENTRIES = 40_000_000
 
 _DEPENDENT = 1e-9
 _CONVERGED = 1e-8
-_MOST_STEPS = 25
-_LEAST_WEIGHT = 1e-12
+_MOST_STEPS = 200
+_MOST_HALVINGS = 30
+_LEAST_WEIGHT = 2.0**-52
 _FIRST = 0.25 / 0.1875 + log(3)
 """The first response of a record: its probability starts at 3/4 where it is synthetic, else at 1/4."""
 
@@ -53,19 +54,35 @@ def regression_scores(basis: Array, totals: Array, synthetic: Array) -> Array:
     """The most likely probability of being synthetic in each cell, by iterated least squares.
 
     Start and end are those of R's ``glm``, so that figures agree with R's: where a cell can be told
-    apart entirely, its probability never arrives at 0 or 1, and the end decides how near it comes.
+    apart entirely, its probability never arrives at 0 or 1, and the end decides how near it comes. But a
+    step that makes the fit worse is halved; R goes on, and may end far from any most likely one.
     """
-    weights, response = 0.1875 * totals, _FIRST * (2 * synthetic / totals - 1)
-    deviance = 2 * float(totals.sum()) * log(4 / 3)
+    predicted = _least_squares(basis, 0.1875 * totals, _FIRST * (2 * synthetic / totals - 1))
+    deviance = _deviance(predicted, totals, synthetic)
     for _ in range(_MOST_STEPS):
-        predicted = _least_squares(basis, weights, response)
-        scores = expit(predicted)
-        before, deviance = deviance, _deviance(predicted, totals, synthetic)
+        step = _newton_step(basis, predicted, totals, synthetic)
+        before, (predicted, deviance) = deviance, _no_worse(predicted, step, totals, synthetic)
         if abs(deviance - before) < _CONVERGED * (abs(deviance) + 0.1):
             break
-        weights = np.maximum(totals * scores * (1 - scores), _LEAST_WEIGHT)
-        response = predicted + (synthetic - totals * scores) / weights
-    return np.asarray(scores)
+    return np.asarray(expit(predicted))
+
+
+def _newton_step(basis: Array, predicted: Array, totals: Array, synthetic: Array) -> Array:
+    """Where the next least squares lead to, by cell."""
+    scores = expit(predicted)
+    weights = totals * np.maximum(scores * (1 - scores), _LEAST_WEIGHT)
+    return _least_squares(basis, weights, predicted + (synthetic - totals * scores) / weights)
+
+
+def _no_worse(before: Array, after: Array, totals: Array, synthetic: Array) -> tuple[Array, float]:
+    """The way to ``after``, halved until it raises the deviance no more; and the deviance there."""
+    deviance = _deviance(before, totals, synthetic)
+    for _ in range(_MOST_HALVINGS):
+        found = _deviance(after, totals, synthetic)
+        if found <= deviance + _CONVERGED * (deviance + 0.1):
+            return after, found
+        after = (before + after) / 2
+    return before, deviance
 
 
 def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...]], int]:

@@ -2,7 +2,7 @@ r"""A classification tree that tells synthetic records from original ones.
 
 CART with the Gini index: of all splits that leave enough records on either side the one that lowers the
 impurity most, numbers at a threshold, nominal attributes with their levels in the order of their
-synthetic share in the node, which finds the best of all subsets for two classes (Breiman et al. 1984,
+original share in the node, which finds the best of all subsets for two classes (Breiman et al. 1984,
 section 4.2.2). A split stays where it lowers the number of misclassified records, less
 :math:`\alpha = cp \cdot R(root)` for each further leaf.
 
@@ -124,7 +124,7 @@ class _Tree:
             ours, theirs = counts[held], _sums(levels, synthetic)[held]
             order = np.arange(len(held))
             if column.numbers is None:
-                order = np.argsort(theirs / ours, kind="stable")
+                order = np.argsort((ours - theirs) / ours, kind="stable")
             gains = _gains(ours[order], theirs[order], self.settings.leaf)
             if len(gains) and gains.max() > best + _LEAST_GAIN:
                 cut = int(np.argmax(gains > gains.max() - _LEAST_GAIN))
