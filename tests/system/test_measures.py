@@ -1,17 +1,12 @@
 """Measures of releases, reports and releases without replicated uniques, on a real service."""
 
 import json
-from datetime import UTC, datetime
 
-import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from gencard.client import measures
-from gencard.client.bundle import Bundle
 from gencard.client.shell.main import app
-from gencard.client.verify import Keys, Outcome, verify
 from gencard.controller import run as run_module
 from gencard.controller.measures_run import MeasuresRun
 from gencard.core.budget import SpendState
@@ -22,11 +17,9 @@ from gencard.core.errors import (
     InternalError,
     InvalidInputError,
     NotFoundError,
-    NotReplayableError,
     PermissionDeniedError,
 )
 from gencard.core.measures.registry import MEASURES, price_in_statistics
-from gencard.core.privacy.replicated_uniques import replicated_rows
 from gencard.v1 import measures_pb2
 from tests.system.edge import call, configure, enrolled, nothing_changes
 from tests.system.house import build, declare, request_id, survey
@@ -265,71 +258,6 @@ class TestReport:
         assert "Distance to the closest" in result.output
         assert json.loads((tmp_path / "r.json").read_text())["reader"] == "auditor"
         assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
-
-
-WIDE = """
-title = "Many levels"
-declared_by = "the tests"
-reviewed = true
-
-[[attributes]]
-name = "one"
-labels = [{labels}]
-
-[[attributes]]
-name = "two"
-labels = [{labels}]
-"""
-"""Records of many levels, so that many are unique."""
-
-
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory):
-    rng = np.random.default_rng(4)
-    labels = [f"l{number}" for number in range(30)]
-    frame = pd.DataFrame({name: rng.choice(labels, 700) for name in ("one", "two")})
-    schema = WIDE.format(labels=", ".join(f'"{label}"' for label in labels))
-    house = build(tmp_path_factory.mktemp("wide"), frame, schema)
-    house.edit({"most_per_card": "{ statistics = 1_000 }"})
-    configure(house, "datasets.policy", without_uniques="true")
-    house.raise_caps()
-    house.settings_file.write_text(
-        house.settings_file.read_text().partition("\n[[black_boxes]]")[0] + "\n"
-    )
-    yield house.start(), frame
-    house.stop()
-
-
-def test_they_are_gone_and_nobody_can_find_out_which(wide, tmp_path):
-    house, frame = wide
-    with house.analyst() as ana:
-        plain = ana.propose("survey", [("one", "two")], purpose="a test", rows=700).accept()
-        made = plain.release(700, seed=2, progress=False)
-        card = ana.propose(
-            "survey", [("one", "two")], purpose="a test", rows=700, without_uniques=True
-        ).accept()
-        assert card.price.statistics == plain.price.statistics + 1
-        free = card.release(700, progress=False)
-        original = plain.agreement._dataset_of(frame)
-        assert len(replicated_rows(original, made.dataset))
-        assert not len(replicated_rows(original, free.dataset))
-        assert len(free.dataset) == 700
-        assert (free.receipt.seed, free.receipt.without_uniques) == (None, True)
-        with pytest.raises(NotReplayableError):
-            card.replay(free)
-        with pytest.raises(CardStateError):
-            card.release(700, progress=False)
-        with pytest.raises(InvalidInputError):
-            card.release(700, seed=3, progress=False)
-        assert "without replicated uniques" in str(_checks(free, tmp_path, ana))
-
-
-def _checks(release, folder, analyst):
-    release.save(folder / "kept")
-    keys = Keys.of(analyst._connection.credentials)
-    checks = verify(Bundle.of([folder / "kept"]), keys, datetime.now(UTC))
-    assert not [check for check in checks if check.outcome is Outcome.FAILED]
-    return checks
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from gencard.controller.cards import Cards
 from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.one_try import one_try
 from gencard.controller.refunds import refund
 from gencard.controller.releases import SPENT_ON, Releases, release_message
 from gencard.controller.run import Run
@@ -75,7 +76,8 @@ class ReleaseRun:
             if is_audited(card):
                 digest = self.black_boxes.draw(run, card, holding, rows)
             elif offer_of(card).terms.without_uniques:
-                digest = self._unique_free(run, card, holding, psi, rows)
+                self._publish_unique_free(run, card, holding, psi, rows)
+                return
             else:
                 asked = run.request["rows"], run.request["seed"]
                 digest = self._synthesised(run, card, holding, psi, rows, *asked)
@@ -89,16 +91,16 @@ class ReleaseRun:
             before = releases.operations.failures(tx, row, line.created)
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
 
-    def _unique_free(
+    def _publish_unique_free(
         self, run: Run, card: Negotiation, holding: Holding, psi: bytes, rows_file: Path
-    ) -> str:
+    ) -> None:
         """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
         drawn, rows = rows_file.with_name("drawn"), run.request["rows"]
         self._synthesised(run, card, holding, psi, drawn, SPARE + 2 * rows, secrets.randbits(63))
         version = signed_card(card).version
         job = self.jobs.thin_out(holding, version, drawn=drawn, rows=rows, rows_file=rows_file)
-        digest: str = run.job(tasks.THIN_OUT, job)["digest"]
-        return digest
+        with one_try():
+            self._publish(run, card, run.job(tasks.THIN_OUT, job)["digest"], rows_file)
 
     def _synthesised(
         self,

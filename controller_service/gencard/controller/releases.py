@@ -19,6 +19,7 @@ from gencard.controller.card_audits import CardAudits, is_audited
 from gencard.controller.card_body import offer_of
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
+from gencard.controller.one_try import check_untried
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request
 from gencard.controller.rows_file import RowsFile
@@ -65,6 +66,8 @@ class Releases:
             CardStateError, CardExpiredError: The card does not allow it.
             AuditRequiredError, GeneratorChangedError: No audit speaks for the card's black box.
             InvalidInputError: A seed is given where records decide about the rows.
+            UniqueFreeFailedError, ServiceBusyError: The one try of a card without replicated uniques
+                failed, or still goes on.
             DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: psi is not measured yet, and its price is not covered.
         """
@@ -81,6 +84,7 @@ class Releases:
             if terms.without_uniques:
                 _refuse_seed(seed)
                 self.check_first(tx, agreed)
+                check_untried(self.operations.of_kind(tx, KIND, card))
             if rows > terms.rows:
                 raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
             self.hold(tx, who, card)

@@ -63,6 +63,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.NoExtremalPairError: _PRECONDITION,
     errors.BlackBoxError: _PRECONDITION,
     errors.BoxRunFailedError: _PRECONDITION,
+    errors.UniqueFreeFailedError: _PRECONDITION,
     errors.VerificationError: _INVALID,
     errors.OperationError: _INTERNAL,
     errors.OperationCancelledError: grpc.StatusCode.CANCELLED,

@@ -320,6 +320,14 @@ class BoxRunFailedError(ComputationError):
     advice = "Ask the steward to look why; rows need another card."
 
 
+class UniqueFreeFailedError(ComputationError):
+    """Whether it can be had depends on records, so a card has one try, whose failures all look alike."""
+
+    reason = "UNIQUE_FREE_FAILED"
+    text = "A release without replicated uniques could not be had, and this card has but one try."
+    advice = "Propose another card: for more rows, with other marginals, or with its uniques."
+
+
 # A signature, digest or replay does not agree --------------------------------------------------
 
 
