@@ -12,18 +12,13 @@ from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
 from gencard.client.connection import Connection
 from gencard.client.credentials import Credentials, address_in
 from gencard.client.log_watch import Checkpoint, LogWatch
-from gencard.client.measuring import (
-    Measured,
-    measures_said,
-    privacy_said,
-    weights_said,
-    without_uniques_said,
-)
+from gencard.client.measuring import Measured
 from gencard.client.paging import pages
 from gencard.client.plan import Plan
-from gencard.client.workload import Marginals, phi_of
-from gencard.core.budget import EXACT, Price, Spend
-from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal
+from gencard.client.terms import proposed
+from gencard.client.workload import Marginals
+from gencard.core.budget import Price, Spend
+from gencard.core.card import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Formula
 from gencard.core.statistics.sufficiency import analysis_of, sufficient_cliques
@@ -142,26 +137,17 @@ class Analyst:
             InvalidInputError, TooLargeError: What is wrong with the proposal.
             ProposalRefusedError: The policy has nothing near to offer.
         """
-        entry = self.dataset(dataset)
-        domain = entry.coding.domain
-        cliques, moments = phi_of(marginals, domain)
-        privacy, weights = privacy_said(measured) or EXACT, weights_said(measured, cliques, moments)
-        most = entry.policy.most_rows if rows is None else rows
-        asked = Proposal(
-            dataset=entry.name,
+        asked = proposed(
+            self.dataset(dataset),
+            marginals,
+            measured,
             purpose=purpose,
-            marginals=cliques,
             generator=generator,
-            rows=most,
-            privacy=privacy,
+            rows=rows,
             audit=audit,
-            weights=weights,
-            moments=moments,
-            measures=measures_said(measured),
-            without_uniques=without_uniques_said(measured),
         )
         request = pb.ProposeCardRequest(
-            terms=terms_message(asked.in_order_of(domain)),
+            terms=terms_message(asked),
             request_id=str(uuid4()),
             validate_only=dry_run,
         )

@@ -1,7 +1,6 @@
 """A card in our hands: read it, answer it, and once it is agreed, use it."""
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -11,24 +10,18 @@ from gencard.client.agreement import Agreement
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset
 from gencard.client.connection import Connection
-from gencard.client.measuring import (
-    Measured,
-    measures_said,
-    privacy_said,
-    weights_said,
-    without_uniques_said,
-)
+from gencard.client.measuring import Measured
 from gencard.client.progress import Shown
 from gencard.client.releases import Release
 from gencard.client.replay import Replayed
 from gencard.client.signing import checked_offer
-from gencard.client.workload import Marginals, phi_of
+from gencard.client.terms import countered
+from gencard.client.workload import Marginals
 from gencard.core.card import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
 from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.psi import Psi
-from gencard.core.transform import AS_COUNTED
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.card_codec import card_of, terms_message
 from gencard.wire.dsse import signature_of
@@ -98,30 +91,13 @@ class Card(CardView):
         Args:
             measured: How: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
         """
-        domain, now = self.entry.coding.domain, self.terms
-        cliques, moments = (
-            (now.marginals, now.moments) if marginals is None else phi_of(marginals, domain)
-        )
-        privacy = privacy_said(measured) or now.privacy
-        kept = now.weights if marginals is None and privacy.noisy else ()
-        asked = replace(
-            now,
-            purpose=now.purpose if purpose is None else purpose,
-            marginals=cliques,
-            moments=moments,
-            generator=now.generator if generator is None else generator,
-            rows=now.rows if rows is None else rows,
-            privacy=privacy,
-            audit=now.audit if audit is None else audit,
-            weights=weights_said(measured, cliques, moments) or kept,
-            transform=AS_COUNTED if privacy.noisy else now.transform,
-            measures=measures_said(measured, None if privacy.noisy else now),
-            without_uniques=without_uniques_said(measured, None if privacy.noisy else now),
-        )
+        domain = self.entry.coding.domain
+        others = {"generator": generator, "purpose": purpose, "rows": rows, "audit": audit}
+        asked = countered(self.terms, domain, marginals, measured, **others)
         request = pb.CounterCardRequest(
             name=self.name,
             etag=self._negotiation.etag,
-            terms=terms_message(asked.in_order_of(domain)),
+            terms=terms_message(asked),
             request_id=str(uuid4()),
         )
         return self._now(self._connection.call(self._connection.negotiation.CounterCard, request).card)
