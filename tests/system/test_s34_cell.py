@@ -240,6 +240,21 @@ class TestCaught:
         with pytest.raises(JobLimitError, match="CPU"):
             shell("while :; do :; done", cpu_seconds=1)(RECORDS, 1, seed=0)
 
+    @pytest.mark.parametrize("isolation", Isolation)
+    def test_s34_ten_processes_that_are_small_each(self, isolation):
+        body = """
+import os, time
+def tried():
+    for _ in range(10):
+        if os.fork() == 0:
+            held = bytearray(os.urandom(1)) * (150 << 20)
+            time.sleep(20)
+            os._exit(len(held) % 2)
+    return len([os.wait() for _ in range(10)])
+"""
+        with pytest.raises(JobLimitError, match="memory for one run"):
+            told(body, isolation=isolation, processes=12)
+
     def test_s34_children_that_ignore_every_signal_they_can(self):
         text = f"trap '' TERM INT HUP; (setsid sh -c 'while :; do sleep 1; done' {MARK} &) ; sleep 1000"
         with pytest.raises(JobLimitError):

@@ -135,7 +135,7 @@ _NAMESPACES = 0x7E02_0000
 _AF_UNIX = 1
 _SHARED, _ANONYMOUS = 0x01, 0x20
 _FCNTL = (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 15, 16, 1030, 1031, 1032, 1033, 1034)
-"""Descriptors, flags, owners, own locks, pipes, seals; no leases, notices, hints, nor the locks of others."""
+"""Descriptors, flags, owners, locks, pipes, seals; no leases, notices, hints, nor locks of others."""
 
 ARGUMENTS = (
     Argument("clone", (56, 220), 0, _NAMESPACES, (0,), "would make namespaces"),

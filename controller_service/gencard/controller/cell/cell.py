@@ -6,12 +6,15 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, cast
 
 from gencard.controller.cell.confinement import Confinement, confinement
 from gencard.controller.cell.exchange import exchange
 from gencard.controller.cell.limits import CellLimits, Isolation
+from gencard.controller.cell.memory_watch import MemoryWatch
 from gencard.controller.cell.program import PYTHON
+from gencard.controller.cell.resource_limits import memory_bound
 from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
 from gencard.wire.box_answer import AnswerReader, Told, longest_answer
 from gencard.wire.box_request import BoxRequest, bytes_of_request
@@ -45,13 +48,13 @@ class Cell:
 
         Raises:
             BlackBoxError: It fails, or its answer cannot be right.
-            JobLimitError: It takes too long.
+            JobLimitError: It takes too long, or too much memory.
             IsolationError: Nothing can be run in a cell here.
         """
         reader, keeper = AnswerReader(request, told), confinement(self.isolation)
         process = self._started(keeper, command, files)
         try:
-            self._listen(process, request, reader)
+            self._watched(keeper, process, request, reader)
         finally:
             keeper.kill(process)
             process.wait()
@@ -70,6 +73,21 @@ class Cell:
         with suppress(OSError):
             return keeper.start(words, files, self.limits)
         raise IsolationError
+
+    def _watched(
+        self,
+        keeper: Confinement,
+        process: "subprocess.Popen[bytes]",
+        request: BoxRequest,
+        reader: AnswerReader,
+    ) -> None:
+        members, kill = partial(keeper.members, process), partial(keeper.kill, process)
+        with MemoryWatch(members, memory_bound(self.limits), kill) as watch:
+            try:
+                self._listen(process, request, reader)
+            except BlackBoxError:
+                watch.check()
+                raise
 
     def _listen(
         self, process: "subprocess.Popen[bytes]", request: BoxRequest, reader: AnswerReader

@@ -1,7 +1,7 @@
 """Ways to keep a program apart."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +26,10 @@ class Confinement(Protocol):
         Raises:
             OSError: It cannot be started.
         """
+        ...
+
+    def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
+        """The folder in /proc of each process that runs for it; raises OSError where none is seen."""
         ...
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:

@@ -20,7 +20,7 @@ class CellLimits:
     """Bounds of one run; a job's own bounds hold besides, where they are lower.
 
     Args:
-        memory_mib: Address space of each process.
+        memory_mib: Address space of each process, and what all of them have in memory together.
         cpu_seconds: CPU time of each process.
         wall_seconds: Time of the whole run.
         processes: Processes and threads at a time.

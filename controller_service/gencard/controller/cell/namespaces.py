@@ -5,6 +5,7 @@ Started by root, the program runs as a user of its own that owns nothing; else i
 
 import os
 import platform
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import gencard
 from gencard.controller.cell.call_filter import call_filter
 from gencard.controller.cell.limits import CellLimits
 from gencard.controller.cell.memory_file import MemoryFiles
+from gencard.controller.cell.offspring import children_of
 from gencard.controller.cell.resource_limits import limited
 
 PROGRAM = Path("/cell/program")
@@ -30,21 +32,6 @@ _AT_MOST = 2.0
 """Seconds for a namespace to end."""
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_DEVICES = tuple(
-    word
-    for words in (
-        ("--perms", "0755", "--dir", "/dev"),
-        *(("--dev-bind", f"/dev/{name}", f"/dev/{name}") for name in ("null", "random", "urandom")),
-        ("--symlink", "/proc/self/fd", "/dev/fd"),
-        *(
-            ("--symlink", f"/proc/self/fd/{number}", f"/dev/std{name}")
-            for number, name in enumerate(("in", "out", "err"))
-        ),
-    )
-    for word in words
-)
-"""No terminals, no shared memory, no /dev/zero, which is shared memory to whoever maps it."""
-
 _SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/R")
 """Of the system's settings, what finds interpreters and libraries."""
 
@@ -90,6 +77,17 @@ class Namespaces:
                 process.wait(_AT_MOST)
         process.kill()
 
+    def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
+        """As the cell's own /proc lists them, in which nobody can hide.
+
+        Until that is mounted there are none but bubblewrap; before, its root is still the machine's.
+        """
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for first in _children(process):
+                own = Path(f"/proc/{first}/root/proc")
+                if own.stat().st_dev != Path("/proc").stat().st_dev:
+                    yield from own.glob("[0-9]*")
+
     @property
     def program_folder(self) -> Path:
         return PROGRAM
@@ -98,12 +96,11 @@ class Namespaces:
 def _children(process: subprocess.Popen[bytes]) -> list[int]:
     if process.poll() is not None:
         return []
-    own = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return list(map(int, own.read_text(encoding="ascii").split()))
+    return children_of(process.pid)
 
 
 def _closed() -> list[str]:
-    alone = [*_ALONE, "--die-with-parent", "--new-session", "--clearenv"]
+    alone = [*_ALONE, "--hostname", "cell", "--die-with-parent", "--new-session", "--clearenv"]
     if os.geteuid() == 0:
         return [*alone, *_SET_USER]
     nobody = ["--uid", "65534", "--gid", "65534"]
@@ -111,10 +108,13 @@ def _closed() -> list[str]:
 
 
 def _dropped() -> list[str]:
-    """As root: become a user of this process alone, for good, so that its processes can be counted."""
+    """As root: become some user of no other process, for good, so that its processes can be counted.
+
+    Another one in each run, or the runs of one audit would have in common what the next run has not.
+    """
     if os.geteuid() != 0:
         return []
-    user = str(_USERS[os.getpid() % len(_USERS)])
+    user = str(secrets.choice(_USERS))
     become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
     return [*become, "--inh-caps=-all", "--bounding-set=-all"]
 
@@ -147,9 +147,18 @@ def _ours() -> Iterator[str]:
 
 def _folders(limits: CellLimits) -> list[str]:
     work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
-    system = ["--proc", "/proc", *_DEVICES, "--remount-ro", "/"]
+    system = ["--proc", "/proc", *_devices(), "--remount-ro", "/"]
     variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
     return [*work, *system, *variables, "--chdir", str(WORK)]
+
+
+def _devices() -> Iterator[str]:
+    """No terminal, no shared memory, and no /dev/zero, which is shared memory to whoever maps it."""
+    yield from ("--perms", "0755", "--dir", "/dev", "--symlink", "/proc/self/fd", "/dev/fd")
+    for name in ("null", "random", "urandom"):
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        yield from ("--symlink", f"/proc/self/fd/{number}", f"/dev/{name}")
 
 
 VARIABLES = {

@@ -5,12 +5,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from gencard.controller.cell.limits import CellLimits
 from gencard.controller.cell.namespaces import VARIABLES
+from gencard.controller.cell.offspring import tree_of
 from gencard.controller.cell.resource_limits import limited
 
 
@@ -45,6 +46,10 @@ class Processes:
             env=VARIABLES | own,
             start_new_session=True,
         )
+
+    def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
+        """Those that have not left the tree of who started them."""
+        return (Path(f"/proc/{pid}") for pid in tree_of(process.pid))
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """The session's group; a process that left it lives on."""

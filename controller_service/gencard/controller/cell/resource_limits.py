@@ -19,7 +19,7 @@ def limited(limits: CellLimits) -> list[str]:
     """
     cpu = _at_most(limits.cpu_seconds, resource.RLIMIT_CPU)
     bounds = {
-        "as": _at_most(limits.memory_mib * _MIB, resource.RLIMIT_AS),
+        "as": memory_bound(limits),
         "fsize": _at_most(limits.work_mib * _MIB, resource.RLIMIT_FSIZE),
         "nproc": _at_most(limits.processes + 1, resource.RLIMIT_NPROC),
         "nofile": _at_most(_FILES, resource.RLIMIT_NOFILE),
@@ -28,6 +28,11 @@ def limited(limits: CellLimits) -> list[str]:
     hard_cpu = _at_most(cpu + _GRACE, resource.RLIMIT_CPU)
     words = [f"--{name}={bound}:{bound}" for name, bound in bounds.items()]
     return ["prlimit", f"--cpu={cpu}:{hard_cpu}", *words, "--"]
+
+
+def memory_bound(limits: CellLimits) -> int:
+    """Bytes: of address space for each process, of memory for all of them together."""
+    return _at_most(limits.memory_mib * _MIB, resource.RLIMIT_AS)
 
 
 def _at_most(bound: int, kind: int) -> int:

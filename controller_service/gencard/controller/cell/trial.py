@@ -38,8 +38,8 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
 
     Raises:
         IsolationError: The box did not answer: there is no bubblewrap, namespaces or filters of system
-            calls are not allowed, this kind of machine has other calls, the interpreter cannot be read by
-            others, or the cell shows what it should hide.
+            calls are not allowed, this kind of machine has other calls, what runs cannot be seen from
+            outside, others cannot read the interpreter, or the cell shows what it should hide.
     """
     seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
     program = Program(("python", "./box.py"), (("box.py", _RESAMPLES.format(hidden=seen).encode()),))

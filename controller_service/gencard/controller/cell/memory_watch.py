@@ -1,0 +1,99 @@
+"""What all processes of a cell have in memory together, looked at from outside a few times a second.
+
+Bounds that a process has from the kernel are its own: as many processes as a cell may have could take as
+many times its memory. Kept in the kernel's own words (proc(5)): resident and swapped pages, and where
+those come to too much the proportional part of pages that processes share.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+
+from gencard.core.errors import IsolationError, JobLimitError
+
+_KIB = 1 << 10
+_EVERY = 0.1
+"""Seconds between looks."""
+
+_LOOKS = 2
+"""In a row that must find too much: a process that is just starting another one is counted twice."""
+
+Members = Callable[[], Iterable[Path]]
+"""Gives the folder in /proc of each process in the cell; raises OSError where that cannot be seen."""
+
+
+class MemoryWatch:
+    """Looks until it is left; ends the cell that has too much in memory, or cannot be looked at.
+
+    Args:
+        bound: Bytes.
+        kill: Ends the cell; called in a thread of this watch.
+    """
+
+    def __init__(self, members: Members, bound: int, kill: Callable[[], None]) -> None:
+        self._members, self._bound, self._kill = members, bound, kill
+        self._left = threading.Event()
+        self._ended_for: type[JobLimitError | IsolationError] | None = None
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "MemoryWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raises JobLimitError or IsolationError where the watch has ended the cell."""
+        if self._ended_for is JobLimitError:
+            raise JobLimitError(what="memory for one run of a black box")
+        if self._ended_for is IsolationError:
+            raise IsolationError
+
+    def _watch(self) -> None:
+        found = 0
+        while found < _LOOKS:
+            if self._left.wait(_EVERY):
+                return
+            reason = self._reason()
+            found = found + 1 if reason else 0
+        self._ended_for = reason
+        self._kill()
+
+    def _reason(self) -> type[JobLimitError | IsolationError] | None:
+        try:
+            return JobLimitError if _is_over(self._members(), self._bound) else None
+        except OSError:
+            return IsolationError
+
+
+def _is_over(members: Iterable[Path], bound: int) -> bool:
+    """The cheap sum first: shared pages count for each process in it, so it is never too small."""
+    processes = list(members)
+    if sum(map(_resident, processes)) <= bound:
+        return False
+    return sum(map(_proportional, processes)) > bound
+
+
+def _resident(process: Path) -> int:
+    return _sum_of(process / "status", "VmRSS", "VmSwap") or 0
+
+
+def _proportional(process: Path) -> int:
+    """Where it is not ours to see, what is resident."""
+    found = _sum_of(process / "smaps_rollup", "Pss", "SwapPss")
+    return _resident(process) if found is None else found
+
+
+def _sum_of(file: Path, *names: str) -> int | None:
+    """Bytes in these lines of a file of /proc; None where it cannot be read, as after the end."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    said = (line.partition(":") for line in lines)
+    return sum(_KIB * int(value.split()[0]) for name, _, value in said if name in names)
