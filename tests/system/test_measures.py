@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from google.longrunning import operations_pb2
 from typer.testing import CliRunner
 
-from gencard.client import measures
+from gencard.client import measures, operations
 from gencard.client.shell.main import app
 from gencard.controller import run as run_module
 from gencard.controller.measures_run import MeasuresRun
@@ -179,6 +180,27 @@ class TestRevocation:
         with pytest.raises(CardStateError):
             measures.known(people["ana"]._connection, measured.name)
         assert "marginals" in measures.known(people["aud"]._connection, measured.name).findings
+
+    def test_an_operation_holds_no_number_that_a_revoked_card_could_still_tell(
+        self, people, measured, revoke
+    ):
+        connection, told = people["ana"]._connection, measures_pb2.Measures()
+        asked = measures_pb2.RunMeasuresRequest(release=measured.name, request_id=request_id())
+        begun = connection.call(connection.measures.RunMeasures, asked)
+        result = operations.result_of(connection, begun, measures_pb2.Measures, lambda *_: None)
+        revoke()
+        request = operations_pb2.GetOperationRequest(name=begun.name)
+        for known in (
+            connection.call(connection.operations.GetOperation, request),
+            *connection.call(
+                connection.operations.ListOperations, operations_pb2.ListOperationsRequest()
+            ).operations[:1],
+        ):
+            assert known.response.Unpack(told)
+            assert (told.name, told.document) == (result.name, b"")
+        with pytest.raises(CardStateError):
+            named = measures_pb2.GetMeasuresRequest(name=told.name)
+            connection.call(connection.measures.GetMeasures, named)
 
     def test_one_that_comes_while_records_are_read_counts(self, people, measured, revoke, monkeypatch):
         real = run_module.Run.job

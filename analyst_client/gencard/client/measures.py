@@ -82,7 +82,8 @@ def run(
     request = pb.RunMeasuresRequest(release=release, measures=measures, request_id=str(uuid4()))
     with shown("Measuring", progress) as tell:
         operation = connection.call(connection.measures.RunMeasures, request)
-        return ReleaseMeasures.of(operations.result_of(connection, operation, pb.Measures, tell))
+        name = operations.result_of(connection, operation, pb.Measures, tell).name
+    return _fetched(connection, name)
 
 
 def known(connection: Connection, release: str) -> ReleaseMeasures:
@@ -92,10 +93,13 @@ def known(connection: Connection, release: str) -> ReleaseMeasures:
     for page in pages(connection, connection.measures.ListMeasures, request):
         for one in page.measures:
             if set(one.measures) - found.findings.keys():
-                asked = pb.GetMeasuresRequest(name=one.name)
-                answer = connection.call(connection.measures.GetMeasures, asked)
-                found = found.joined(ReleaseMeasures.of(answer.measures))
+                found = found.joined(_fetched(connection, one.name))
     return found
+
+
+def _fetched(connection: Connection, name: str) -> ReleaseMeasures:
+    answer = connection.call(connection.measures.GetMeasures, pb.GetMeasuresRequest(name=name))
+    return ReleaseMeasures.of(answer.measures)
 
 
 def _finding(one: Document) -> Finding | None:

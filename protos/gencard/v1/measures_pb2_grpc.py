@@ -60,8 +60,8 @@ class MeasuresServiceServicer(object):
     """
 
     def RunMeasures(self, request, context):
-        """Measures a release, inside the controller. The operation's response is a Measures, its metadata
-        an OperationProgress.
+        """Measures a release, inside the controller. The operation's response is a Measures without its
+        document, which GetMeasures gives; its metadata an OperationProgress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

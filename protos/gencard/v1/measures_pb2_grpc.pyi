@@ -112,8 +112,8 @@ class MeasuresServiceStub(typing.Generic[_MeasuresServiceRunMeasuresType, _Measu
     ], channel: grpc.aio.Channel) -> None: ...
 
     RunMeasures: _MeasuresServiceRunMeasuresType
-    """Measures a release, inside the controller. The operation's response is a Measures, its metadata
-    an OperationProgress.
+    """Measures a release, inside the controller. The operation's response is a Measures without its
+    document, which GetMeasures gives; its metadata an OperationProgress.
     """
 
     GetMeasures: _MeasuresServiceGetMeasuresType
@@ -148,8 +148,8 @@ class MeasuresServiceServicer(metaclass=abc.ABCMeta):
         request: gencard.v1.measures_pb2.RunMeasuresRequest,
         context: _ServicerContext,
     ) -> typing.Union[google.longrunning.operations_pb2.Operation, collections.abc.Awaitable[google.longrunning.operations_pb2.Operation]]:
-        """Measures a release, inside the controller. The operation's response is a Measures, its metadata
-        an OperationProgress.
+        """Measures a release, inside the controller. The operation's response is a Measures without its
+        document, which GetMeasures gives; its metadata an OperationProgress.
         """
 
     @abc.abstractmethod
