@@ -198,8 +198,8 @@ class TestRevocation:
         ):
             assert known.response.Unpack(told)
             assert (told.name, told.document) == (result.name, b"")
+        named = measures_pb2.GetMeasuresRequest(name=told.name)
         with pytest.raises(CardStateError):
-            named = measures_pb2.GetMeasuresRequest(name=told.name)
             connection.call(connection.measures.GetMeasures, named)
 
     def test_one_that_comes_while_records_are_read_counts(self, people, measured, revoke, monkeypatch):

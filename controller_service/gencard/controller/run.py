@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import Job, Task
+from gencard.controller.jobs.tasks import Job, Progress, Task
 from gencard.controller.state.operations import OperationRow
 from gencard.core.errors import GencardError, OperationCancelledError, ServiceUnavailableError
+from gencard.wire.identity import Identity, Role
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Run:
         """
         with self._lock:
             self.check()
-            self._job = self.executor.submit(task, description, progress=self._progress)
+            self._job = self.executor.submit(task, description, progress=self._telling(task))
         with suppress(CancelledError):
             result: Job = self._job.result()
             self.check()
@@ -67,5 +68,26 @@ class Run:
             if self._job is not None:
                 self._job.cancel()
 
+    def _telling(self, task: Task) -> Progress:
+        """Analysts hear of work at records in few steps: when each is done may depend on them."""
+        if task.steps is None or Identity.of(self.row.owner).role is not Role.ANALYST:
+            return self._progress
+        return InSteps(self._progress, task.steps)
+
     def _progress(self, stage: str, fraction: float) -> None:
         self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))
+
+
+@dataclass(slots=True)
+class InSteps:
+    """Progress that is told on when another step is done, and with the stage that it was at then."""
+
+    tell: Progress
+    steps: int
+    _done: int = -1
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        done = int(self.steps * fraction)
+        if done > self._done:
+            self._done = done
+            self.tell(stage, done / self.steps)

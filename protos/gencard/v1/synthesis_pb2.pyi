@@ -55,7 +55,9 @@ Global___GenerateReleaseRequest: typing_extensions.TypeAlias = GenerateReleaseRe
 
 @typing.final
 class OperationProgress(google.protobuf.message.Message):
-    """What an operation is doing. Depends on no record."""
+    """What an operation is doing. Depends on no record, but for the times at which it changes: so analysts
+    are told of work at records in tenths at most.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

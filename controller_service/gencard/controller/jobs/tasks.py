@@ -49,7 +49,7 @@ from typing import Any
 
 Job = dict[str, Any]
 Progress = Callable[[str, float], None]
-"""Called with a stage and how much of the job is done, 0 to 1; neither depends on any record."""
+"""Called with a stage and how much of the job is done, 0 to 1; only when may depend on records."""
 
 
 def no_progress(_stage: str, _fraction: float) -> None:
@@ -58,10 +58,15 @@ def no_progress(_stage: str, _fraction: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function that a worker knows by name, and the module of ``jobs`` that holds it."""
+    """A function that a worker knows by name, and the module of ``jobs`` that holds it.
+
+    Args:
+        steps: Of progress that an analyst is told, where the job is at records; None for all there are.
+    """
 
     name: str
     module: str
+    steps: int | None = None
 
     def function(self) -> Callable[[Job, Progress], Job]:
         """The function, with all that it needs to run."""
@@ -74,13 +79,13 @@ class Task:
         return self.function()(job, progress)
 
 
-MEASURE = Task("measure", "measurement")
+MEASURE = Task("measure", "measurement", steps=1)
 SYNTHESISE = Task("synthesise", "synthesis")
-AUDIT = Task("audit", "auditing")
-COMPARE = Task("compare", "comparison")
-THIN_OUT = Task("thin_out", "comparison")
+AUDIT = Task("audit", "auditing", steps=10)
+COMPARE = Task("compare", "comparison", steps=1)
+THIN_OUT = Task("thin_out", "comparison", steps=1)
 RUN_BLACK_BOX = Task("run_black_box", "synthesis")
-KEEP = Task("keep", "releasing")
+KEEP = Task("keep", "releasing", steps=10)
 DRAW = Task("draw", "releasing")
 
 TASKS = {
