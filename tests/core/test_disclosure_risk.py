@@ -83,25 +83,6 @@ def test_missing_values_are_a_level(number):
     check_against_synthpop(disclosure_risk(*pair, tuple(case["keys"]), case["target"]), case)
 
 
-@pytest.mark.shared
-def test_numbers_in_groups():
-    """The same with age and income in the five groups that synthpop finds."""
-    case = oracle("pairD_mixed", "disclosure_syn1")[2]
-    breaks = oracle("pairD_mixed", "grouping_breaks_syn1")
-    domain = Domain.of({"sex": 2, "age": 5, "edu": 5, "income": 6})
-    pair = coded("synthpop/pairD_mixed_orig.csv", "synthpop/pairD_mixed_syn1.csv")
-    grouped = []
-    for dataset, file in zip(pair, ("orig", "syn1"), strict=True):
-        rows = read(f"synthpop/pairD_mixed_{file}.csv")
-        columns = {name: dataset.column(name) for name in domain.attributes}
-        for name, edges in breaks.items():
-            values = np.array([float(row[name] or "nan") for row in rows])
-            places = np.searchsorted(edges[1:-1], values, side="right")
-            columns[name] = np.where(np.isnan(values), 5, places)
-        grouped.append(Dataset.of_columns(domain, list(columns.values())))
-    check_against_synthpop(disclosure_risk(*grouped, tuple(case["keys"]), case["target"]), case)
-
-
 def brute_force(original, synthetic, excluded, most):
     """From records as (keys, level) and a predicate of a record: the measures in synthpop's order."""
     ours, theirs = Counter(original), Counter(synthetic)
