@@ -83,7 +83,7 @@ def test_settings_out_of_range_are_refused(wrong):
 
 
 def test_no_table_is_larger_than_its_bound_however_large_the_budget():
-    """Two attributes of 1,100 levels have more cells together than 2 to the power of 20."""
+    """Two attributes of 1,100 levels have more cells together than the bound."""
     dataset = copied(size=1_100)
     model = PrivBayes(ENDLESS, SeededNoise(0), Fraction(1, 1_000)).fit(dataset, seed=0).model
     assert [node.parents for node in model.nodes] == [()] * 4

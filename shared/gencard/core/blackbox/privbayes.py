@@ -28,8 +28,8 @@ from gencard.core.statistics.marginal import count
 from gencard.core.statistics.noise import Noise
 from gencard.core.statistics.reconcile import on_simplex
 
-_MOST_CELLS = 1 << 20
-"""A larger table is not worth its memory, however useful the budget would make it."""
+_MOST_CELLS = 1 << 18
+"""A larger table is not worth the seconds that its noise takes, however useful it would be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,6 @@ class PrivBayes(ModelBox):
         Raises:
             InvalidDatasetError: There is no attribute.
             InvalidNumberError: The seed is out of range.
-            TooLargeError: There are too many sets of parents to choose from.
         """
         check_attributes(dataset)
         purse = Purse(self.privacy, self.noise)
