@@ -64,6 +64,7 @@ class Namespaces:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                umask=0o077,
                 cwd="/",
                 env={"PATH": "/usr/bin:/bin"},
                 pass_fds=memory.descriptors,

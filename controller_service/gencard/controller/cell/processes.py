@@ -42,6 +42,7 @@ class Processes:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            umask=0o077,
             cwd=work,
             env=VARIABLES | own,
             start_new_session=True,

@@ -1,0 +1,61 @@
+"""S34: one run of a program looks like any other: nothing tells an audit from what follows it."""
+
+import numpy as np
+
+from gencard.controller.cell.limits import Isolation
+from gencard.controller.cell.recipes import in_cell, program_recipe
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.tasks import RUN_BLACK_BOX
+from gencard.controller.rows_file import RowsFile
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from tests.system.cells import LIMITS, box, needs_cell
+
+pytestmark = needs_cell
+
+SEES = r"""
+sub told {
+    open my $file, '<', "/proc/$_[0]" or return;
+    return map { s/[0-9]+:[0-9]+//gr } <$file>;
+}
+read STDIN, my $sent, 1_000_000;
+my @seen = ($sent =~ s/"seed":"\d+"//r =~ /^(.*)/, length $sent, "@ARGV", $0, $$, getppid, umask);
+push @seen, map "$_=$ENV{$_}", sort keys %ENV;
+push @seen, grep !/^(Uid|Gid|Vm|Rss|.*ctxt|HugetlbPages|SigQ)/, told('self/status');
+push @seen, sort map { s/^\d+ \d+|master:\d+|shared:\d+//gr } told('self/mountinfo');
+push @seen, map told($_), qw(self/limits self/oom_score_adj self/cgroup sys/kernel/hostname);
+push @seen, getpriority(0, 0), map readlink("/proc/self/fd/$_") =~ s/\d+//r, 0..2;
+push @seen, `ls -AlR --time-style=+ --numeric-uid-gid /cell /dev | sed 's/ 6[0-9]\{4\} / USER /g'`;
+my $text = substr join("\n", @seen), 0, 8000;
+binmode STDOUT; print qq({"format":"gencard.box.v1","rows":8000}\n);
+print $text, "\0" x (8000 - length $text), pack 'v*', 0..7999;
+"""
+WIDE = Dataset.of_columns(Domain.of({"a": 256, "b": 8000}), [np.arange(50), np.arange(50)])
+
+
+def seen(rows: Dataset) -> str:
+    """What a program saw and told: a letter and its place in each row, in whatever order."""
+    letters = rows.column("a")[np.argsort(rows.column("b"))]
+    return bytes(letters.astype(np.uint8)).rstrip(b"\0").decode()
+
+
+def test_s34_one_run_looks_like_the_other(tmp_path):
+    """Whoever starts it and however often: but for seed, clock, counters and its user's number."""
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "box").write_text(SEES)
+    upload = RowsFile(tmp_path / "upload")
+    upload.write(WIDE)
+    command = ("/usr/bin/perl", "./box")
+    recipe = in_cell(program_recipe(tmp_path / "box", command, {}), LIMITS, Isolation.NAMESPACES)
+    job = {"recipe": {**recipe, "cliques": [], "values": {}}, "upload": str(upload.path), "seed": 11}
+    job |= {"rows": 8_000, "rows_file": str(tmp_path / "rows")}
+    executor = ProcessExecutor(1, cpu_seconds=60, memory_mib=2_048, report=print)
+    try:
+        executor.submit(RUN_BLACK_BOX, job).result(60)
+    finally:
+        executor.shutdown(cancel_futures=True)
+    made = box(SEES, interpreter="/usr/bin/perl")
+    direct = [seen(made(WIDE, 8_000, seed=10 + number)) for number in (2, 3)]
+    assert "PATH=/usr/bin:/bin" in direct[0]
+    assert direct[0].splitlines() == direct[1].splitlines()
+    assert seen(RowsFile(tmp_path / "rows").dataset()).splitlines() == direct[0].splitlines()
