@@ -22,6 +22,8 @@ from examples.fair_survey import ATTRIBUTES, BLACK_BOXES, SCHEMA, write_records
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst
 from gencard.client.audits import Audit
+from gencard.client.card import Card
+from gencard.client.releases import Release
 from gencard.core.audit.verdict import Verdict
 from gencard.core.errors import GencardError
 
@@ -93,52 +95,63 @@ def port_of(process: "subprocess.Popen[str]") -> int:
 def negotiate_and_release(meter: WireMeter) -> str:
     """The analyst's part; the name of the card that was agreed."""
     with Analyst.connect(f"localhost:{meter.port}", folder=ANA) as analyst:
-        chapter(
-            "The analyst reads the catalogue",
-            f"export GENCARD_CONNECTION={ANA}",
-            "gencard datasets fair",
-        )
-        dataset = analyst.dataset("fair")
-        say(f"{dataset.title}: {len(dataset.coding.attributes)} attributes, and what the policy allows.")
-        crossed(meter, "a schema and a policy; both public by declaration")
-
-        chapter(
-            "The analyst asks for too much",
-            f'gencard propose fair --marginals-of-order 3 --rows {ROWS} --purpose "{PURPOSE}"',
-        )
-        card = analyst.propose(
-            "fair",
-            list(combinations(ATTRIBUTES, 3)),
-            purpose=PURPOSE,
-            rows=ROWS,
-        )
-        say(
-            f"All {len(card.negotiation.proposed.marginals)} three-way marginals. The controller offers:"
-        )
-        console.print(card)
-        crossed(meter, "a proposal and a counter-offer with its price; no record was touched")
-
-        chapter("Both sign", f"gencard accept {card.name}")
-        card.accept()
-        say(f"State: [bold]{card.state}[/]. Digest of the card: {card.offer.digest[:16]}…")
-        crossed(meter, "two Ed25519 signatures over the same bytes")
-
-        chapter(
-            "Measure, fit, sample",
-            f"gencard generate {card.name} --rows {ROWS} --seed {SEED} --output release",
-        )
-        release = card.release(rows=ROWS, seed=SEED)
-        released = sum(measurement.values.size for measurement in card.psi.measurements)
-        say(f"{ROWS:,} synthetic rows. The generator saw psi, {released:,} counts, and nothing else:")
-        console.print(release.frame.head(5).to_string(index=False))
-        crossed(meter, "psi, rows and a signed receipt")
-
-        chapter("The analyst replays", "gencard replay demo/")
-        replayed = card.replay(release)
-        say("From psi, card and seed the analyst's own machine makes the rows again.")
-        say(str(replayed))
-        release.save(FOLDER, rows="synthetic.parquet")
+        read_catalogue(meter, analyst)
+        card = propose(meter, analyst)
+        agree(meter, card)
+        replay(card, make_release(meter, card))
         return card.name
+
+
+def read_catalogue(meter: WireMeter, analyst: Analyst) -> None:
+    chapter(
+        "The analyst reads the catalogue",
+        f"export GENCARD_CONNECTION={ANA}",
+        "gencard datasets fair",
+    )
+    dataset = analyst.dataset("fair")
+    say(f"{dataset.title}: {len(dataset.coding.attributes)} attributes, and what the policy allows.")
+    crossed(meter, "a schema and a policy; both public by declaration")
+
+
+def propose(meter: WireMeter, analyst: Analyst) -> Card:
+    """Every three-way marginal is asked for; the policy has less to offer."""
+    chapter(
+        "The analyst asks for too much",
+        f'gencard propose fair --marginals-of-order 3 --rows {ROWS} --purpose "{PURPOSE}"',
+    )
+    card = analyst.propose("fair", list(combinations(ATTRIBUTES, 3)), purpose=PURPOSE, rows=ROWS)
+    say(f"All {len(card.negotiation.proposed.marginals)} three-way marginals. The controller offers:")
+    console.print(card)
+    crossed(meter, "a proposal and a counter-offer with its price; no record was touched")
+    return card
+
+
+def agree(meter: WireMeter, card: Card) -> None:
+    chapter("Both sign", f"gencard accept {card.name}")
+    card.accept()
+    say(f"State: [bold]{card.state}[/]. Digest of the card: {card.offer.digest[:16]}…")
+    crossed(meter, "two Ed25519 signatures over the same bytes")
+
+
+def make_release(meter: WireMeter, card: Card) -> Release:
+    chapter(
+        "Measure, fit, sample",
+        f"gencard generate {card.name} --rows {ROWS} --seed {SEED} --output release",
+    )
+    release = card.release(rows=ROWS, seed=SEED)
+    released = sum(measurement.values.size for measurement in card.psi.measurements)
+    say(f"{ROWS:,} synthetic rows. The generator saw psi, {released:,} counts, and nothing else:")
+    console.print(release.frame.head(5).to_string(index=False))
+    crossed(meter, "psi, rows and a signed receipt")
+    return release
+
+
+def replay(card: Card, release: Release) -> None:
+    chapter("The analyst replays", "gencard replay demo/")
+    replayed = card.replay(release)
+    say("From psi, card and seed the analyst's own machine makes the rows again.")
+    say(str(replayed))
+    release.save(FOLDER, rows="synthetic.parquet")
 
 
 def audit(meter: WireMeter, name: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -83,17 +84,9 @@ class AuditRun:
             now = audits.cards.clock()
             row = audits.store.get(tx, run.request["audit"])
             known = audits.card_audits.is_known_leak(tx, row, offer_of(card).terms)
-            verdict, wording = _outcome(report, known)
-            audits.cards.log.append(
-                tx,
-                action="verdict",
-                actor=audits.cards.controller,
-                resource=row.name,
-                details={"verdict": str(verdict), "black_box": row.black_box},
-                now=now,
-            )
-            facts = _facts(row, card, plan, verdict, wording) | {"time": time_text(now)}
-            payload = statement(VERDICT, row.name, facts, offer_of(card).digest)
+            verdict, wording = outcome = _outcome(report, known)
+            self._log(tx, row, verdict, now)
+            payload = _payload(row, card, plan, outcome, now)
             attestation = sign(payload, [audits.cards.key])
             audits.store.conclude(
                 tx,
@@ -110,6 +103,16 @@ class AuditRun:
             concluded = audit_message(audits.store.get(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
 
+    def _log(self, tx: Connection, row: AuditRow, verdict: Verdict, now: datetime) -> None:
+        self.audits.cards.log.append(
+            tx,
+            action="verdict",
+            actor=self.audits.cards.controller,
+            resource=row.name,
+            details={"verdict": str(verdict), "black_box": row.black_box},
+            now=now,
+        )
+
 
 def _outcome(report: dict[str, Any], known: bool) -> tuple[Verdict, str]:
     """What this attempt says, or what an earlier one said of the same box."""
@@ -120,11 +123,12 @@ def _outcome(report: dict[str, Any], known: bool) -> tuple[Verdict, str]:
     return Verdict.NO_EVIDENCE, report["wording"]
 
 
-def _facts(
-    row: AuditRow, card: Negotiation, plan: AuditPlan, verdict: Verdict, wording: str
-) -> dict[str, Any]:
-    """What the controller signs."""
-    return {
+def _payload(
+    row: AuditRow, card: Negotiation, plan: AuditPlan, outcome: tuple[Verdict, str], now: datetime
+) -> bytes:
+    """What the controller signs: verdict and wording, of which box, under which card, how strict."""
+    verdict, wording = outcome
+    facts = {
         "attempt": str(row.attempt),
         "blackBox": row.black_box,
         "boxDigest": {"sha256": row.box_digest},
@@ -133,4 +137,6 @@ def _facts(
         "runs": str(plan.terms.runs),
         "verdict": str(verdict),
         "wording": wording,
+        "time": time_text(now),
     }
+    return statement(VERDICT, row.name, facts, offer_of(card).digest)

@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -188,17 +189,7 @@ class ReleaseRun:
                 without_uniques=without,
             )
             signed = sign(receipt_statement(receipt), [self.cards.key])
-            row = ReleaseRow(
-                name=name,
-                card=card.name,
-                rows=receipt.rows,
-                seed=run.request["seed"],
-                digest=digest,
-                psi_digest=psi.digest,
-                receipt=signed,
-                file_name=file_name,
-                created=now,
-            )
+            row = _row_of(receipt, signed, run, file_name, now)
             self.releases.store.insert(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, release_message(row).SerializeToString())
@@ -214,6 +205,21 @@ class ReleaseRun:
             now=self.cards.clock(),
         )
         return entry.index
+
+
+def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: datetime) -> ReleaseRow:
+    """What the state keeps of a release; its seed too, where the receipt is silent about it."""
+    return ReleaseRow(
+        name=receipt.name,
+        card=run.row.resource,
+        rows=receipt.rows,
+        seed=run.request["seed"],
+        digest=receipt.rows_digest,
+        psi_digest=receipt.psi_digest,
+        receipt=signed,
+        file_name=file_name,
+        created=now,
+    )
 
 
 def _settle(folder: Path) -> None:

@@ -73,36 +73,40 @@ class Releases:
         """
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
-
-        def make(tx: Connection) -> bytes:
-            agreed = self.cards.usable(tx, who, card)
-            self.cards.holding_of(agreed)
-            terms = offer_of(agreed).terms
-            if is_audited(agreed):
-                self.card_audits.passed(tx, agreed)
-                _refuse_seed(seed)
-            if terms.without_uniques:
-                _refuse_seed(seed)
-                self.check_first(tx, agreed)
-                check_untried(self.operations.of_kind(tx, KIND, card))
-            if rows > terms.rows:
-                raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
-            self.hold(tx, who, card)
-            asked = {"card": card, "rows": rows, "seed": seed}
-            name = self.operations.create(tx, who, KIND, card, asked)
-            self.cards.log.append(
-                tx,
-                action="generate",
-                actor=who.uri,
-                resource=card,
-                details={"operation": name},
-                now=self.cards.clock(),
-            )
-            return name.encode()
-
         with self.database.transaction() as tx:
-            name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
+            name = request.once(
+                tx, who, self.cards.clock(), lambda: self._created(tx, who, card, rows, seed).encode()
+            )
         return self.operations.begin(name.decode())
+
+    def _created(self, tx: Connection, who: Identity, card: str, rows: int, seed: int) -> str:
+        """The name of a new operation for a release that is in order, with its price held."""
+        self._check(tx, self.cards.usable(tx, who, card), rows, seed)
+        self.hold(tx, who, card)
+        name = self.operations.create(tx, who, KIND, card, {"card": card, "rows": rows, "seed": seed})
+        self.cards.log.append(
+            tx,
+            action="generate",
+            actor=who.uri,
+            resource=card,
+            details={"operation": name},
+            now=self.cards.clock(),
+        )
+        return name
+
+    def _check(self, tx: Connection, card: Negotiation, rows: int, seed: int) -> None:
+        """Raises what ``start`` says of cards that do not allow such a release."""
+        self.cards.holding_of(card)
+        terms = offer_of(card).terms
+        if is_audited(card):
+            self.card_audits.passed(tx, card)
+            _refuse_seed(seed)
+        if terms.without_uniques:
+            _refuse_seed(seed)
+            self.check_first(tx, card)
+            check_untried(self.operations.of_kind(tx, KIND, card.name))
+        if rows > terms.rows:
+            raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
 
     def get(self, who: Identity, name: str) -> pb.Release:
         with self.database.reading() as tx:

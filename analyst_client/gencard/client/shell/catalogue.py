@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
+from gencard.client.catalogue import CatalogueEntry, GeneratorEntry, Policy
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -79,7 +79,6 @@ def _parameters(entry: GeneratorEntry) -> str:
 
 
 def _document(entry: CatalogueEntry) -> dict[str, object]:
-    policy = entry.policy
     return {
         "name": entry.id,
         "title": entry.title,
@@ -87,22 +86,26 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
         "declaredBy": entry.declared_by,
         "version": entry.version,
         "schema": coding_document(entry.coding),
-        "policy": {
-            "largestOrder": policy.largest_order,
-            "largestMarginalCells": policy.largest_marginal_cells,
-            "mostMarginals": policy.most_marginals,
-            "mostRows": policy.most_rows,
-            "forbidden": policy.forbidden,
-            "generators": policy.generators,
-            "mechanisms": policy.mechanisms,
-            "noise": None if policy.noise is None else privacy_document(policy.noise),
-            "transform": transform_document(policy.transform),
-            "moments": policy.moments,
-            "highestMoment": policy.highest_moment,
-            "measures": policy.measures,
-            "withoutUniques": policy.without_uniques,
-            "mostPerCard": price_document(policy.most_per_card),
-            "automatic": policy.automatic,
-            "validDays": policy.valid.days,
-        },
+        "policy": _policy_document(entry.policy),
+    }
+
+
+def _policy_document(policy: Policy) -> dict[str, object]:
+    return {
+        "largestOrder": policy.largest_order,
+        "largestMarginalCells": policy.largest_marginal_cells,
+        "mostMarginals": policy.most_marginals,
+        "mostRows": policy.most_rows,
+        "forbidden": policy.forbidden,
+        "generators": policy.generators,
+        "mechanisms": policy.mechanisms,
+        "noise": None if policy.noise is None else privacy_document(policy.noise),
+        "transform": transform_document(policy.transform),
+        "moments": policy.moments,
+        "highestMoment": policy.highest_moment,
+        "measures": policy.measures,
+        "withoutUniques": policy.without_uniques,
+        "mostPerCard": price_document(policy.most_per_card),
+        "automatic": policy.automatic,
+        "validDays": policy.valid.days,
     }

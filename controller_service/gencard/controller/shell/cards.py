@@ -21,7 +21,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.core.card import Proposal
 from gencard.core.errors import InvalidInputError
-from gencard.core.negotiation import CardState, Negotiation
+from gencard.core.negotiation import CardState, Negotiation, Offer
 from gencard.wire.canonical import time_text
 from gencard.wire.card_document import terms_document
 from gencard.wire.money import price_document
@@ -126,7 +126,17 @@ def _say(card: Negotiation, as_json: bool = False) -> None:
         return
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}")
     console.print(f"  analyst   {plain(card.analyst)}")
-    terms = card.proposed if card.offer is None else card.offer.terms
+    _say_terms(card.proposed if card.offer is None else card.offer.terms)
+    if card.offer is not None:
+        _say_offer(card.offer)
+    for step in card.history:
+        remark = f"  {escape(step.remark)}" if step.remark else ""
+        console.print(
+            f"  {time_text(step.time)}  {step.action:13}  {plain(step.actor)}{remark}", soft_wrap=True
+        )
+
+
+def _say_terms(terms: Proposal) -> None:
     console.print(f"  purpose   {escape(terms.purpose)}")
     console.print(f"  generator {terms.generator}, at most {terms.rows} rows, {terms.privacy.mechanism}")
     for clique in terms.marginals:
@@ -137,18 +147,15 @@ def _say(card: Negotiation, as_json: bool = False) -> None:
         console.print(f"  measure   {escape(measure)}: the analyst may have it, though it reads records")
     if terms.without_uniques:
         console.print("  uniques   replicated ones are taken out of the one release")
-    if card.offer is not None:
-        console.print(f"  price     {card.offer.price}")
-        console.print(f"  expires   {time_text(card.offer.expire_time)}")
-        for change in card.offer.changes:
-            console.print(
-                f"  change    {change.field}: {escape(change.old)} -> "
-                f"{escape(change.new) or 'left out'} ({change.reason})"
-            )
-    for step in card.history:
-        remark = f"  {escape(step.remark)}" if step.remark else ""
+
+
+def _say_offer(offer: Offer) -> None:
+    console.print(f"  price     {offer.price}")
+    console.print(f"  expires   {time_text(offer.expire_time)}")
+    for change in offer.changes:
         console.print(
-            f"  {time_text(step.time)}  {step.action:13}  {plain(step.actor)}{remark}", soft_wrap=True
+            f"  change    {change.field}: {escape(change.old)} -> "
+            f"{escape(change.new) or 'left out'} ({change.reason})"
         )
 
 
