@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from gencard.controller.holdings import Holding
-from gencard.controller.jobs import tasks, worker
+from gencard.controller.jobs import auditing, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.policy import Policy
 from gencard.controller.rows_file import RowsFile
@@ -34,6 +34,7 @@ from gencard.core.errors import (
     DatasetChangedError,
     DatasetUnavailableError,
     InvalidInputError,
+    JobLimitError,
     StorageError,
     TooLargeError,
     UndeclaredLevelError,
@@ -189,6 +190,22 @@ class TestAudit:
     def test_more_records_than_the_bound_are_refused(self, holding):
         with pytest.raises(TooLargeError):
             run(tasks.AUDIT, self.job(holding) | {"most_records": 89})
+
+    def test_s34_however_a_box_fails_it_is_told_in_the_same_words(self, holding, monkeypatch):
+        def failing(error):
+            def box(dataset, rows, *, seed):
+                raise error
+
+            return box
+
+        ends = [BlackBoxError(problem="its answer is longer"), JobLimitError(what="memory"), KeyError(0)]
+        told = set()
+        for end in ends:
+            monkeypatch.setattr(auditing, "box_of", lambda _, end=end: failing(end))
+            with pytest.raises(BlackBoxError) as caught:
+                run(tasks.AUDIT, self.job(holding))
+            told.add(str(caught.value))
+        assert len(told) == 1
 
     def test_another_version_is_refused(self, holding):
         job = self.job(holding)

@@ -1,5 +1,6 @@
 """The task that audits a black box around the real records."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from gencard.controller.jobs.journal import JournaledBox
@@ -10,18 +11,25 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.card import AuditTerms
+from gencard.core.errors import BlackBoxError, JobLimitError
 
 
 def audit(job: Job, progress: Progress) -> Job:
-    """Records and a black box -> a report; its numbers depend on records."""
+    """Records and a black box -> a report; its numbers depend on records.
+
+    Raises:
+        BlackBoxError: The box did not end its runs; why, depends on records too, and is not said.
+    """
     progress("read", 0.0)
     plan = _plan(job["plan"])
     named = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
     dataset = records_over(named, job["records"], most_records=job["most_records"])
     box = JournaledBox(box_of(job["recipe"]), Path(job["journal"]))
     versions = [(name, version) for name, version in job["versions"]]
-    report = core_audit(box, dataset, plan, versions=versions, progress=progress)
-    return {"report": report_to_json_object(report)}
+    with suppress(BlackBoxError, JobLimitError):
+        report = core_audit(box, dataset, plan, versions=versions, progress=progress)
+        return {"report": report_to_json_object(report)}
+    raise BlackBoxError(problem="it did not end its runs at the records, or not as it should")
 
 
 def _plan(plan: Job) -> AuditPlan:

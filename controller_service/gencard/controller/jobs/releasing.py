@@ -92,8 +92,8 @@ def _sampled(box: BlackBox, saved: bytes, rows: int) -> object:
 
 
 def _seed() -> int:
-    """Nobody's to know: a box may not be told apart by it."""
-    return secrets.randbits(63)
+    """Nobody's to know, and of as many bits as in an audit: a box may not tell its runs apart by it."""
+    return secrets.randbits(64)
 
 
 def _shuffling() -> np.random.Generator:
