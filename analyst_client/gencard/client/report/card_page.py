@@ -14,7 +14,7 @@ from gencard.core.measures.registry import MEASURES
 from gencard.core.measures.tables import TablesFinding
 
 if TYPE_CHECKING:
-    from gencard.client.audits import Audit
+    from gencard.client.audit_found import Audit
 
 _GROUPS = {
     Group.FIDELITY: ("Fidelity", "Do the rows follow the statistics that the card released?"),

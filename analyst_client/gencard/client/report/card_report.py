@@ -1,17 +1,14 @@
 """The report of a card in our hands: as a page, as JSON, as a table."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.panel import Panel
 
 from gencard.client import html, text
-from gencard.client.folder import write_bytes
 from gencard.client.report.extra import page_module
+from gencard.client.report.written import WrittenAsPage
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.card import Card
 from gencard.core.measures.finding import Finding
@@ -21,7 +18,7 @@ from gencard.wire.card_document import card_document
 from gencard.wire.receipt import Receipt
 
 if TYPE_CHECKING:
-    from gencard.client.audits import Audit
+    from gencard.client.audit_found import Audit
 
 FORMAT = "gencard.report.v1"
 HEADS = ("Measure", "Found", "")
@@ -36,7 +33,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class CardReport:
+class CardReport(WrittenAsPage):
     """What was released under a card, how well, at what risk, and what audits said.
 
     Args:
@@ -66,19 +63,9 @@ class CardReport:
         """Titles of the measures whose findings are beyond their own baseline."""
         return tuple(MEASURES[name].title for name, one in self.found.items() if one.stands_out)
 
-    @cached_property
-    def html(self) -> str:
-        """One self-contained page: no scripts, nothing from elsewhere.
-
-        Raises:
-            InvalidInputError: The extra ``report`` is not installed.
-        """
+    def _page(self) -> str:
         rendered: str = page_module("card_page").render(self)
         return rendered
-
-    def save_html(self, path: str | Path) -> None:
-        """Write the page."""
-        write_bytes(Path(path), self.html.encode())
 
     def document(self) -> dict[str, Any]:
         """All of it as an object of JSON types."""
@@ -91,11 +78,6 @@ class CardReport:
             "audits": [_audit(one) for one in self.audits],
             "leftOut": [{"what": one.what, "why": one.why} for one in self.left_out],
         }
-
-    def save_json(self, path: str | Path) -> None:
-        """Write the numbers, without loss."""
-        lines = json.dumps(self.document(), indent=1, allow_nan=False, ensure_ascii=False)
-        write_bytes(Path(path), lines.encode())
 
     def grid(self) -> Iterator[tuple[str, str, str]]:
         """One line for each measure and audit, under ``HEADS``."""

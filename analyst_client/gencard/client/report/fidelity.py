@@ -1,18 +1,15 @@
 """Fidelity in our hands: how well rows follow psi, as a table, as a page, as JSON. Needs no records."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from rich.panel import Panel
 
 from gencard.client import html, text
-from gencard.client.folder import write_bytes
 from gencard.client.report.extra import page_module
 from gencard.client.report.words import named, percent
+from gencard.client.report.written import WrittenAsPage
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.measures.fidelity import FidelityFinding
@@ -24,7 +21,7 @@ _MOST_MARGINALS = 20
 
 
 @dataclass(frozen=True)
-class FidelityReport:
+class FidelityReport(WrittenAsPage):
     """How far rows lie from psi, marginal by marginal, and how far chance alone takes them.
 
     Args:
@@ -83,21 +80,11 @@ class FidelityReport:
         pairs = zip(clique, cell.codes, strict=True)
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
-    @cached_property
-    def html(self) -> str:
-        """One self-contained page: no scripts, nothing from elsewhere.
-
-        Raises:
-            InvalidInputError: The extra ``report`` is not installed.
-        """
+    def _page(self) -> str:
         rendered: str = page_module("fidelity_page").render(
             self.ordered(), about=self.about, lines=self.lines(), levels=self.levels
         )
         return rendered
-
-    def save_html(self, path: str | Path) -> None:
-        """Write the page."""
-        write_bytes(Path(path), self.html.encode())
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types, in psi's order."""
@@ -110,11 +97,6 @@ class FidelityReport:
             "false_alarms": FALSE_ALARMS,
             "marginals": [self._object(found) for found in self.facts.marginals],
         }
-
-    def save_json(self, path: str | Path) -> None:
-        """Write the numbers, without loss."""
-        lines = json.dumps(self.document(), indent=1, allow_nan=False, ensure_ascii=False)
-        write_bytes(Path(path), lines.encode())
 
     def _object(self, found: MarginalFidelity) -> dict[str, Any]:
         cells = [asdict(cell) | {"levels": self.levels(found.clique, cell)} for cell in found.worst]

@@ -1,13 +1,12 @@
 """A report in our hands: as a page, as JSON, in a notebook."""
 
-import json
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from gencard.client.folder import write_bytes
 from gencard.client.report.extra import page_module
+from gencard.client.report.written import WrittenAsPage
 from gencard.core.audit.report import AuditReport
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.errors import InvalidInputError
@@ -15,7 +14,7 @@ from gencard.wire.canonical import document_of
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(WrittenAsPage):
     """Everything that an audit found, and what it was about.
 
     Args:
@@ -45,26 +44,15 @@ class Report:
             raise InvalidInputError(field="report", problem=f"cannot read {path}") from None
         return cls(report_of_json_object(document_of(data, "report")))
 
-    @cached_property
-    def html(self) -> str:
-        """One self-contained page: no scripts, nothing from elsewhere.
-
-        Raises:
-            InvalidInputError: The extra ``report`` is not installed.
-        """
+    def _page(self) -> str:
         rendered: str = page_module("page").render(
             self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
         )
         return rendered
 
-    def save_html(self, path: str | Path) -> None:
-        """Write the page."""
-        write_bytes(Path(path), self.html.encode())
-
-    def save_json(self, path: str | Path) -> None:
-        """Write the numbers, without loss."""
-        text = json.dumps(report_to_json_object(self.facts), indent=1, allow_nan=False)
-        write_bytes(Path(path), text.encode())
+    def document(self) -> dict[str, Any]:
+        """All numbers as an object of JSON types."""
+        return report_to_json_object(self.facts)
 
     def _repr_html_(self) -> str:
         return (

@@ -1,17 +1,15 @@
 """Utility in our hands: rows beside records that somebody holds, as a table and as JSON."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.panel import Panel
 
 from gencard.client import html, text
-from gencard.client.folder import write_bytes
 from gencard.client.report.words import named, percent
+from gencard.client.report.written import WrittenAsJson
 from gencard.core.coding import Coding, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -49,7 +47,7 @@ NOTHING_ASKED = Asked()
 
 
 @dataclass(frozen=True)
-class UtilityReport:
+class UtilityReport(WrittenAsJson):
     """What rows are worth beside other records.
 
     Args:
@@ -107,11 +105,6 @@ class UtilityReport:
             "regression": _object(self.regression),
             "tree": _object(self.tree),
         }
-
-    def save_json(self, path: str | Path) -> None:
-        """Write the numbers, without loss."""
-        lines = json.dumps(self.document(), indent=1, allow_nan=False, ensure_ascii=False)
-        write_bytes(Path(path), lines.encode())
 
     def _repr_html_(self) -> str:
         return html.panel(self._title, html.facts(self.lines()), html.grid(HEADS, self.grid()))
