@@ -24,6 +24,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidCliqueError, ModelTooLargeError, UnknownAttributeError
 from gencard.core.generators.graphical import Graphical
+from gencard.core.generators.junction_tree import JunctionTree, cells_needed
+from gencard.core.statistics import counting
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement
@@ -78,6 +80,12 @@ class TestMst:
         assert law.min() < 0.8
         hits = np.bincount(firsts, minlength=3)
         assert stats.chisquare(hits, 800 * law / law.sum()).pvalue > 1e-3
+
+    def test_all_pairs_may_have_more_cells_than_are_counted_together(self, monkeypatch):
+        """90 in ten pairs, 36 in those of one attribute: what a tree may have is what is held."""
+        monkeypatch.setattr(counting, "MOST_CELLS", 36)
+        model = Mst(SOME, SeededNoise(1)).fit(chained(), seed=0).model
+        assert len(model.tree.cliques) == 4
 
     def test_a_score_is_the_distance_in_records_on_the_grid(self):
         counts, expected = np.array([[3, 0], [1, 2]]), np.array([[2.25, 0.75], [1.75, 1.25]])
@@ -173,6 +181,21 @@ class TestAim:
         model = Aim(ENDLESS, SeededNoise(0), rounds=3, max_cells=max_cells).fit(dataset, seed=0).model
         assert sum(table.size for table in model.tables) <= max_cells
 
+    def test_marginals_for_which_the_model_has_no_room_are_not_counted(self):
+        """64,000,000 cells are more than anybody counts; the others are measured all the same."""
+        domain = Domain.of({"a": 8_000, "b": 8_000, "c": 3})
+        codes = np.random.default_rng(0).integers(0, domain.sizes, (500, 3))
+        noise = Recorded(0)
+        Aim(SOME, noise, rounds=1, max_cells=60_000).fit(Dataset(domain, codes), seed=0)
+        assert {size for kind, size, _ in noise.draws if kind == "gaussian"} <= {3, 8_000, 24_000}
+
+    def test_a_candidate_has_the_cells_of_the_tree_that_it_would_lead_to(self):
+        domain = Domain.of({"a": 2, "b": 3, "c": 4, "d": 5})
+        cliques = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
+        for chosen in (cliques[:1], cliques[:3], cliques):
+            tree = JunctionTree.of(domain, chosen)
+            assert cells_needed(domain, chosen) == sum(domain.project(c).cells for c in tree.cliques)
+
     def test_rounds_that_change_nothing_get_four_times_the_budget(self):
         """Half the noise, and twice the weight of the scores, again and again until it is spent."""
         dataset = chained()
@@ -185,9 +208,10 @@ class TestAim:
 
     def test_a_weight_is_what_the_workload_has_of_a_clique(self):
         domain = Domain.of({"a": 2, "b": 2, "c": 2})
-        weights = Candidates.of(domain, [("b", "a"), ("b", "c")]).weights
+        weights = Candidates.of(domain, [("b", "a"), ("b", "c")], 4).weights
         assert weights == {("a",): 1, ("b",): 2, ("c",): 1, ("a", "b"): 3, ("b", "c"): 3}
-        everything = Candidates.of(domain, ())
+        assert Candidates.of(domain, (), 3).weights == {("a",): 2, ("b",): 2, ("c",): 2}
+        everything = Candidates.of(domain, (), 4)
         assert Counter(map(len, everything.cliques)) == {1: 3, 2: 3}
 
     @pytest.mark.parametrize(

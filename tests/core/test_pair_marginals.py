@@ -37,8 +37,9 @@ def test_every_pair_is_that_of_the_whole_table(data):
     alone = [(name,) for name in domain.attributes if all(name not in c for c in cliques)]
     psi = measure_dataset(dataset, [*cliques, *alone])
     model = Graphical(tolerance=1e-9).fit(psi.__class__(domain, psi.measurements), domain)
-    found = pair_marginals(model)
-    assert list(found) == list(combinations(domain.attributes, 2))
+    pairs = data.draw(st.lists(st.sampled_from([*combinations(domain.attributes, 2)]), unique=True))
+    found = pair_marginals(model, pairs)
+    assert list(found) == pairs
     table = whole(model)
     for pair, marginal in found.items():
         np.testing.assert_allclose(marginal, project(table, domain.attributes, pair), atol=1e-7)

@@ -67,7 +67,7 @@ class Aim(ModelBox):
         Raises:
             InvalidDatasetError: There is no attribute.
             InvalidCliqueError, UnknownAttributeError: The workload is not one of the dataset.
-            TooLargeError: The workload has too many cells or subsets.
+            TooLargeError: The workload has too many subsets, or too many cells in those to choose from.
             ModelTooLargeError: The attributes alone have more cells than the model may have.
         """
         check_attributes(dataset)
@@ -91,7 +91,7 @@ class _Run:
     def __init__(self, dataset: Dataset, aim: Aim) -> None:
         self.purse = Purse(aim.privacy, aim.noise)
         self.part = self.purse.whole / (aim.rounds * len(dataset.domain))
-        self._candidates = Candidates.of(dataset.domain, aim.workload)
+        self._candidates = Candidates.of(dataset.domain, aim.workload, aim.max_cells)
         cliques = self._candidates.cliques
         self._counts = dict(zip(cliques, count_all(dataset, cliques), strict=True))
         self._max_cells = aim.max_cells

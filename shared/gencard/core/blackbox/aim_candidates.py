@@ -6,13 +6,13 @@ from itertools import combinations
 
 from gencard.core.blackbox.noisy_model import NoisyModel
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.junction_tree import JunctionTree
+from gencard.core.generators.junction_tree import cells_needed
 from gencard.core.statistics.closure import closure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Every marginal inside one of the workload, in the domain's order.
+    """Every marginal inside one of the workload that the model has room for, in the domain's order.
 
     Args:
         weights: For each clique the number of its attributes in the workload's cliques, added up.
@@ -20,11 +20,11 @@ class Candidates:
 
     domain: Domain
     weights: Mapping[Clique, int]
-    _cells: dict[frozenset[Clique], int] = field(default_factory=dict)
+    _cells: dict[frozenset[Clique], dict[Clique, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, domain: Domain, workload: Sequence[Clique]) -> "Candidates":
-        """Those of a workload, or of all pairs where there is none.
+    def of(cls, domain: Domain, workload: Sequence[Clique], max_cells: int) -> "Candidates":
+        """Those of a workload, or of all pairs where there is none, with at most so many cells.
 
         Raises:
             InvalidCliqueError, UnknownAttributeError: The workload is not one of the domain.
@@ -38,7 +38,11 @@ class Candidates:
         sets = [frozenset(clique) for clique in whole]
         return cls(
             domain,
-            {clique: sum(len(names.intersection(clique)) for names in sets) for clique in ordered},
+            {
+                clique: sum(len(names.intersection(clique)) for names in sets)
+                for clique in ordered
+                if domain.project(clique).cells <= max_cells
+            },
         )
 
     @property
@@ -47,16 +51,19 @@ class Candidates:
 
     def within(self, model: NoisyModel, max_cells: int) -> list[Clique]:
         """Those that the model holds already, or with which it stays within the bound."""
+        measured = model.cliques
         return [
             clique
             for clique in self.weights
-            if model.holds(clique) or self._with(model.cliques, clique) <= max_cells
+            if model.holds(clique) or self._with(measured, clique) <= max_cells
         ]
 
     def _with(self, measured: frozenset[Clique], clique: Clique) -> int:
-        """Cells of the model with one more clique; each set is looked at once."""
-        wanted = measured | {clique}
-        if wanted not in self._cells:
-            tree = JunctionTree.of(self.domain, sorted(wanted))
-            self._cells[wanted] = sum(self.domain.project(names).cells for names in tree.cliques)
-        return self._cells[wanted]
+        """Cells of the model with one more clique; remembered as long as nothing more is measured."""
+        if measured not in self._cells:
+            self._cells.clear()
+            self._cells[measured] = {}
+        known = self._cells[measured]
+        if clique not in known:
+            known[clique] = cells_needed(self.domain, sorted(measured | {clique}))
+        return known[clique]

@@ -4,12 +4,13 @@ R. McKenna, G. Miklau, D. Sheldon, "Winning the NIST Contest: A scalable and gen
 differentially private synthetic data", Journal of Privacy and Confidentiality 11(3), 2021, section 4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
@@ -46,7 +47,6 @@ class Mst(ModelBox):
         Raises:
             InvalidDatasetError: There is no attribute.
             ModelTooLargeError: A tree of pairs may have too many cells.
-            TooLargeError: The pairs have too many, after merging.
         """
         check_attributes(dataset)
         names = dataset.domain.attributes
@@ -89,11 +89,18 @@ def _scores(dataset: Dataset, alone: Sequence[Measurement]) -> Mapping[Clique, i
     agreed = reconcile(Psi(dataset.domain, tuple(alone))).measurements
     records = float(agreed[0].values.sum())
     shares = {marginal.clique[0]: marginal.values / records for marginal in agreed}
-    pairs = list(combinations(dataset.domain.attributes, 2))
     return {
         (one, other): misfit(table, records * np.outer(shares[one], shares[other]))
-        for (one, other), table in zip(pairs, count_all(dataset, pairs), strict=True)
+        for (one, other), table in _counted(dataset)
     }
+
+
+def _counted(dataset: Dataset) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
+    """Every pair with its counts; what is held are those of one attribute, which are a tree of pairs."""
+    names = dataset.domain.attributes
+    for place, one in enumerate(names):
+        pairs = [(one, other) for other in names[place + 1 :]]
+        yield from zip(pairs, count_all(dataset, pairs), strict=True)
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> Mst:

@@ -1,6 +1,6 @@
 """What noisy marginals measured so far say together: a model, and the number of records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,13 +29,11 @@ class NoisyModel:
     domain: Domain
     measurements: Sequence[Measurement]
     tree: TreeModel = field(init=False)
-    _pairs: Mapping[Clique, Table] = field(init=False)
 
     def __post_init__(self) -> None:
         psi = Psi(self.domain, tuple(self.measurements))
         tree = Graphical(tolerance=_TOLERANCE).fit(psi, self.domain)
         object.__setattr__(self, "tree", tree)
-        object.__setattr__(self, "_pairs", pair_marginals(tree))
 
     @property
     def cliques(self) -> frozenset[Clique]:
@@ -61,10 +59,10 @@ class NoisyModel:
 
     def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Table]:
         """Marginals of the model, in records."""
-        return {clique: self.records * self._shares(clique) for clique in cliques}
-
-    def _shares(self, clique: Clique) -> Table:
-        return self._pairs[clique] if clique in self._pairs else self.tree.marginal(clique)
+        records = self.records
+        pairs = pair_marginals(self.tree, [clique for clique in cliques if len(clique) == 2])
+        others = {clique: self.tree.marginal(clique) for clique in cliques if len(clique) != 2}
+        return {clique: records * shares for clique, shares in {**pairs, **others}.items()}
 
 
 def _mean(measurements: Sequence[Measurement]) -> Measurement:

@@ -107,6 +107,11 @@ def _depth_first(root: int, below: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(order)
 
 
+def cells_needed(domain: Domain, cliques: Sequence[Clique]) -> int:
+    """Cells of all tables of ``JunctionTree.of``, of which no tree is made."""
+    return sum(domain.project(names).cells for names in maximal(list(_eliminated(domain, cliques))))
+
+
 def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> None:
     """Refuse attribute sets whose tables together would be too large; allocates nothing.
 

@@ -1,6 +1,6 @@
-"""The marginals of all pairs of a tree model, by one walk over the tree for each attribute."""
+"""The marginals of pairs of a tree model, by one walk over the tree for each attribute."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from string import ascii_letters
 
 import numpy as np
@@ -14,21 +14,19 @@ from gencard.core.statistics.table import others, project, sum_out
 Table = NDArray[np.float64]
 
 
-def pair_marginals(model: TreeModel) -> Mapping[Clique, Table]:
-    r"""Probabilities on every pair, in the domain's order.
+def pair_marginals(model: TreeModel, pairs: Sequence[Clique]) -> Mapping[Clique, Table]:
+    r"""Probabilities on pairs, whose attributes are in the domain's order.
 
     Given what it shares with its neighbour, a clique is independent of what lies behind: for an
     attribute a behind the separator S and b in the clique, :math:`P(a, b) = \sum_S P(a, S) P(b \mid S)`.
     What is handed on from clique to clique is :math:`P(a, S)` alone, so no table grows with the tree.
     """
     walk = _Walk(model)
-    names = model.domain.attributes
-    found: dict[Clique, Table] = {}
-    for place, one in enumerate(names):
-        later = names[place + 1 :]
-        tables = walk.beside(one, later)
-        found.update({(one, other): tables[other] for other in later})
-    return found
+    later: dict[str, list[str]] = {}
+    for one, other in pairs:
+        later.setdefault(one, []).append(other)
+    tables = {one: walk.beside(one, frozenset(others)) for one, others in later.items()}
+    return {(one, other): tables[one][other] for one, other in pairs}
 
 
 class _Walk:
@@ -42,12 +40,12 @@ class _Walk:
             self._near[clique].append(parent)
             self._near[parent].append(clique)
 
-    def beside(self, attribute: str, wanted: Clique) -> dict[str, Table]:
+    def beside(self, attribute: str, wanted: Collection[str]) -> dict[str, Table]:
         """The joint probabilities of an attribute with each of the wanted ones."""
         found: dict[str, Table] = {}
         home = next(number for number, clique in enumerate(self._cliques) if attribute in clique)
         waiting: list[tuple[int, int, Clique, Table | None]] = [(home, -1, (), None)]
-        while waiting:
+        while waiting and len(found) < len(wanted):
             clique, before, separator, joint = waiting.pop()
             for other in self._cliques[clique]:
                 if other in wanted and other not in found:
