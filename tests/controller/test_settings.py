@@ -83,6 +83,24 @@ def test_policy_and_caps_are_plain_values(tmp_path):
     assert entry.caps.dataset.price() == Price(statistics=100)
 
 
+PROGRAM = (
+    SMALLEST
+    + """
+[[black_boxes]]
+name = "x"
+kind = "program"
+folder = "x"
+command = ["python", "./x"]
+claim = { by = "its author", epsilon = "0.5", neighbouring = "add-remove" }
+"""
+)
+
+
+def test_a_program_may_have_a_claim_that_somebody_declares(tmp_path):
+    claim = load(tmp_path, PROGRAM).black_boxes[0].claim.claim()
+    assert str(claim) == "epsilon 0.5 (add-remove). Declared by its author, and not proved."
+
+
 def test_black_boxes_are_told_apart_by_kind(tmp_path):
     boxes = """
     [[black_boxes]]
@@ -117,6 +135,10 @@ def test_black_boxes_are_told_apart_by_kind(tmp_path):
         (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "CANARY"\n', "black_boxes"),
         (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "honest"\ngenerator = "canary"\n', "generator"),
         (SMALLEST + '[[black_boxes]]\nname = "x"\nkind = "copies_rows"\nshare = nan\n', "black_boxes"),
+        (PROGRAM.replace('"0.5"', '"CANARY"'), "claim.epsilon"),
+        (PROGRAM.replace('"0.5"', '"0.5", delta = "1"'), "claim.delta"),
+        (PROGRAM.replace("add-remove", "CANARY"), "black_boxes.0.program.claim.neighbouring"),
+        (PROGRAM.replace("its author", " "), "black_boxes.0.program.claim.by"),
     ],
 )
 def test_a_refusal_names_the_field_and_no_value(tmp_path, text, field):

@@ -16,7 +16,7 @@ from gencard.controller import run as run_module
 from gencard.core.audit.made_up import made_up
 from gencard.core.budget import Neighbouring
 from gencard.core.card import AuditTerms, Tier
-from gencard.core.claim import NO_CLAIM
+from gencard.core.claim import NO_CLAIM, Claim
 from gencard.core.errors import GeneratorChangedError
 from gencard.core.generators.replay import rng_of
 from gencard.core.negotiation import CardState
@@ -40,6 +40,7 @@ kind = "program"
 folder = "programs/resample"
 command = ["python", "./box.py"]
 description = "A bootstrap."
+claim = { by = "its author", epsilon = "3", delta = "0.00001", neighbouring = "replace-one" }
 
 [[black_boxes]]
 name = "renamed"
@@ -112,7 +113,14 @@ def test_the_catalogue_and_the_card_say_what_runs_and_what_it_claims(ana: Analys
     assert tree.claim is not None
     assert (tree.claim.epsilon, tree.parameters["epsilon"]) == (Decimal(2), "2")
     assert tree.claim.neighbouring in Neighbouring
-    assert (entries["resample"].claim, entries["resample"].parameters) == (NO_CLAIM, {})
+    assert (entries["renamed"].claim, entries["renamed"].parameters) == (NO_CLAIM, {})
+    declared = Claim(
+        "Declared by its author, and not proved.",
+        Decimal(3),
+        Decimal("0.00001"),
+        Neighbouring.REPLACE_ONE,
+    )
+    assert entries["resample"].claim == declared
     assert entries["resample"].digest == entries["renamed"].digest
     card = audited(ana, "tree")
     said = card_of_statement(card.offer.statement)

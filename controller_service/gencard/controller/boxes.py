@@ -12,6 +12,7 @@ from gencard.controller.settings_boxes import (
     CopiesRowsBox,
     ProgramBox,
 )
+from gencard.controller.settings_claim import ClaimTable
 from gencard.core.blackbox.registry import BOXES, complete
 from gencard.core.card import Card, Tier
 from gencard.core.claim import NO_CLAIM, Claim
@@ -201,11 +202,14 @@ def _parameters(box: BoxEntry) -> dict[str, str]:
 
 
 def _claim(box: BoxEntry) -> Claim:
-    """What a box promises with its parameters; nobody vouches for what others' programs do."""
-    if not isinstance(box, BuiltInBox):
-        return NO_CLAIM
-    entry = BOXES[box.box]
-    return entry.claim(complete(entry, box.parameters))
+    """What a box promises with its parameters; of others' programs, what somebody declared."""
+    match box:
+        case BuiltInBox():
+            entry = BOXES[box.box]
+            return entry.claim(complete(entry, box.parameters))
+        case ProgramBox(claim=ClaimTable() as table):
+            return table.claim()
+    return NO_CLAIM
 
 
 def _description(box: BoxEntry) -> str:

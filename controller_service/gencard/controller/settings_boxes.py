@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt
 
 from gencard.controller.cell.limits import CellLimits, Isolation
+from gencard.controller.settings_claim import ClaimTable
 from gencard.controller.toml_file import Section
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import GENERATORS
@@ -73,6 +74,7 @@ class ProgramBox(_InCell):
     kind: Literal["program"]
     folder: Path
     command: tuple[str, ...] = Field(min_length=1)
+    claim: ClaimTable | None = None
 
 
 class BuiltInBox(_InCell):
