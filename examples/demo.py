@@ -21,7 +21,7 @@ from rich.markup import escape
 from examples.fair_survey import ATTRIBUTES, BLACK_BOXES, SCHEMA, write_records
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst
-from gencard.client.audits import Audit
+from gencard.client.audit_found import Audit
 from gencard.client.card import Card
 from gencard.client.releases import Release
 from gencard.core.audit.verdict import Verdict
@@ -172,16 +172,10 @@ def audit(meter: WireMeter, name: str) -> None:
 
 
 def tell(found: Audit, name: str) -> None:
-    """The verdict, the numbers behind it, and the page."""
-    findings = found.findings
-    assert findings is not None, "an auditor sees the full report"  # noqa: S101 - a type's guard
+    """The verdict, what leaked, and the page."""
     console.print(found)
-    if found.verdict is Verdict.LEAKAGE:
-        marginal = " × ".join(findings.strongest.clique)
-        say(f"p = {findings.p_value:.2g}. Leaked marginal: [bold red]{marginal}[/]")
-    else:
-        say(f"p = {findings.p_value:.2g}. A generator that reproduces {findings.effect.smallest:.2%} of")
-        say("the inputs' difference outside Phi would have been found in 80 % of such audits.")
+    if found.verdict is Verdict.LEAKAGE and found.findings is not None:
+        say(f"Leaked marginal: [bold red]{' × '.join(found.findings.strongest.clique)}[/]")
     found.report.save_html(FOLDER / f"{name}.html")
     found.report.save_json(FOLDER / f"{name}.json")
 

@@ -1,14 +1,16 @@
 """Audits from afar and at the card, through the client."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gencard.client.audits import Where
+from gencard.client.audit_found import Where
 from gencard.core import errors
 from gencard.core.audit.made_up import made_up
 from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.wording import wording
 from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.honest import Honest
 from gencard.core.generators.ipf import Ipf
@@ -41,6 +43,9 @@ class TestFromAfar:
         assert world.faults.calls["RunBlackBox"] == 20
         assert {"pair", "report"} <= set(told)
         assert audit.findings.seconds > 0
+        assert "Found" not in dict(audit.lines())  # the wording says it all
+        at_card = replace(audit, wording=wording(audit.findings))
+        assert dict(at_card.lines())["Found"].startswith("p = ")
         assert dict(audit.findings.versions)["gencard"]
 
     def test_a_box_that_smuggles_is_caught_and_the_marginal_named(self, card, world):
@@ -76,6 +81,17 @@ class TestAtTheCard:
         assert audit.attestation
         with pytest.raises(errors.PermissionDeniedError):
             _ = audit.report
+
+    def test_whoever_stops_it_reads_how_it_goes_on(self, card, world):
+        def interrupt(stage, share):
+            raise KeyboardInterrupt
+
+        world.pending = 3
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            card.audit(where="card", progress=interrupt)
+        how = "\n".join(stopped.value.__notes__)
+        assert 'resume="operations/' in how
+        assert f"gencard audit {card.name} --black-box ipf --where card --resume operations/" in how
 
     @pytest.mark.parametrize(
         ("field", "value"),

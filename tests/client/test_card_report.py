@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gencard.client.audits import Audit, Where
+from gencard.client.audit_found import Audit, Where
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.reporting import NOT_ON_CARD
 from gencard.core.audit.verdict import Verdict

@@ -247,5 +247,26 @@ class TestErrors:
         shown = run("datasets", "--connection", tmp_path, code=1).stderr
         assert "connection.toml" in shown.replace("\n", "") or "cannot read" in shown
 
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("generate", "CARD", "--rows", "-3", "--output", "x.csv"),
+            ("generate", "CARD", "--rows", "9" * 30, "--output", "x.csv"),
+            ("generate", "CARD", "--rows", "3", "--seed", "-1", "--output", "x.csv"),
+            ("audit", "CARD", "--where", "card", "--seed", "-1"),
+            ("audit", "CARD", "--seed", "9" * 30),
+            ("log", "--entry", "-1"),
+            ("log", "--entry", "9" * 30),
+            ("canaries", "CARD", "--neighbouring", "add-remove", "--rows", "-5"),
+            ("canaries", "CARD", "--neighbouring", "add-remove", "--number", "9" * 11),
+            ("canaries", "CARD", "--neighbouring", "add-remove", "--records", "9" * 12),
+        ],
+        ids=" ".join,
+    )
+    def test_a_number_that_no_message_holds(self, run, name, words, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        shown = run(*(name if word == "CARD" else word for word in words), code=1)
+        assert "INVALID_NUMBER" in shown.stderr
+
     def test_no_locals_in_tracebacks(self):
         assert app.pretty_exceptions_show_locals is False

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gencard.client.audits import Where
+from gencard.client.audit_found import Where
 from gencard.controller import run as run_module
 from gencard.controller.audit_run import KNOWN_LEAK
 from gencard.core.budget import Price, SpendState
@@ -36,10 +36,10 @@ def audit_house(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def card(audit_house):
-    """A card in force, in the hands of ana."""
+    """A card in force, in the hands of ana; strict, as an honest box must not fail by chance."""
     with audit_house.analyst() as analyst:
         proposed = analyst.propose(
-            "survey", PAIRS, purpose="a test", rows=3_000, audit=AuditTerms(runs=5)
+            "survey", PAIRS, purpose="a test", rows=3_000, audit=AuditTerms(runs=5, alpha="0.0001")
         )
         yield proposed.accept()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gencard.client.analyst import Analyst
-    from gencard.client.audits import Audit
+    from gencard.client.audit_found import Audit
     from gencard.client.card import Card
     from gencard.client.moments import (
         covariance,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Analyst": "analyst",
-    "Audit": "audits",
+    "Audit": "audit_found",
     "Card": "card",
     "FidelityReport": "report.fidelity",
     "Plan": "plan",

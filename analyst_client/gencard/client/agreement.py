@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from gencard.client import folder, operations
+from gencard.client.bounds import rows_asked, seed_asked
 from gencard.client.connection import Connection
 from gencard.client.log_watch import LogWatch
 from gencard.client.numbers import Numbers
@@ -86,9 +87,12 @@ class Agreement:
             raise VerificationError(problem="the controller signed another card than we did")
 
     def release(self, rows: int, seed: int, progress: Shown, scratch: Path | None) -> Release:
-        """Have rows made, and fetch them."""
+        """Have rows made, and fetch them; raises InvalidNumberError."""
         request = pb.GenerateReleaseRequest(
-            card=self.card.name, rows=rows, seed=seed, request_id=str(uuid4())
+            card=self.card.name,
+            rows=rows_asked(rows),
+            seed=seed_asked(seed),
+            request_id=str(uuid4()),
         )
         stub = self.connection.synthesis
         with shown("Generating", progress) as tell:

@@ -2,16 +2,14 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from rich.panel import Panel
-
-from gencard.client import html, operations, text
+from gencard.client import operations
 from gencard.client.agreement import Agreement
+from gencard.client.audit_found import Audit, Where
+from gencard.client.bounds import seed_asked
 from gencard.client.connection import Connection
 from gencard.client.paging import pages
 from gencard.client.progress import Shown, shown
@@ -24,7 +22,7 @@ from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError, PermissionDeniedError, VerificationError
+from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
@@ -33,77 +31,10 @@ from gencard.wire.canonical import document_of
 from gencard.wire.identity import Role
 from gencard.wire.statements import VERDICT, predicate_of, subject_digest
 
-if TYPE_CHECKING:
-    from gencard.client.report.report import Report
-
 MADE_UP_RECORDS = 20_000
 """Records that are made up for an audit, and at most so many rows asked of each run."""
 
 _FULL_REPORT = frozenset({Role.AUDITOR, Role.STEWARD})
-
-
-class Where(StrEnum):
-    """Around which records an audit is made."""
-
-    MADE_UP = "made-up"
-    CARD = "card"
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """What an audit says. "No evidence of leakage" is not a proof of safety.
-
-    Args:
-        card: datasets/{dataset}/cards/{card}.
-        black_box: What was audited.
-        where: Around made-up records, or around the real ones at the controller.
-        wording: The verdict in words, with what it does not prove.
-        attempt: How many audits this submitter has run on this dataset; 1 for made-up records.
-        level: The level this attempt was tested at, a decimal.
-        findings: The full report, where our role may see it.
-        attestation: The controller's signed verdict, where it is one.
-    """
-
-    card: str
-    black_box: str
-    where: Where
-    verdict: Verdict
-    wording: str
-    attempt: int
-    level: str
-    findings: AuditReport | None = None
-    attestation: bytes = b""
-
-    @property
-    def report(self) -> "Report":
-        """The full report, as a page and as JSON.
-
-        Raises:
-            PermissionDeniedError: Its numbers depend on records, and our role may not see them.
-        """
-        from gencard.client.report.report import Report  # noqa: PLC0415 - reports only where wanted
-
-        if self.findings is None:
-            raise PermissionDeniedError
-        # An earlier audit may have found the same box to leak: then the signed verdict stands.
-        note = self.wording if self.verdict is not self.findings.verdict else ""
-        return Report(self.findings, self.card, self.black_box, str(self.where), note)
-
-    def lines(self) -> list[tuple[str, str]]:
-        """The audit in names and values."""
-        return [
-            ("Verdict", self.wording),
-            ("Black box", self.black_box),
-            ("Records", "made up" if self.where is Where.MADE_UP else "those at the card"),
-            ("Level", f"{float(self.level):.3g} (attempt {self.attempt})"),
-            ("Card", self.card),
-        ]
-
-    def _repr_html_(self) -> str:
-        return html.panel("Audit", html.facts(self.lines()))
-
-    def __rich__(self) -> Panel:
-        return text.panel("Audit", text.facts(self.lines()))
 
 
 def audit(
@@ -169,7 +100,7 @@ def _at_card(agreement: Agreement, black_box: str, seed: int, resume: str, progr
     request = pb.RunAuditRequest(
         card=agreement.card.name,
         black_box=black_box,
-        seed=seed,
+        seed=seed_asked(seed),
         resume=resume,
         request_id=str(uuid4()),
     )
@@ -178,9 +109,19 @@ def _at_card(agreement: Agreement, black_box: str, seed: int, resume: str, progr
         try:
             told = operations.result_of(connection, operation, pb.Audit, tell)
         except KeyboardInterrupt as stopped:
-            stopped.add_note(f"Nothing is lost: carry the audit on by resume {operation.name}")
+            for note in _how_to_go_on(request, operation.name):
+                stopped.add_note(note)
             raise
     return _told(agreement, told, black_box)
+
+
+def _how_to_go_on(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
+    """What whoever stopped an audit reads, in the words of the library and of the shell."""
+    said = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
+    return (
+        f'Nothing is lost: the same audit with resume="{operation}" goes on from here. In the shell:',
+        f"  gencard audit {said}",
+    )
 
 
 def known_audits(agreement: Agreement) -> Iterator[Audit]:

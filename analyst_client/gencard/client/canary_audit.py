@@ -11,6 +11,7 @@ from rich.panel import Panel
 
 from gencard.client import html, text
 from gencard.client.agreement import Agreement
+from gencard.client.bounds import rows_asked, whole
 from gencard.client.progress import Shown, shown
 from gencard.client.remote_box import RemoteBox
 from gencard.core.audit.made_up import made_up
@@ -25,12 +26,15 @@ from gencard.core.privacy.canary_findings import (
     CanaryPlan,
     canary_findings,
 )
-from gencard.core.privacy.planting import plant
+from gencard.core.privacy.planting import FEWEST, plant
 
 MEANING = (
     "With probability {sure} all bounds hold together, of the claims that stand beside them and of no"
     " others. A bound of 0 shows nothing: canaries find copies, and miss what leaks mildly."
 )
+
+MOST = 1_000_000
+"""Canaries, and other records."""
 
 _HEADS = ("Statistic", "Seen", "Epsilon at least", "Of claims")
 
@@ -48,6 +52,9 @@ class CanaryTerms:
         radius: In how many attributes a row may differ from a canary that counts as found.
         guesses: Of how many canaries it is guessed that they were in; a tenth, where not given.
         beta: Probability, 0 to 1/2, that any bound is too high.
+
+    Raises:
+        InvalidNumberError: Canaries, records or rows that nobody could send.
     """
 
     neighbouring: Neighbouring
@@ -58,6 +65,12 @@ class CanaryTerms:
     radius: int = 0
     guesses: int | None = None
     beta: float = 0.05
+
+    def __post_init__(self) -> None:
+        whole("canaries", self.canaries, FEWEST, MOST)
+        whole("records", self.records, 1, MOST)
+        if self.rows is not None:
+            rows_asked(self.rows)
 
 
 @dataclass(frozen=True, slots=True)

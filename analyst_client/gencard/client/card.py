@@ -29,7 +29,7 @@ from gencard.wire.dsse import signature_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gencard.client.audits import Audit
+    from gencard.client.audit_found import Audit
     from gencard.client.report.card_report import CardReport
     from gencard.client.report.fidelity import FidelityReport
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from gencard.client.bounds import LARGEST_WORD, whole
 from gencard.client.connection import Connection
 from gencard.client.folder import appearing
 from gencard.core.errors import InvalidInputError, VerificationError
@@ -64,8 +65,10 @@ class LogWatch:
         """The leaf hash, in hex, of the entry at ``index``, proved to be in the log.
 
         Raises:
+            InvalidNumberError: No log has such an entry.
             VerificationError: The proof does not hold.
         """
+        index = whole("entry", index, 0, LARGEST_WORD)
         request = pb.GetInclusionProofRequest(index=index, size=checkpoint.size)
         proof = self._connection.call(self._connection.log.GetInclusionProof, request)
         root = bytes.fromhex(checkpoint.root)

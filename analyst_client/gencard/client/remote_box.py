@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import grpc
 
+from gencard.client.bounds import rows_asked
 from gencard.client.connection import Connection
 from gencard.core.dataset import Dataset
 from gencard.core.errors import VerificationError
@@ -30,9 +31,18 @@ class RemoteBox:
         self._black_box = black_box
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Raises DomainMismatchError or VerificationError where the answer is not what was asked for."""
+        """Have it run once.
+
+        Raises:
+            InvalidNumberError: So many rows cannot be asked for.
+            DomainMismatchError, VerificationError: The answer is not what was asked for.
+        """
         start = pb.RunBlackBoxStart(
-            card=self._card, black_box=self._black_box, rows=rows, seed=seed, request_id=str(uuid4())
+            card=self._card,
+            black_box=self._black_box,
+            rows=rows_asked(rows),
+            seed=seed,
+            request_id=str(uuid4()),
         )
         answers = self._answers(start, dataset)
         output = dataset_of_chunks(answers, domain=dataset.domain, most_rows=rows)
