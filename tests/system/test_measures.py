@@ -10,7 +10,7 @@ from gencard.client import measures, operations
 from gencard.client.shell.main import app
 from gencard.controller import run as run_module
 from gencard.controller.measures_run import MeasuresRun
-from gencard.core.budget import SpendState
+from gencard.core.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,
     CardStateError,
@@ -111,6 +111,45 @@ class TestWhoMayKnowWhat:
             for asked in (release.name, release.name[:-3] + "000"):
                 with pytest.raises(NotFoundError):
                     measures.run(bob._connection, asked, (), False)
+
+
+class TestTheQuote:
+    """What measures will cost is said before anything is agreed."""
+
+    def test_it_is_what_one_release_is_then_charged(self, people, release, measured_house):
+        with nothing_changes(measured_house):
+            asked = {"purpose": "a test", "measures": MINE, "rows": 800, "dry_run": True}
+            quoted = people["ana"].propose("survey", PAIRS, **asked)
+            plain = people["ana"].price("survey", PAIRS)
+        assert quoted.price == plain  # of psi alone
+        assert quoted.measures_price == people["ana"].measures_price("survey", PAIRS, measures=MINE)
+        assert quoted.measures_price.statistics == run(people["ana"], release).statistics
+        assert str(quoted.measures_price) in dict(quoted.lines())["Measures"]
+
+    def test_it_is_nothing_where_nothing_is_named_or_nothing_can_be_had(self, people):
+        ana = people["ana"]
+        assert ana.measures_price("survey", PAIRS) == Price()
+        bare = ana.propose("survey", [("age",)], purpose="x", measures=["dcr", "gap"], dry_run=True)
+        assert bare.terms.measures == ("dcr",)  # the policy offers no other
+        assert bare.measures_price.statistics == price_in_statistics(["dcr"], attributes=1, marginals=1)
+
+    def test_the_command_says_it(self, people, measured_house):
+        folder = measured_house.person("ana")
+        (folder / "connection.toml").write_text(f'address = "{measured_house.address}"\n')
+        words = [
+            "price",
+            "survey",
+            "--marginal",
+            "sex,health",
+            "--measure",
+            "marginals",
+            "-c",
+            str(folder),
+        ]
+        result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+        assert json.loads(result.output)["measuresPrice"]["statistics"] == "2"
+        shown = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert "marginals: 2 exact statistics for each release" in " ".join(shown.output.split())
 
 
 class TestErrors:

@@ -137,7 +137,14 @@ cards = st.builds(
 )
 changes = st.builds(Change, texts, texts, texts, texts)
 offers = st.builds(
-    Offer, proposals, st.lists(changes, max_size=3).map(tuple), prices, st.binary(), digests, times
+    Offer,
+    proposals,
+    st.lists(changes, max_size=3).map(tuple),
+    prices,
+    st.binary(),
+    digests,
+    times,
+    prices,
 )
 negotiations = st.builds(
     Negotiation,

@@ -155,8 +155,16 @@ class Analyst:
         return Card(self._connection, card_of(answer.card))
 
     def price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
-        """What the nearest acceptable card would cost; nothing is stored."""
+        """What the nearest acceptable card would cost; nothing is stored.
+
+        Measures that it names are paid for when they are taken: see ``measures_price``.
+        """
         return self.propose(dataset, marginals, purpose="price", dry_run=True, **measured).price
+
+    def measures_price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
+        """What the measures that such a card names would cost for one release; nothing is stored."""
+        card = self.propose(dataset, marginals, purpose="price", dry_run=True, **measured)
+        return card.measures_price
 
     def plan(
         self,

@@ -81,6 +81,11 @@ class CardView:
         return self.offer.price
 
     @property
+    def measures_price(self) -> Price:
+        """What all measures that the card names cost for one release, besides; as offered."""
+        return self.offer.measures_price
+
+    @property
     def changes(self) -> tuple[Change, ...]:
         """How the offer differs from what was asked; empty where it does not."""
         offer = self._negotiation.offer
@@ -116,7 +121,7 @@ class CardView:
             ("Marginals", _marginals(terms.marginals) or "none"),
             *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
             *_measured(terms),
-            *([("Measures", ", ".join(terms.measures))] if terms.measures else []),
+            *([("Measures", _measures(terms, offer))] if terms.measures else []),
             *([("Uniques", UNIQUES)] if terms.without_uniques else []),
             ("Generator", terms.generator),
             *_of_black_box(self.black_box),
@@ -163,6 +168,12 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
     shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
     lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
     return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
+
+
+def _measures(terms: Proposal, offer: Offer | None) -> str:
+    """Their names, and what they cost whoever has them taken."""
+    names = ", ".join(terms.measures)
+    return names if offer is None else f"{names}: {offer.measures_price} for each release"
 
 
 def _measured(terms: Proposal) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from gencard.controller.grants import Grants
 from gencard.controller.holdings import Holding, Holdings, dataset_of
 from gencard.controller.judgement import judge
 from gencard.controller.limits import Limits
+from gencard.controller.measures_policy import price_of_named
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal
@@ -124,6 +125,7 @@ class Cards:
             statement=payload,
             digest=subject_digest(payload),
             expire_time=expires,
+            measures_price=price_of_named(holding, outcome.terms),
         )
         offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
         return self.stepped(offered, actor, "counter-offer" if outcome.changes else "offer")

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from gencard.controller.card_body import in_force, offer_of
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
+from gencard.controller.measures_policy import fitting, price_of_measures
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request
 from gencard.controller.state.database import Database
@@ -24,10 +25,10 @@ from gencard.controller.state.measures import MeasuresRow, MeasuresStore
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
-from gencard.core.budget import Price
+from gencard.core.budget import FREE, Price
 from gencard.core.errors import CardStateError, InvalidInputError, NotFoundError, PermissionDeniedError
 from gencard.core.measures.measure import Measure
-from gencard.core.measures.registry import MEASURES, measure_named, price_in_statistics
+from gencard.core.measures.registry import MEASURES, measure_named
 from gencard.core.negotiation import CardState, Negotiation
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.card_codec import timestamp
@@ -74,16 +75,16 @@ class Measures:
             name = f"{release}/measures/{secrets.token_hex(8)}"
             asked = {"release": release, "name": name, "measures": [one.name for one in chosen]}
             price = self._price(who, card, chosen)
-            line = self._reserve(tx, who, name, price) if price else None
+            line = self._reserve(tx, who, name, price) if price.statistics else None
             self.cards.log.append(
                 tx,
                 action="compare",
                 actor=who.uri,
                 resource=name,
-                details={"statistics": str(price)},
+                details={"statistics": str(price.statistics)},
                 now=self.cards.clock(),
             )
-            paid = {"line": line, "statistics": price}
+            paid = {"line": line, "statistics": price.statistics}
             return self.operations.create(tx, who, KIND, release, asked | paid).encode()
 
         with self.database.transaction() as tx:
@@ -134,30 +135,21 @@ class Measures:
             raise PermissionDeniedError
         if names and len(names) != len(asked):
             raise InvalidInputError(field="measures", problem="names one twice")
-        holding = self.cards.holding_of(card)
-        attributes = holding.domain.covered_by(offer_of(card).terms.cliques).attributes
-        there = holding.holdout is not None
-        fitting = [one for one in asked if not one.lacks(attributes, holding.declared, holdout=there)]
-        missing = sorted(measure.name for measure in asked.difference(fitting))
-        if not fitting or (names and missing):
+        possible = fitting(asked, self.cards.holding_of(card), offer_of(card).terms)
+        missing = sorted(measure.name for measure in asked.difference(possible))
+        if not possible or (names and missing):
             problem = f"needs what the dataset or the release does not have: {', '.join(missing)}"
             raise InvalidInputError(field="measures", problem=problem)
         order = list(MEASURES.values())
-        return sorted(fitting, key=order.index)
+        return sorted(possible, key=order.index)
 
-    def _price(self, who: Identity, card: Negotiation, measures: Sequence[Measure]) -> int:
-        """In independent statistics; what stays in the house costs nothing."""
+    def _price(self, who: Identity, card: Negotiation, measures: Sequence[Measure]) -> Price:
+        """What stays in the house costs nothing."""
         if who.role is not Role.ANALYST:
-            return 0
-        terms = offer_of(card).terms
-        attributes = self.cards.holding_of(card).domain.covered_by(terms.cliques).attributes
-        return price_in_statistics(
-            [measure.name for measure in measures],
-            attributes=len(attributes),
-            marginals=len(terms.marginals),
-        )
+            return FREE
+        return price_of_measures(measures, self.cards.holding_of(card), offer_of(card).terms)
 
-    def _reserve(self, tx: Connection, who: Identity, name: str, statistics: int) -> int:
+    def _reserve(self, tx: Connection, who: Identity, name: str, price: Price) -> int:
         return self.ledger.reserve(
             tx,
             dataset=dataset_of(name),
@@ -165,7 +157,7 @@ class Measures:
             analyst=who.uri,
             resource=name,
             kind=KIND,
-            price=Price(statistics=statistics),
+            price=price,
             now=self.cards.clock(),
         )
 

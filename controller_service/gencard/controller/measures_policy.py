@@ -1,12 +1,14 @@
 """Which measures a card may name, and whether replicated uniques may go. Depends on no record."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from gencard.controller.box_policy import is_black_box
-from gencard.core.budget import Privacy
+from gencard.controller.holdings import Holding
+from gencard.core.budget import Price, Privacy
 from gencard.core.card import Change, Proposal
-from gencard.core.measures.registry import measure_named
+from gencard.core.measures.measure import Measure
+from gencard.core.measures.registry import measure_named, price_in_statistics
 from gencard.core.transform import AS_COUNTED, Transform
 
 NOT_OFFERED = "MEASURE_NOT_OFFERED"
@@ -50,3 +52,24 @@ def with_measures(
         changes.append(Change("without_uniques", "true", "false", why))
     terms = replace(terms, measures=kept, without_uniques=terms.without_uniques and rid)
     return terms, tuple(changes)
+
+
+def fitting(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> tuple[Measure, ...]:
+    """Those that have what they need at this dataset under these terms; all of that is public."""
+    attributes = holding.domain.covered_by(terms.cliques).attributes
+    there = holding.holdout is not None
+    return tuple(one for one in measures if not one.lacks(attributes, holding.declared, holdout=there))
+
+
+def price_of_measures(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> Price:
+    """What an analyst pays for these measures of one release."""
+    attributes = len(holding.domain.covered_by(terms.cliques).attributes)
+    names = [measure.name for measure in measures]
+    marginals = len(terms.marginals)
+    return Price(statistics=price_in_statistics(names, attributes=attributes, marginals=marginals))
+
+
+def price_of_named(holding: Holding, terms: Proposal) -> Price:
+    """What all measures that the terms name cost of one release."""
+    named = fitting(map(measure_named, terms.measures), holding, terms)
+    return price_of_measures(named, holding, terms)

@@ -183,6 +183,7 @@ class Offer(google.protobuf.message.Message):
     STATEMENT_FIELD_NUMBER: builtins.int
     DIGEST_FIELD_NUMBER: builtins.int
     EXPIRE_TIME_FIELD_NUMBER: builtins.int
+    MEASURES_PRICE_FIELD_NUMBER: builtins.int
     statement: builtins.bytes
     """What both sign: an in-toto Statement as RFC 8785 JSON bytes."""
     digest: builtins.str
@@ -203,6 +204,12 @@ class Offer(google.protobuf.message.Message):
     def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """The offer, and a card made of it, end then."""
 
+    @property
+    def measures_price(self) -> gencard.v1.common_pb2.Price:
+        """What all measures that the terms name cost of one release, as the dataset is declared now; each
+        is paid for when it is run, besides the price.
+        """
+
     def __init__(
         self,
         *,
@@ -212,9 +219,10 @@ class Offer(google.protobuf.message.Message):
         statement: builtins.bytes = ...,
         digest: builtins.str = ...,
         expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        measures_price: gencard.v1.common_pb2.Price | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "price", b"price", "terms", b"terms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["changes", b"changes", "digest", b"digest", "expire_time", b"expire_time", "price", b"price", "statement", b"statement", "terms", b"terms"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "measures_price", b"measures_price", "price", b"price", "terms", b"terms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes", "digest", b"digest", "expire_time", b"expire_time", "measures_price", b"measures_price", "price", b"price", "statement", b"statement", "terms", b"terms"]) -> None: ...
 
 Global___Offer: typing_extensions.TypeAlias = Offer
 

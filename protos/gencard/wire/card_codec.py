@@ -95,6 +95,7 @@ def offer_message(offer: Offer) -> pb.Offer:
         statement=offer.statement,
         digest=offer.digest,
         expire_time=timestamp(offer.expire_time),
+        measures_price=price_message(offer.measures_price),
     )
 
 
@@ -108,6 +109,7 @@ def offer_of(message: pb.Offer) -> Offer:
         statement=message.statement,
         digest=message.digest,
         expire_time=datetime_of(message.expire_time),
+        measures_price=price_of(message.measures_price),
     )
 
 

@@ -217,6 +217,10 @@ def _is_amount(amount: object) -> bool:
     return 0 <= amount <= _LARGEST_SUM and amount == amount.quantize(_FINEST)
 
 
+FREE = Price()
+"""Nothing, in any currency."""
+
+
 class SpendState(StrEnum):
     """Where a line of the ledger stands. A reserved line counts as spent."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from gencard.core.budget import Price
+from gencard.core.budget import FREE, Price
 from gencard.core.card import Change, Proposal
 
 
@@ -54,6 +54,7 @@ class Offer:
     Args:
         statement: What both sign: an in-toto Statement as RFC 8785 JSON bytes.
         digest: SHA-256, in hex, of the statement's predicate.
+        measures_price: Of all measures that the terms name, of one release, besides ``price``.
     """
 
     terms: Proposal
@@ -62,6 +63,7 @@ class Offer:
     statement: bytes
     digest: str
     expire_time: datetime
+    measures_price: Price = FREE
 
 
 @dataclass(frozen=True, slots=True)

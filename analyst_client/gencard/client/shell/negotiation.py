@@ -47,6 +47,9 @@ Measures = Annotated[
     list[str] | None,
     typer.Option(help="A measure of releases to have though it reads records, such as dcr; repeat it."),
 ]
+WithoutUniques = Annotated[
+    bool, typer.Option("--without-uniques", help="Take replicated uniques out of the one release.")
+]
 Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
 Rows = Annotated[
     int | None, typer.Option(help="At most so many rows in one release; else the policy's most.")
@@ -68,9 +71,7 @@ def propose(
     neighbouring: Relation = None,
     weight: Weight = None,
     measure: Measures = None,
-    without_uniques: Annotated[
-        bool, typer.Option("--without-uniques", help="Take replicated uniques out of the one release.")
-    ] = False,
+    without_uniques: WithoutUniques = False,
     accept: Annotated[bool, typer.Option("--accept", help="Sign the offer, whatever changed.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
@@ -106,12 +107,15 @@ def price(
     delta: Delta = None,
     neighbouring: Relation = None,
     weight: Weight = None,
+    measure: Measures = None,
+    without_uniques: WithoutUniques = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """What would be offered, and at what price; nothing is stored, no record is touched."""
     marginals = _phi(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
+    how |= {"measures": measure, "without_uniques": without_uniques}
     with connected(connection) as analyst:
         card = analyst.propose(
             dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **how
@@ -219,6 +223,7 @@ def _document(card: Card) -> Document:
         "nextStep": card.next_step,
         "terms": terms_document(card.terms),
         "price": None if offer is None else price_document(offer.price),
+        "measuresPrice": None if offer is None else price_document(offer.measures_price),
         "changes": changes_document(card.changes),
         "expires": None if offer is None else time_text(offer.expire_time),
         "sha256": None if offer is None else offer.digest,
