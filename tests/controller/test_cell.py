@@ -202,6 +202,12 @@ class TestBuiltIn:
             cell_box_of(in_cell({"kind": "stranger", "parameters": {}}, LIMITS, Isolation.NAMESPACES))
 
 
+def test_what_starts_for_each_run_of_a_built_in_box_is_small():
+    """An audit starts it 50 times, and scipy takes longer than most boxes."""
+    script = "import gencard.controller.cell.built_in, sys; sys.exit(bool({'scipy', 'torch'} & {*sys.modules}))"
+    subprocess.run([sys.executable, "-I", "-c", script], check=True)
+
+
 def test_only_errors_of_the_question_come_out():
     fields = {"what": "model", "limit": "10"}
     assert isinstance(error_of_refusal("TOO_LARGE", fields), TooLargeError)

@@ -26,8 +26,6 @@ References:
 from math import floor, inf, nextafter, sqrt
 
 import numpy as np
-from scipy.special import expit
-from scipy.stats import binom
 
 _ABOVE = 1 + 1e-6
 """More than the rounding errors of a sum of probabilities."""
@@ -45,6 +43,9 @@ def delta_of_votes(votes: int, scale: float, epsilon: float) -> float:
         votes: T, from 0 up.
         scale: Parameter b of the noise, in votes.
     """
+    from scipy.special import expit  # noqa: PLC0415 - half of the start of every other box
+    from scipy.stats import binom  # noqa: PLC0415
+
     one = nextafter(1 / scale, inf)
     share = float(expit(one))
     half = _WIDE * sqrt(votes * share * (1 - share)) + 1
