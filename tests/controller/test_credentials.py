@@ -270,7 +270,7 @@ class TestRenewal:
             with pytest.raises(InvalidInputError, match="not issued"):
                 renew(folder, folder / name, now=NOW)
             assert (folder / name).read_bytes() == before
-        with pytest.raises(InvalidInputError, match="not issued"):
+        with pytest.raises(InvalidInputError, match="there is no file"):
             renew(folder, tmp_path / "absent.pem", now=NOW)
 
     def test_a_full_disk_leaves_the_old_one(self, folder, server, monkeypatch):

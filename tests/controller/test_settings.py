@@ -154,6 +154,22 @@ def test_a_refusal_says_where_and_what(tmp_path):
     assert str(error) == "controller.toml: datasets.0.policy.largest_order: is not a whole number."
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[limits]\nworkers = 0\n", "limits.workers: must be above 0."),
+        ("[limits]\nmemory_mib = 9\n", "limits.memory_mib: must be 1024 or more."),
+        ('[cell]\nisolation = "CANARY"\n', "cell.isolation: is not 'namespaces' or 'processes'."),
+        ('[[black_boxes]]\nname = "x"\nkind = "CANARY"\n', "kind, not one of 'honest', 'adds_marginal'"),
+        ('[[black_boxes]]\nname = "x"\nkind = "honest"\ngenerator = "canary"\n', "docs/generators.md"),
+        (DATASET.replace("most_rows", 'measures = ["CANARY"]\nmost_rows'), "docs/report.md"),
+        (DATASET.replace("most_rows", "valid_days = 99999999\nmost_rows"), "must be 36500 or less"),
+    ],
+)
+def test_a_refusal_says_what_is_allowed(tmp_path, text, problem):
+    assert problem in str(refused(tmp_path, SMALLEST + text))
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read"):
         Settings.load(tmp_path / "controller.toml")

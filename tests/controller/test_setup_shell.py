@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.controller.certificates import write_new
 from gencard.controller.shell.main import app
 from gencard.core.errors import InvalidInputError
 
@@ -52,3 +53,43 @@ def test_a_policy_is_checked_before_it_is_served(tmp_path, records):
     forbidden = settings.read_text().replace("forbidden = []", 'forbidden = [["sex", "agee"]]')
     settings.write_text(forbidden)
     assert "policy.forbidden" in refused("check", "--config", settings)
+
+
+def test_what_serve_would_stop_at_is_said_by_check(tmp_path, records):
+    house = tmp_path / "house"
+    run("init", house, "--data", records)
+    for name, field in (("certificate", "certificate"), ("key", "key")):
+        file = house / "server" / f"{name}.pem"
+        kept = file.read_bytes()
+        file.unlink()
+        assert refused("check", "-c", house / "controller.toml").startswith(f"server.{field}: ")
+        write_new(file, kept, private=name == "key")
+    authority = house / "authority" / "certificate.pem"
+    authority.write_text("no certificate")
+    assert refused("check", "-c", house / "controller.toml") == (
+        "server.authority: is not a certificate in PEM."
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('kind = "built_in"\nbox = "nope"', "black_boxes/mine: black_box: there is none of this name."),
+        (
+            'kind = "built_in"\nbox = "mst"\nparameters = { epsilon = "x" }',
+            "black_boxes/mine: epsilon must",
+        ),
+        ('kind = "program"\nfolder = "nope"\ncommand = ["./x"]', "black_boxes/mine: "),
+    ],
+)
+def test_a_black_box_that_cannot_run_is_named(tmp_path, records, table, said):
+    run("init", tmp_path / "house", "--data", records)
+    settings = tmp_path / "house" / "controller.toml"
+    settings.write_text(settings.read_text() + f'\n[[black_boxes]]\nname = "mine"\n{table}\n')
+    assert refused("check", "-c", settings).startswith(said)
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path, records):
+    run("init", tmp_path / "house", "--data", records)
+    said = refused("renew", tmp_path / "typo.pem", "-c", tmp_path / "house" / "controller.toml")
+    assert said == f"typo.pem: there is no file {tmp_path / 'typo.pem'}."

@@ -129,6 +129,11 @@ class Boxes:
         parameters = tuple(sorted(_parameters(box).items()))
         return GeneratorFacts(Tier.AUDITED, self.digest(name), parameters, _claim(box))
 
+    def is_lent(self, name: str) -> bool:
+        """Whether callers may run it on what they made up."""
+        box = self._boxes.get(name)
+        return box.lent if isinstance(box, ProgramBox | BuiltInBox) else True
+
     def check_unchanged(self, card: Card) -> None:
         """Look before a black box runs under a card: it is to be what the card names, to the last byte.
 
@@ -182,9 +187,13 @@ class Boxes:
 
 def _read(box: ProgramBox | BuiltInBox) -> Document:
     """The recipe of what is to run in a cell, with the digest of its bytes as they are now."""
-    if isinstance(box, ProgramBox):
-        return program_recipe(box.folder, box.command, box.parameters)
-    return built_in_recipe(box.box, box.parameters)
+    try:
+        if isinstance(box, ProgramBox):
+            return program_recipe(box.folder, box.command, box.parameters)
+        return built_in_recipe(box.box, box.parameters)
+    except InvalidInputError as error:
+        problem = str(error).removesuffix(".")  # a text of ours, of settings alone
+    raise InvalidInputError(field=f"black_boxes/{box.name}", problem=problem)
 
 
 def _parameters(box: BoxEntry) -> dict[str, str]:

@@ -47,6 +47,8 @@ def renew(folder: Path, file: Path, *, now: datetime, hosts: Sequence[str] = ())
 
 def _issued(file: Path, authority: KeyPair) -> tuple[x509.Certificate, EllipticCurvePublicKey]:
     """The certificate in the file, and its key; never the authority's own."""
+    if not file.is_file():
+        raise InvalidInputError(field=file.name, problem=f"there is no file {file}")
     try:
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
         certificate.verify_directly_issued_by(authority.certificate)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
+from pydantic_core import PydanticCustomError
 
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.settings_claim import ClaimTable
@@ -19,7 +20,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 def _known(name: str) -> str:
     if name not in GENERATORS:
-        raise ValueError("there is no generator of this name")
+        raise PydanticCustomError("no_generator", "there is no generator of this name")
     return name
 
 
@@ -60,6 +61,7 @@ class _InCell(Section):
     name: Name
     description: str = ""
     parameters: Mapping[str, str] = Field(default_factory=dict)
+    lent: bool = True
     limits: CellLimitsTable = CellLimitsTable()
 
     def limits_in(self, cell: CellTable) -> CellLimits:

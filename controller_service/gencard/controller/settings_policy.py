@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
 from gencard.controller import policy
 from gencard.controller.moment_policy import MomentPolicy
@@ -19,9 +20,12 @@ from gencard.core.transform import Transform
 
 def _measure(name: str) -> str:
     if name not in MEASURES:
-        raise ValueError("there is no measure of this name")
+        raise PydanticCustomError("no_measure", "there is no measure of this name")
     return name
 
+
+MOST_DAYS = 36_500
+"""Life of a card."""
 
 MeasureName = Annotated[str, AfterValidator(_measure)]
 
@@ -104,7 +108,7 @@ class PolicyTable(Section):
     measures: tuple[MeasureName, ...] = ()
     without_uniques: bool = False
     automatic: bool = False
-    valid_days: PositiveInt = 90
+    valid_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 90
 
     def policy(self) -> policy.Policy:
         values = {

@@ -13,11 +13,21 @@ from gencard.core.errors import InvalidInputError
 Table = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_PROBLEMS = {
+_PROBLEMS = {  # in braces: what is allowed, never what was given
     "missing": "is required",
     "extra_forbidden": "is not a known name",
     "union_tag_not_found": "does not say its kind",
-    "union_tag_invalid": "is of an unknown kind",
+    "union_tag_invalid": "is of an unknown kind, not one of {expected_tags}",
+    "literal_error": "is not {expected}",
+    "enum": "is not {expected}",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be {le} or less",
+    "too_short": "needs {min_length} or more",
+    "too_long": "needs {max_length} or fewer",
+    "no_generator": "is not the name of a generator; docs/generators.md lists them",
+    "no_measure": "is not the name of a measure; docs/report.md lists them",
     "int_type": "is not a whole number",
     "int_parsing": "is not a whole number",
     "float_type": "is not a number",
@@ -69,10 +79,10 @@ def validated(kind: type[_Model], table: Table, file: str) -> _Model:
 
 def refusal_of(error: ValidationError, file: str) -> InvalidInputError:
     """The first field that is wrong, and how, in words that hold no value."""
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    first = error.errors(include_input=False, include_url=False)[0]
     field = ": ".join(filter(None, (file, ".".join(str(part) for part in first["loc"]))))
     problem = _PROBLEMS.get(first["type"], f"is not valid ({first['type'].replace('_', ' ')})")
-    return InvalidInputError(field=field, problem=problem)
+    return InvalidInputError(field=field, problem=problem.format_map(first.get("ctx", {})))
 
 
 def toml_text(value: object) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from gencard.controller.desk import Clock, Desk, open_desk, utc_now
 from gencard.controller.identities import Roster, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.keys import secret_bytes
 from gencard.controller.operations import Operations
 from gencard.controller.readiness import (
     check_apart,
@@ -82,7 +81,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     server = settings.server
     service = start(
         server.address,
-        None if server.insecure_dev else _tls(settings),
+        tls_files(settings),
         _guard(settings),
         servicers(desk, operations, executor),
     )
@@ -95,10 +94,18 @@ def report(place: str, incident: str, kind: str) -> None:
     logger.error("incident", extra={"place": place, "incident": incident, "kind": kind})
 
 
-def _tls(settings: Settings) -> TlsFiles:
+def tls_files(settings: Settings) -> TlsFiles | None:
+    """What the service shows to callers; None for plaintext.
+
+    Raises:
+        InvalidInputError: A file is missing, or is not what it should be.
+    """
     server = settings.server
-    secret_bytes(server.key, "server.key")
-    return TlsFiles(server.certificate, server.key, server.authority)
+    if server.insecure_dev:
+        return None
+    files = TlsFiles(server.certificate, server.key, server.authority)
+    files.read()
+    return files
 
 
 def _guard(settings: Settings) -> Guard:

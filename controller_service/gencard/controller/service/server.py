@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import grpc
+from cryptography.x509 import load_pem_x509_certificates
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
@@ -47,8 +48,11 @@ class TlsFiles:
     authority: Path
 
     def read(self) -> grpc.ServerCertificateConfiguration:
-        pair = (secret_bytes(self.key, "server.key"), self.certificate.read_bytes())
-        return grpc.ssl_server_certificate_configuration([pair], self.authority.read_bytes())
+        """What gRPC wants of them; raises InvalidInputError where one is not what it should be."""
+        certificate = _certificate(self.certificate, "server.certificate")
+        authority = _certificate(self.authority, "server.authority")
+        pair = (secret_bytes(self.key, "server.key"), certificate)
+        return grpc.ssl_server_certificate_configuration([pair], authority)
 
     def stamp(self) -> tuple[int, ...]:
         return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key, self.authority))
@@ -70,6 +74,18 @@ class TlsFiles:
             fetch,  # type: ignore[arg-type]  # the stub forgets that None means "as before"
             require_client_authentication=True,
         )
+
+
+def _certificate(path: Path, field: str) -> bytes:
+    """A file of certificates; gRPC would take any bytes, and speak of the address."""
+    try:
+        pem = path.read_bytes()
+        load_pem_x509_certificates(pem)
+    except OSError:
+        raise InvalidInputError(field=field, problem=f"there is no file {path}") from None
+    except ValueError:
+        raise InvalidInputError(field=field, problem="is not a certificate in PEM") from None
+    return pem
 
 
 @dataclass(slots=True)

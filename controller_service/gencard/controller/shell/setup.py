@@ -10,11 +10,13 @@ from rich.markup import escape
 
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol as enrol_person
+from gencard.controller.identities import read_identities
 from gencard.controller.readiness import check_cells, check_measures, check_policies
 from gencard.controller.records import check_records
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, desk, table
+from gencard.controller.wiring import tls_files
 from gencard.core.errors import InvalidInputError
 from gencard.wire.identity import Role
 
@@ -49,6 +51,8 @@ def check(config: ConfigFile = HERE) -> None:
         _check_file(entry.data, f"datasets/{entry.name}: data")
         if entry.holdout is not None:
             _check_file(entry.holdout, f"datasets/{entry.name}: holdout")
+    tls_files(settings)
+    read_identities(settings.signing.identities)
     with desk(config) as opened:
         check_policies(opened.cards.holdings, opened.boxes.names)
         check_measures(opened.cards.holdings)
