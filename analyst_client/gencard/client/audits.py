@@ -54,7 +54,7 @@ def audit(
         InvalidInputError: ``where`` is no place, or an argument belongs to the other kind of audit.
     """
     if where == Where.MADE_UP and not resume:
-        return _from_afar(agreement, black_box, seed, runs, records, progress)
+        return _from_afar(agreement, black_box, seed=seed, runs=runs, records=records, progress=progress)
     if where != Where.CARD or runs is not None or records is not None:
         problem = "is 'made-up', or 'card' with the plan that the card fixes"
         raise InvalidInputError(field="where", problem=problem)
@@ -64,6 +64,7 @@ def audit(
 def _from_afar(
     agreement: Agreement,
     black_box: str,
+    *,
     seed: int,
     runs: int | None,
     records: Dataset | None,

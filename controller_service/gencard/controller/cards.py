@@ -169,7 +169,14 @@ class Cards:
         """Store a new card, once the log holds it."""
         self._write_down(tx, card)
         self.store.insert(
-            tx, card.name, dataset, card.analyst, card.state, body_of(card), card.etag, self.clock()
+            tx,
+            card.name,
+            dataset=dataset,
+            analyst=card.analyst,
+            state=card.state,
+            body=body_of(card),
+            etag=card.etag,
+            now=self.clock(),
         )
         return card
 
@@ -198,6 +205,7 @@ class Cards:
         state: CardState,
         actor: str,
         action: str,
+        *,
         remark: str = "",
     ) -> Negotiation:
         """Move a card to a state that nothing follows."""

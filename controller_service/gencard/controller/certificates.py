@@ -73,7 +73,7 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("gencard authority")
     public, uri = key.public_key(), f"spiffe://{trust_domain}"
-    builder = _builder(name, uri, public, now, AUTHORITY_LIFE).issuer_name(name)
+    builder = _builder(name, uri, public, now=now, life=AUTHORITY_LIFE).issuer_name(name)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
     return KeyPair(builder.sign(key, hashes.SHA256()), key)
@@ -112,7 +112,7 @@ def certify(
     authority: KeyPair, uri: str, key: _PublicKey, now: datetime, *, hosts: Sequence[str] = ()
 ) -> x509.Certificate:
     """The same for a key that is there already."""
-    builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now, LEAF_LIFE, hosts)
+    builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now=now, life=LEAF_LIFE, hosts=hosts)
     use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (
         builder.issuer_name(authority.certificate.subject)
@@ -157,6 +157,7 @@ def _builder(
     subject: x509.Name,
     uri: str,
     key: _PublicKey,
+    *,
     now: datetime,
     life: timedelta,
     hosts: Sequence[str] = (),

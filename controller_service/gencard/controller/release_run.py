@@ -80,8 +80,8 @@ class ReleaseRun:
                 self._publish_unique_free(run, card, holding, psi, rows)
                 return
             else:
-                asked = run.request["rows"], run.request["seed"]
-                digest = self._synthesised(run, card, holding, psi, rows, *asked)
+                many, seed = run.request["rows"], run.request["seed"]
+                digest = self._synthesised(run, card, holding, psi, rows, rows=many, seed=seed)
             self._publish(run, card, digest, rows)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -97,7 +97,8 @@ class ReleaseRun:
     ) -> None:
         """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
         drawn, rows = rows_file.with_name("drawn"), run.request["rows"]
-        self._synthesised(run, card, holding, psi, drawn, SPARE + 2 * rows, secrets.randbits(63))
+        many, seed = SPARE + 2 * rows, secrets.randbits(63)
+        self._synthesised(run, card, holding, psi, drawn, rows=many, seed=seed)
         version = signed_card(card).version
         job = self.jobs.thin_out(holding, version, drawn=drawn, rows=rows, rows_file=rows_file)
         with one_try():
@@ -110,6 +111,7 @@ class ReleaseRun:
         holding: Holding,
         psi: bytes,
         rows_file: Path,
+        *,
         rows: int,
         seed: int,
     ) -> str:

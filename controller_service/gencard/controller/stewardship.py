@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from gencard.controller.card_body import ENDED, offer_of
+from gencard.controller.card_body import offer_of
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card import Proposal
 from gencard.core.errors import CardStateError, InvalidInputError
-from gencard.core.negotiation import OPEN, CardState, Negotiation
+from gencard.core.negotiation import CardState, Negotiation
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import sign
 from gencard.wire.statements import REVOCATION, statement
@@ -48,23 +48,25 @@ class Stewardship:
         """Say no to a proposal that waits."""
         with self.database.transaction() as tx:
             card = self._waiting(tx, name)
-            return self.cards.end(tx, card, CardState.TERMINATED, self.steward, "reject", remark)
+            return self.cards.end(tx, card, CardState.TERMINATED, self.steward, "reject", remark=remark)
 
     def revoke(self, name: str, remark: str) -> Negotiation:
         """End an agreed card for good, with a signed revocation.
 
+        One that was given back or has expired too: its analyst could still fetch what was made under it.
+
         Raises:
-            CardStateError: The card was never agreed, or has ended.
+            CardStateError: The card was never agreed, or was revoked before.
         """
         with self.database.transaction() as tx:
             card = self.cards.card(tx, name)
-            if card.state in OPEN | ENDED:
+            if not card.envelope or card.state is CardState.REVOKED:
                 raise CardStateError(state=card.state)
             facts = {"card": name, "remark": remark, "time": time_text(self.cards.clock())}
             payload = statement(REVOCATION, name, facts, offer_of(card).digest)
             fact = sign(payload, [self.cards.key])
             revoked = replace(card, attestations=(*card.attestations, fact))
-            return self.cards.end(tx, revoked, CardState.REVOKED, self.steward, "revoke", remark)
+            return self.cards.end(tx, revoked, CardState.REVOKED, self.steward, "revoke", remark=remark)
 
     def settle(self, line: int, *, void: bool) -> None:
         """End a reservation that a crash left: it stays spent, or nothing was released for it."""

@@ -53,4 +53,13 @@ def insert_card(
     analyst: str = ANA,
     dataset: str = DATASET,
 ) -> None:
-    CardStore().insert(tx, name, dataset, analyst, state, b"{}", "etag-1", NOW)
+    CardStore().insert(
+        tx,
+        name,
+        dataset=dataset,
+        analyst=analyst,
+        state=state,
+        body=b"{}",
+        etag="etag-1",
+        now=NOW,
+    )

@@ -34,7 +34,15 @@ def decide(tx):
         )
         PsiStore().put(tx, CARD, b"{}", "digest", NOW)
         ledger.settle(tx, line, NOW)
-        OperationStore().create(tx, "operations/o", ANA, "generate", CARD, b"{}", NOW)
+        OperationStore().create(
+            tx,
+            "operations/o",
+            owner=ANA,
+            kind="generate",
+            resource=CARD,
+            request=b"{}",
+            now=NOW,
+        )
         return LOG.checkpoint(tx, NOW)
 
     answered_once(

@@ -47,6 +47,7 @@ class CardStore:
         self,
         tx: Connection,
         name: str,
+        *,
         dataset: str,
         analyst: str,
         state: CardState,

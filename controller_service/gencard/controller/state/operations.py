@@ -65,6 +65,7 @@ class OperationStore:
         self,
         tx: Connection,
         name: str,
+        *,
         owner: str,
         kind: str,
         resource: str,
