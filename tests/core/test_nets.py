@@ -1,6 +1,7 @@
 """Records as rows of nets, and fitted nets as bytes."""
 
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -156,6 +157,17 @@ class TestFile:
         assert rows.domain == DOMAIN
         assert len(rows) == 5000
         assert len(fitted.sample(0, seed=1)) == 0
+
+    def test_many_rows_need_the_memory_of_their_codes(self):
+        """200,000 rows of three codes of one byte each: 600 kB, and what a block of 4,096 rows takes."""
+        fitted = some_net()
+        first = fitted.sample(4_096, seed=3)
+        tracemalloc.start()
+        rows = fitted.sample(200_000, seed=3)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 3_000_000
+        np.testing.assert_array_equal(rows.codes[:4_096], first.codes)
 
     @pytest.mark.parametrize("rows", [-1, -5])
     def test_no_negative_number_of_rows(self, rows):

@@ -147,6 +147,24 @@ class TestLoss:
         assert sum(pure(*steps) for steps in zip(*runs, strict=True)) <= 2
 
 
+@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize("sizes", [(3, 2, 4, 2), (2, 2, 2, 2, 2), (7, 30)])
+def test_what_comes_out_follows_from_the_answers_alone(name, sizes):
+    """Other records, the same answers: the same fit and the same progress, to the byte."""
+    domain = Domain(tuple("abcde"[: len(sizes)]), sizes)
+    one = dense_dataset(domain, 200)
+    number = 200 if name == "privbayes" else 0  # which is public there
+    other = Dataset(domain, np.tile(np.array(sizes) - 1, (number, 1)))
+    for seed in range(3):
+        told = [[], []]
+        fits = [
+            box(name, Scripted(seed)).fit(each, seed=1, progress=lambda *step, to=to: to.append(step))
+            for each, to in zip((one, other), told, strict=True)
+        ]
+        assert fits[0].save() == fits[1].save()
+        assert told[0] == told[1]
+
+
 def parameters(name, **told):
     return {**BOXES[name].parameters, **told}
 

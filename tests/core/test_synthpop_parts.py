@@ -74,6 +74,7 @@ class TestOptions:
             {"order": "backwards"}, {"order": "3"}, {"order": "[1, 2]"}, {"order": '{"a": 1}'},
             {"predictors": "[]"}, {"predictors": '{"a": "b"}'}, {"predictors": "all"},
             {"minimum_leaf": "0"}, {"minimum_leaf": "2.5"}, {"minimum_leaf": "1000001"},
+            {"minimum_leaf": "5_0"}, {"minimum_leaf": " 5"}, {"minimum_leaf": "٥"},
             {"complexity": "nan"}, {"complexity": "-1"}, {"complexity": "1"}, {"complexity": "x"},
             {"pruning": "yes"}, {"smoothing": "spline"},
             {"rules": "{}"}, {"rules": "[1]"}, {"rules": '[{"attribute": "a"}]'},

@@ -9,12 +9,12 @@ from gencard.core.blackbox.nets.draws import drawn_by, gumbel
 from gencard.core.blackbox.nets.layout import Layout, Rows
 from gencard.core.blackbox.nets.modes import Numbers
 from gencard.core.blackbox.nets.residual import ResidualNet
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.replay import rng_of
 
 _BLOCK = 4096
-"""Rows that are drawn at a time."""
+"""Rows that are drawn and decoded at a time: what a row needs on the way is far more than its codes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +45,12 @@ class FittedNet:
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="a whole number from 0 up")
         rng = rng_of(seed)
-        sizes = [min(_BLOCK, rows - start) for start in range(0, rows, _BLOCK)] or [0]
-        blocks = [self._drawn(size, rng) for size in sizes]
-        entries = np.concatenate([block.entries for block in blocks])
-        return self.layout.decoded(Rows(entries, np.concatenate([block.alphas for block in blocks])))
+        domain = self.layout.domain
+        codes = np.empty((rows, len(domain)), dtype=code_dtype(max(domain.sizes)), order="F")
+        for start in range(0, rows, _BLOCK):
+            block = codes[start : start + _BLOCK]
+            block[:] = self.layout.decoded(self._drawn(len(block), rng)).codes
+        return Dataset(domain, codes)
 
     def _drawn(self, rows: int, rng: np.random.Generator) -> Rows:
         """One draw of each block by its logits: the highest with Gumbel noise."""

@@ -1,17 +1,16 @@
 """What sequential trees can be told, read from the words of a card."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any
 
 from gencard.core.blackbox.entry import Parameters
+from gencard.core.blackbox.promise import whole
 from gencard.core.blackbox.synthpop.rules import Rule
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-
-Number = TypeVar("Number", int, float)
 
 DECLARED = "declared"
 BY_LEVELS = "by-levels"
@@ -76,8 +75,8 @@ def options_of(parameters: Parameters) -> Options:
     return Options(
         order=_order(parameters["order"]),
         predictors=_predictors(parameters["predictors"]),
-        minimum_leaf=_number("minimum_leaf", parameters, int),
-        complexity=_number("complexity", parameters, float),
+        minimum_leaf=whole(parameters, "minimum_leaf", 1, _LARGEST_LEAF),
+        complexity=_number(parameters, "complexity"),
         pruning=parameters["pruning"],
         smoothing=parameters["smoothing"],
         rules=rules_of(_json("rules", parameters["rules"])),
@@ -159,8 +158,8 @@ def _json(field: str, text: str) -> Any:
         raise InvalidInputError(field=field, problem="it is neither a word known nor JSON") from None
 
 
-def _number(field: str, parameters: Parameters, kind: Callable[[str], Number]) -> Number:
+def _number(parameters: Parameters, field: str) -> float:
     try:
-        return kind(parameters[field])
+        return float(parameters[field])
     except ValueError:
         raise InvalidNumberError(field=field, expected="a number") from None
