@@ -13,6 +13,7 @@ from gencard.core.privacy.distances import distances
 from gencard.core.privacy.gower import Gower, Missing, gower_of
 from gencard.core.privacy.nearest import nearest
 from gencard.core.privacy.records import Records
+from gencard.core.privacy.twins import first_of_each, twin_numbers
 from tests.core.mixed import adult, compared
 from tests.shared_data import oracle_file
 
@@ -106,6 +107,30 @@ def test_many_equal_numbers_are_one_box():
     found = nearest(same, same, Gower(("a",), (1.0,), (1.0,)))
     assert not found.second.any()
     assert not found.position.any()
+
+
+def test_a_hundred_thousand_equal_records_are_compared_once():
+    """10**10 pairs; half of the synthetic ones lack the number, and only one other record does."""
+    rows = 100_000
+    half = np.where(np.arange(rows) % 2, np.nan, 2.0)
+    synthetic = Records(("a", "b"), (half, np.full(rows, 7)))
+    others = Records(("a", "b"), (np.append(np.full(rows, 2.0), np.nan), np.full(rows + 1, 7)))
+    found = nearest(synthetic, others, Gower(("a", "b"), (1.0, None), (1.0, 1.0)))
+    assert not found.distance.any()
+    assert np.array_equal(found.second, np.where(np.arange(rows) % 2, 0.5, 0.0))
+    assert np.array_equal(found.position, np.where(np.arange(rows) % 2, rows, 0))
+
+
+def test_twins_are_numbered_without_what_weighs_nothing():
+    records = Records(
+        ("a", "b", "c"),
+        (np.array([0.0, -0.0, np.nan, np.nan]), np.array([9, 9, -1, -1]), np.arange(4)),
+    )
+    gower = Gower(("a", "b", "c"), (1.0, None, None), (1.0, 1.0, 0.0))
+    numbers = twin_numbers(records, gower)
+    assert numbers.tolist() == [0, 0, 1, 1]
+    assert first_of_each(numbers).tolist() == [0, 2]
+    assert first_of_each(np.array([1, 0, 1, 1, 0]), 2).tolist() == [1, 4, 0, 2]
 
 
 def test_no_records_and_no_reference():

@@ -1,7 +1,8 @@
 """The nearest and the second nearest record of a table: exact, though few pairs are compared.
 
-For each group of equal levels, the groups of the other table are looked at in the order of how near
-their records can be at best, until they can no longer be nearer than what was found.
+Of equal records one is compared, and to two of those that are equal among the others. For each group
+of equal levels, the groups of the other table are looked at in the order of how near their records can
+be at best, until they can no longer be nearer than what was found.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from gencard.core.privacy.discrete_part import Matrix
 from gencard.core.privacy.distances import Pairs, Positions, Row, pairs_of
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.records import Records
+from gencard.core.privacy.twins import first_of_each, twin_numbers
 
 _PAIRS = 2**16
 """Pairs of records whose distances are held at once: half a MiB, which stays in the cache."""
@@ -55,6 +57,17 @@ def nearest(records: Records, reference: Records, gower: Gower, *, second: bool 
     Raises:
         DomainMismatchError: The attributes are not those of the distance.
     """
+    gower.check(records)
+    gower.check(reference)
+    ours = twin_numbers(records, gower)
+    kept = np.sort(first_of_each(twin_numbers(reference, gower), 2))
+    found = _nearest(records.take(first_of_each(ours)), reference.take(kept), gower, second)
+    position = np.append(kept, -1)[found.position]
+    return Nearest(found.distance[ours], found.second[ours], position[ours])
+
+
+def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> Nearest:
+    """The same where no record repeats, and no other is there more than twice."""
     pairs = pairs_of(records, reference, gower)
     part, rows = pairs.part, len(records)
     nothing = np.full(rows, np.inf)
