@@ -171,7 +171,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=names)
     def revoke(self, name: str) -> None:
-        error = None if self._now(name) is CardState.AGREED else CardStateError
+        signed = bool(self._read(name).envelope)
+        revocable = signed and self._now(name) is not CardState.REVOKED
+        error = None if revocable else CardStateError
         self._attempt(error, lambda: self.stewardship.revoke(name, "no longer"))
         if error is None:
             self.model[name].state = CardState.REVOKED

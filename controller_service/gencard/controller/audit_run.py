@@ -23,7 +23,7 @@ from gencard.core.errors import GencardError, GeneratorChangedError, OperationCa
 from gencard.core.negotiation import Negotiation
 from gencard.wire.canonical import Document, time_text
 from gencard.wire.dsse import sign
-from gencard.wire.identity import Identity
+from gencard.wire.identity import Identity, Role
 from gencard.wire.statements import VERDICT, statement
 
 KNOWN_LEAK = (
@@ -81,6 +81,7 @@ class AuditRun:
         """Log, verdict, ledger and the operation's end: true together, or not at all."""
         audits = self.audits
         with audits.database.transaction() as tx:
+            self._check_heard(tx, run, card)
             now = audits.cards.clock()
             row = audits.store.get(tx, run.request["audit"])
             known = audits.card_audits.is_known_leak(tx, row, offer_of(card).terms)
@@ -102,6 +103,16 @@ class AuditRun:
             audits.ledger.settle(tx, run.request["line"], now)
             concluded = audit_message(audits.store.get(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
+
+    def _check_heard(self, tx: Connection, run: Run, card: Negotiation) -> None:
+        """Look whether the card is still in force, where its analyst is to hear the verdict.
+
+        Raises:
+            CardStateError, CardExpiredError: It ended meanwhile. An auditor's verdict still counts.
+        """
+        who = Identity.of(run.row.owner)
+        if who.role is Role.ANALYST:
+            self.audits.agreed(tx, who, card.name)
 
     def _log(self, tx: Connection, row: AuditRow, verdict: Verdict, now: datetime) -> None:
         self.audits.cards.log.append(

@@ -1,0 +1,254 @@
+"""Measures, audits and releases at their edges: wrong names, ended cards, two at once, restarts."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from google.longrunning import operations_pb2
+
+from gencard.client import measures
+from gencard.client.operations import cancel, progress_of
+from gencard.controller import run as run_module
+from gencard.controller.card_body import as_of
+from gencard.core.budget import SpendState
+from gencard.core.errors import CardExpiredError, CardStateError
+from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
+from gencard.v1.synthesis_pb2 import OperationProgress
+from tests.system.edge import call, configure, eventually, nothing_changes
+from tests.system.house import Clock, build, declare, request_id, survey
+
+PAIRS = [("sex", "health"), ("sex", "work")]
+SERVICE = "/gencard.v1.MeasuresService/"
+RUN, GET, LIST = (SERVICE + name for name in ("RunMeasures", "GetMeasures", "ListMeasures"))
+GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
+AUDIT = "/gencard.v1.AuditService/RunAudit"
+SAM = "spiffe://example/survey/steward/sam"
+LARGEST = 2**64 - 1
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("edges")
+    built = build(folder, survey(300))
+    built.raise_caps()
+    survey(200, seed=9).to_csv(folder / "others.csv", index=False)
+    declare(built, folder / "others.csv")
+    configure(built, "datasets.policy", measures='["marginals", "clones"]')
+    yield built.start()
+    built.stop()
+
+
+@pytest.fixture
+def ana(house):
+    with house.analyst() as analyst:
+        yield analyst
+
+
+@pytest.fixture
+def aud(house):
+    with house.analyst("aud") as auditor:
+        yield auditor
+
+
+def agreed(analyst):
+    return analyst.propose("survey", PAIRS, purpose="a test", measures=["marginals", "clones"]).accept()
+
+
+@pytest.fixture(scope="module")
+def made(house):
+    """A card in force with a release, of ana."""
+    with house.analyst() as analyst:
+        card = agreed(analyst)
+        yield card, card.release(60, progress=False)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Jobs of the name that is set wait until they are let go; what was asked of them, in order."""
+
+    class Held:
+        name, seen, waits, goes_on = "", [], threading.Event(), threading.Event()
+
+    real = run_module.Run.job
+
+    def job(self, task, description):
+        if task.name == Held.name:
+            Held.seen.append(description)
+            Held.waits.set()
+            assert Held.goes_on.wait(60)
+        return real(self, task, description)
+
+    monkeypatch.setattr(run_module.Run, "job", job)
+    yield Held
+    Held.goes_on.set()
+
+
+def begin(analyst, release, *names):
+    connection = analyst._connection
+    asked = measures_pb2.RunMeasuresRequest(release=release, measures=names, request_id=request_id())
+    return connection.call(connection.measures.RunMeasures, asked).name
+
+
+def state_of(analyst, name):
+    connection = analyst._connection
+    request = operations_pb2.GetOperationRequest(name=name)
+    return progress_of(connection.call(connection.operations.GetOperation, request)).state
+
+
+class Spent:
+    """What somebody spends from now on."""
+
+    def __init__(self, analyst):
+        self.before = {line.line for line in analyst.spends()}
+
+    def states(self, analyst):
+        return [line.state for line in analyst.spends() if line.line not in self.before]
+
+
+class TestNames:
+    @pytest.mark.parametrize("person", ["ana", "aud", "sam"])
+    def test_releases_of_any_form_are_not_found(self, house, made, person):
+        card, release = made
+        wrong = (
+            "",
+            "datasets/survey",
+            card.name,
+            f"{release.name}/",
+            f"{release.name}/measures/1",
+            "a" * 5000,
+        )
+        with nothing_changes(house):
+            for name in wrong:
+                asked = measures_pb2.RunMeasuresRequest(release=name, request_id=request_id())
+                assert call(house.channel(person), RUN, asked).reason == "NOT_FOUND", name
+                listed = measures_pb2.ListMeasuresRequest(parent=name)
+                assert call(house.channel(person), LIST, listed).reason == "NOT_FOUND", name
+                got = measures_pb2.GetMeasuresRequest(name=name)
+                assert call(house.channel(person), GET, got).reason == "NOT_FOUND", name
+
+    @pytest.mark.parametrize("names", [[""], ["marginals "], ["MARGINALS"], ["marginals", "marginals"]])
+    def test_measures_of_any_other_form_are_invalid(self, house, made, names):
+        asked = measures_pb2.RunMeasuresRequest(
+            release=made[1].name, measures=names, request_id=request_id()
+        )
+        with nothing_changes(house):
+            assert call(house.channel(), RUN, asked).reason == "INVALID_INPUT"
+
+    @pytest.mark.parametrize("page", [{"page_size": 501}, {"page_token": "x"}])
+    def test_pages_are_bounded(self, house, made, page):
+        asked = measures_pb2.ListMeasuresRequest(parent=made[1].name, **page)
+        assert call(house.channel("aud"), LIST, asked).reason in ("INVALID_NUMBER", "INVALID_INPUT")
+
+    def test_numbers_at_the_end_of_their_range(self, house, made):
+        card = made[0].name
+        many = synthesis_pb2.GenerateReleaseRequest(card=card, rows=LARGEST, request_id=request_id())
+        with nothing_changes(house):
+            assert call(house.channel(), GENERATE, many).reason == "TOO_LARGE"
+            none = synthesis_pb2.GenerateReleaseRequest(card=card, seed=LARGEST, request_id=request_id())
+            assert call(house.channel(), GENERATE, none).reason == "INVALID_NUMBER"
+            unknown = {"black_box": "nobodys", "seed": LARGEST}
+            asked = audit_pb2.RunAuditRequest(card=card, request_id=request_id(), **unknown)
+            assert call(house.channel(), AUDIT, asked).reason == "NOT_FOUND"
+
+
+class TestEndedCards:
+    def test_an_expired_card_measures_for_no_analyst_and_for_auditors_still(
+        self, house, ana, aud, made, monkeypatch
+    ):
+        _, release = made
+        run = measures.run(ana._connection, release.name, ["marginals"], False)
+        clock = Clock()
+        clock.ahead = timedelta(days=91)
+        later = lambda _, card: as_of(card, clock())  # noqa: E731 - it is one
+        monkeypatch.setattr(type(house.controller.desk.cards), "as_of_now", later)
+        with nothing_changes(house), pytest.raises(CardExpiredError):
+            measures.run(ana._connection, release.name, ["clones"], False)
+        assert measures.known(ana._connection, release.name).findings == run.findings
+        found = measures.run(aud._connection, release.name, ["clones"], False)
+        assert set(found.findings) == {"clones"}
+
+    def test_a_card_that_was_given_back_can_still_be_revoked(self, house, ana):
+        """Else its analyst could keep what the controller wants to end."""
+        card = agreed(ana)
+        release = card.release(60, progress=False)
+        measures.run(ana._connection, release.name, ["marginals"], False)
+        card.refresh().terminate()
+        with pytest.raises(CardStateError):
+            measures.run(ana._connection, release.name, ["clones"], False)
+        house.controller.desk.stewardship(SAM).revoke(card.name, "no longer")
+        assert card.refresh().state == "revoked"
+        with pytest.raises(CardStateError):
+            measures.known(ana._connection, release.name)
+        with pytest.raises(CardStateError):
+            house.controller.desk.stewardship(SAM).revoke(card.name, "twice")
+
+    def test_an_audit_that_was_on_its_way_tells_its_analyst_nothing(self, house, ana, held):
+        card, held.name = agreed(ana), "audit"
+        connection = ana._connection
+        asked = audit_pb2.RunAuditRequest(card=card.name, black_box="copier", request_id=request_id())
+        name = connection.call(connection.audit.RunAudit, asked).name
+        assert held.waits.wait(60)
+        house.controller.desk.stewardship(SAM).revoke(card.name, "no longer")
+        held.goes_on.set()
+        assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED, 60)
+        line = next(line for line in ana.spends() if line.kind == "audit")
+        assert (line.resource.startswith(card.name), line.state) == (True, SpendState.VOIDED)
+
+
+class TestTwoAtOnce:
+    def test_each_pays_for_its_own_and_finds_the_same(self, house, ana, made):
+        _, release = made
+        spent = Spent(ana)
+
+        def measured(_):
+            with house.analyst() as analyst:
+                return measures.run(analyst._connection, release.name, ["marginals"], False)
+
+        with ThreadPoolExecutor(2) as two:
+            first, second = two.map(measured, range(2))
+        assert first == second
+        assert spent.states(ana) == [SpendState.SETTLED] * 2
+
+
+class TestStops:
+    def test_cancelled_in_the_queue_and_at_work(self, house, ana, made, held):
+        (_, release), spent, held.name = made, Spent(ana), "compare"
+        names = [begin(ana, release.name, "marginals") for _ in range(3)]
+        assert held.waits.wait(60)
+        for name in reversed(names):
+            cancel(ana._connection, name)
+        held.goes_on.set()
+        assert eventually(lambda: not house.controller.operations._runs, 60)
+        assert {state_of(ana, name) for name in names} == {OperationProgress.STATE_CANCELLED}
+        assert spent.states(ana) == [SpendState.VOIDED] * 3
+
+    def test_carried_on_after_a_restart_and_paid_once(self, house, made, held):
+        (_, release), held.name = made, "compare"
+        with house.analyst() as analyst:
+            spent = Spent(analyst)
+            name = begin(analyst, release.name, "marginals")
+            assert held.waits.wait(60)
+        stopping = threading.Thread(target=house.stop, args=(0.2,))
+        stopping.start()
+        assert eventually(
+            lambda: house.controller is None or house.controller.operations._stopping.is_set()
+        )
+        held.goes_on.set()
+        stopping.join(60)
+        house.start()
+        with house.analyst() as analyst:
+            assert eventually(lambda: state_of(analyst, name) == OperationProgress.STATE_SUCCEEDED, 60)
+            assert spent.states(analyst) == [SpendState.SETTLED]
+            assert "marginals" in measures.known(analyst._connection, release.name).findings
+
+
+def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, made, held):
+    (_, release), held.name = made, "compare"
+    name = begin(ana, release.name, "clones")
+    assert held.waits.wait(60)
+    line = ana.spends()[0]
+    house.controller.desk.stewardship(SAM).settle(line.line, void=True)
+    held.goes_on.set()
+    assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED, 60)
+    assert "clones" not in measures.known(ana._connection, release.name).findings
