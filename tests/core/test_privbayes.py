@@ -66,6 +66,14 @@ def test_the_more_useful_tables_must_be_the_fewer_their_cells():
     assert sizes == [81, 27, 3]
 
 
+@pytest.mark.parametrize("told", [{"degree": 0}, {"theta": Fraction(200)}])
+def test_where_no_parent_can_be_useful_the_tables_get_all_of_epsilon(told):
+    noise = Recorded(0)
+    model = PrivBayes(ONE, noise, **told).fit(copied(), seed=0).model
+    assert [node.parents for node in model.nodes] == [()] * 4
+    assert [(kind, scale) for kind, _, scale in noise.draws] == [("laplace", 8.0)] * 4
+
+
 def test_the_seed_draws_the_first_attribute():
     firsts = {
         PrivBayes(ONE, SeededNoise(0)).fit(copied(), seed=seed).model.nodes[0].attribute

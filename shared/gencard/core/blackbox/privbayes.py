@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
@@ -72,21 +73,26 @@ class PrivBayes(ModelBox):
         """
         check_attributes(dataset)
         purse = Purse(self.privacy, self.noise)
-        number = len(dataset.domain)
-        first = dataset.domain.attributes[int(rng_of(seed).integers(number))]
-        network = [Pair(first, ())]
-        choosing = self.beta * purse.whole if number > 1 else Fraction(0)
+        first = int(rng_of(seed).integers(len(dataset.domain)))
+        network = self._network(dataset, dataset.domain.attributes[first], purse, progress)
+        progress("tables", 0.5)
+        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, purse)))
+
+    def _network(self, dataset: Dataset, first: str, purse: Purse, progress: Progress) -> Sequence[Pair]:
+        """Choices that spend beta of epsilon; none, and nothing spent, where no parent can be useful."""
+        domain, number, choosing = dataset.domain, len(dataset.domain), self.beta * purse.whole
         useful = len(dataset) * (purse.whole - choosing) / (2 * number * self.theta)
         most_cells = min(int(useful), _MOST_CELLS)
-        scores = ParentScores(dataset)
+        if self.degree == 0 or prod(sorted(domain.sizes)[:2]) > most_cells:
+            return [Pair(name, ()) for name in domain.attributes]
+        network, scores = [Pair(first, ())], ParentScores(dataset)
         while len(network) < number:
             progress("network", 0.5 * len(network) / number)
-            offered = pairs_to_choose_from(dataset.domain, network, most_cells, self.degree)
+            offered = pairs_to_choose_from(domain, network, most_cells, self.degree)
             found = np.array([scores.of(pair) for pair in offered], dtype=np.int64)
             chosen = purse.chosen(found, scores.sensitivity, choosing / (number - 1))
             network.append(offered[chosen])
-        progress("tables", 0.5)
-        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, purse)))
+        return network
 
 
 def _nodes(dataset: Dataset, network: Sequence[Pair], purse: Purse) -> tuple[Node, ...]:
