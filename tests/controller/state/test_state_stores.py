@@ -186,7 +186,8 @@ REACHED_BY = {
 
 
 def create(tx, name="operations/o", owner=ANA):
-    OPERATIONS.create(tx, name, owner, "generate", CARD, b'{"rows":"5"}', NOW)
+    request = b'{"rows":"5"}'
+    OPERATIONS.create(tx, name, owner=owner, kind="generate", resource=CARD, request=request, now=NOW)
 
 
 class TestOperations:
