@@ -15,7 +15,8 @@ from gencard.core.budget import SpendState
 from gencard.core.errors import CardExpiredError, CardStateError
 from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
-from tests.system.edge import call, configure, eventually, nothing_changes
+from tests.system.edge import LASTING, call, configure, eventually, nothing_changes
+from tests.system.edge import state_of as state_of_tables
 from tests.system.house import Clock, build, declare, request_id, survey
 
 PAIRS = [("sex", "health"), ("sex", "work")]
@@ -209,6 +210,28 @@ class TestTwoAtOnce:
             first, second = two.map(measured, range(2))
         assert first == second
         assert spent.states(ana) == [SpendState.SETTLED] * 2
+
+
+class TestQueues:
+    def test_s10_one_person_has_so_many_unfinished_operations_and_others_have_theirs(
+        self, house, ana, aud, made, held, monkeypatch
+    ):
+        """Work that costs nothing could else fill the queue of everybody."""
+        (_, release), held.name = made, "compare"
+        monkeypatch.setattr(house.controller.operations, "_most_of_one", 3)
+        names = [begin(aud, release.name, "clones") for _ in range(3)]
+        assert held.waits.wait(60)
+        more = measures_pb2.RunMeasuresRequest(release=release.name, request_id=request_id())
+        before = state_of_tables(house, LASTING)
+        assert call(house.channel("aud"), RUN, more).reason == "SERVICE_BUSY"
+        assert state_of_tables(house, LASTING) == before
+        names_of_ana = [begin(ana, release.name, "clones")]
+        for person, found in ((aud, names), (ana, names_of_ana)):
+            for name in found:
+                cancel(person._connection, name)
+        held.goes_on.set()
+        assert eventually(lambda: not house.controller.operations._runs, 60)
+        assert set(measures.run(aud._connection, release.name, ["clones"], False).findings) == {"clones"}
 
 
 class TestStops:

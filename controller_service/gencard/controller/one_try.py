@@ -7,7 +7,7 @@ any other end but success there is one error for all, which the state keeps, and
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from gencard.controller.operations import error_of_document
+from gencard.controller.error_documents import error_of_document
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.core.errors import (
     DatasetChangedError,

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
+from gencard.controller.error_documents import error_document, error_of_document
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.run import Run
 from gencard.controller.state.database import Database
@@ -30,9 +31,9 @@ from gencard.core.errors import (
     InternalError,
     NotFoundError,
     OperationCancelledError,
+    ServiceBusyError,
     StorageError,
 )
-from gencard.wire.error_table import error_named
 from gencard.wire.identity import Identity, Role
 
 Report = Callable[[str, str, str], None]
@@ -58,6 +59,7 @@ class Operations:
 
     Args:
         coordinators: How many operations run at a time; the others wait in order.
+        most_of_one: Unfinished operations of one identity.
     """
 
     def __init__(
@@ -69,9 +71,11 @@ class Operations:
         report: Report,
         *,
         coordinators: int,
+        most_of_one: int,
     ) -> None:
         self._database, self._store, self._executor = database, store, executor
         self._clock, self._report = clock, report
+        self._most_of_one = most_of_one
         self._pool = ThreadPoolExecutor(coordinators, thread_name_prefix="operation")
         self._runners: dict[str, Runner] = {}
         self._runs: dict[str, Run | None] = {}
@@ -85,7 +89,13 @@ class Operations:
     def create(
         self, tx: Connection, who: Identity, kind: str, resource: str, request: Mapping[str, Any]
     ) -> str:
-        """A new operation, queued once the transaction is true; its name."""
+        """A new operation, queued once the transaction is true; its name.
+
+        Raises:
+            ServiceBusyError: ``who`` has too many that have not ended.
+        """
+        if sum(row.owner == who.uri for row in self._store.unfinished(tx)) >= self._most_of_one:
+            raise ServiceBusyError(what="unfinished operations of one certificate")
         name = f"operations/{secrets.token_hex(12)}"
         self._store.create(
             tx,
@@ -235,15 +245,3 @@ class Operations:
                 ended = self._store.fail(tx, row.name, error_document(error), now)
             if ended:
                 self._runners[row.kind].undo(tx, row, error)
-
-
-def error_document(error: GencardError) -> bytes:
-    """An error as the state keeps it: reason and fields."""
-    return json.dumps({"reason": error.reason, "fields": error.fields}, sort_keys=True).encode()
-
-
-def error_of_document(document: bytes | None) -> GencardError:
-    """The error that the state keeps; InternalError where the catalogue no longer holds it."""
-    told = json.loads(document or b"{}")
-    found = error_named(told.get("reason", ""), told.get("fields", {}))
-    return found or InternalError(incident="unlisted")

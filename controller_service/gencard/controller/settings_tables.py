@@ -95,7 +95,8 @@ class Signing(Section):
 class Limits(Section):
     """Bounds that hold before any work is done; ``cpu_seconds`` and ``memory_mib`` for each job.
 
-    ``audits`` bounds those that one submitter may begin on one dataset.
+    ``audits`` bounds those that one submitter may begin on one dataset, ``operations`` the unfinished
+    ones of one certificate.
     ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
     """
 
@@ -109,6 +110,7 @@ class Limits(Section):
     memory_mib: int = Field(default=4_096, ge=1_024)
     workers: PositiveInt = 2
     audits: PositiveInt = 20
+    operations: PositiveInt = 50
 
 
 class DatasetEntry(Section):

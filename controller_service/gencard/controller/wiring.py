@@ -76,7 +76,13 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
     )
     operations = Operations(
-        desk.database, OperationStore(), executor, clock, report, coordinators=limits.workers
+        desk.database,
+        OperationStore(),
+        executor,
+        clock,
+        report,
+        coordinators=limits.workers,
+        most_of_one=limits.operations,
     )
     server = settings.server
     service = start(

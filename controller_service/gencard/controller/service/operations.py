@@ -9,7 +9,8 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from gencard.controller.operations import Operations, error_of_document
+from gencard.controller.error_documents import error_of_document
+from gencard.controller.operations import Operations
 from gencard.controller.service.guard import identity
 from gencard.controller.service.paging import page_size
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
