@@ -17,7 +17,7 @@ from gencard.core.audit.made_up import made_up
 from gencard.core.budget import Neighbouring
 from gencard.core.card import AuditTerms, Tier
 from gencard.core.claim import NO_CLAIM, Claim
-from gencard.core.errors import GeneratorChangedError
+from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.core.generators.replay import rng_of
 from gencard.core.negotiation import CardState
 from tests.system.cells import needs_cell
@@ -45,7 +45,14 @@ claim = { by = "its author", epsilon = "3", delta = "0.00001", neighbouring = "r
 [[black_boxes]]
 name = "renamed"
 kind = "program"
+lent = false
 folder = "programs/resample"
+command = ["python", "./box.py"]
+
+[[black_boxes]]
+name = "bootstrap"
+kind = "program"
+folder = "programs/bootstrap"
 command = ["python", "./box.py"]
 """
 PROGRAM = """
@@ -67,14 +74,15 @@ def celled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     house.edit({"generators": '["ipf", "tree", "resample", "renamed"]'})
     with house.settings_file.open("a") as settings:
         settings.write(BOXES)
-    program(house).parent.mkdir(parents=True)
-    program(house).write_text(PROGRAM)
+    for name, text in (("resample", PROGRAM), ("bootstrap", PROGRAM + "# of other bytes")):
+        program(house, name).parent.mkdir(parents=True)
+        program(house, name).write_text(text)
     yield house.start()
     house.stop()
 
 
-def program(house: House) -> Path:
-    return house.folder / "programs" / "resample" / "box.py"
+def program(house: House, name: str = "resample") -> Path:
+    return house.folder / "programs" / name / "box.py"
 
 
 @pytest.fixture
@@ -129,6 +137,16 @@ def test_the_catalogue_and_the_card_say_what_runs_and_what_it_claims(ana: Analys
     assert "epsilon 2" in dict(card.lines())["Claims"]
 
 
+@pytest.mark.parametrize(
+    ("box", "alpha", "verdict"), [("tree", "0.0001", "no-evidence"), ("bootstrap", "0.05", "leakage")]
+)
+def test_s31_a_real_audit_of_real_cells(ana: Analyst, box: str, alpha: str, verdict: str) -> None:
+    """Nothing is made up: records, jobs, cells; MST keeps to the pairs, a bootstrap does not."""
+    terms = {"purpose": "a test", "rows": ROWS, "audit": AuditTerms(runs=3, alpha=alpha)}
+    card = ana.propose("survey", PAIRS, generator="ipf", **terms).accept()
+    assert card.audit(box, where="card", progress=False).verdict == verdict
+
+
 def test_a_fit_is_made_once_and_its_claim_spent_once(celled: House, ana: Analyst, tasks) -> None:
     card = audited(ana, "tree")
     first, second = (card.release(ROWS, progress=False).dataset for _ in range(2))
@@ -150,6 +168,8 @@ def test_it_is_lent_to_who_makes_up_records(ana: Analyst, tasks) -> None:
     records = made_up(card.agreement.domain, 300, rng=rng_of(1))
     rows = RemoteBox(ana._connection, card.name)(records, 50, seed=1)
     assert {tuple(row) for row in rows.codes.tolist()} <= {tuple(row) for row in records.codes.tolist()}
+    with pytest.raises(InvalidInputError, match="not lent"):
+        RemoteBox(ana._connection, card.name, "renamed")(records, 50, seed=1)
 
 
 def test_one_flipped_byte_is_refused(celled: House, ana: Analyst, tasks) -> None:

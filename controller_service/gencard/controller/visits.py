@@ -17,7 +17,12 @@ from gencard.controller.rows_file import RowsFile
 from gencard.controller.scratch import scratch_folder
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError, InvalidNumberError, TooLargeError
+from gencard.core.errors import (
+    DomainMismatchError,
+    InvalidInputError,
+    InvalidNumberError,
+    TooLargeError,
+)
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.canonical import Document
 from gencard.wire.identity import Identity
@@ -47,6 +52,7 @@ class Visits:
         Raises:
             InvalidNumberError, TooLargeError: ``rows`` is out of bounds.
             CardStateError, NotFoundError: There is no such agreed card, or no such box.
+            InvalidInputError: The settings do not lend this box.
             DatasetChangedError: The dataset has another schema than the card names.
         """
         if rows < 1:
@@ -57,7 +63,10 @@ class Visits:
             agreed = self.audits.agreed(tx, who, card)
         terms, holding = offer_of(agreed).terms, self.audits.cards.holding_of(agreed)
         linear = statistics_of(terms.moments, holding.schema.coding)
-        recipe = self.audits.boxes.recipe(black_box or terms.generator, [*terms.marginals, *linear])
+        name = black_box or terms.generator
+        if not self.audits.boxes.is_lent(name):
+            raise InvalidInputError(field="black_box", problem="is not lent to anybody")
+        recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear])
         return Visit(self, holding, holding.domain.covered_by(terms.cliques), recipe, rows)
 
 
