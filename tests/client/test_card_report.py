@@ -9,9 +9,16 @@ import pytest
 from gencard.client.audit_found import Audit, Where
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.reporting import NOT_ON_CARD
+from gencard.core.audit.made_up import made_up
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.verdict import Verdict
+from gencard.core.blackbox.honest import Honest
+from gencard.core.card import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.generators.ipf import Ipf
 from gencard.core.measures.findings_json import finding_of_json_object
 from gencard.core.measures.material import Declared, Material
 from gencard.core.measures.registry import MEASURES, take
@@ -56,6 +63,15 @@ def report(synthetic, **changes):
         "left_out": (LeftOut("Fidelity to psi", NOT_ON_CARD),),
     }
     return CardReport(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def audited():
+    cliques = (("sex",), ("age",))
+    around = made_up(Domain.of({"sex": 2, "age": 3}), 300, rng=np.random.default_rng(1))
+    plan = AuditPlan(cliques, rows=100, seed=1, terms=AuditTerms(runs=3))
+    facts = run_audit(Honest(Ipf(), cliques), around, plan)
+    return replace(audit("box", Verdict.NO_EVIDENCE), findings=facts)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +139,32 @@ def test_with_nothing_found_it_says_so():
     empty = report(drawn(3, 1), findings={}, left_out=())
     assert "Nothing was measured that this reader may know." in empty.html
     assert "What is left out" not in empty.html
+
+
+def test_what_is_left_out_stands_in_a_line_for_each_reason(honest):
+    left_out = (
+        LeftOut("One", "not wanted"),
+        LeftOut("Two", "not there"),
+        LeftOut("Three", "not wanted"),
+    )
+    shown = replace(honest, left_out=left_out)
+    assert shown.left_out_lines() == [
+        ("Left out", "not wanted: One, Three"),
+        ("Left out", "not there: Two"),
+    ]
+    assert "not wanted: One, Three" in shown._repr_html_()
+
+
+def test_the_figure_is_of_the_audit_that_says_most(honest, audited):
+    own = CARD.terms.generator
+    passed, leaked = (
+        replace(audited, black_box=own, verdict=verdict)
+        for verdict in (Verdict.NO_EVIDENCE, Verdict.LEAKAGE)
+    )
+    other, unseen = replace(leaked, black_box="copier"), replace(leaked, findings=None)
+    for audits, box in (((other, passed), own), ((other, unseen), "copier")):
+        assert f"<figcaption>{box}: one dot" in replace(honest, audits=audits).html
+    assert "<figcaption>" not in replace(honest, audits=(unseen,)).html
 
 
 def test_for_terminal_and_notebook(copied):

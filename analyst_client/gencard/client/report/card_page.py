@@ -36,7 +36,7 @@ def render(report: CardReport) -> str:
         released=list(_released(report)),
         groups=[_group(group, report.found) for group in Group],
         audits=[_audit(one) for one in report.audits],
-        sides=next((_sides(one) for one in report.audits if one.findings is not None), None),
+        sides=_sides(report),
         left_out=report.left_out,
     )
 
@@ -140,8 +140,16 @@ def _audit(audit: "Audit") -> dict[str, object]:
     }
 
 
-def _sides(audit: "Audit") -> dict[str, str] | None:
-    """Both sides of the newest audit that this reader may know in full."""
-    if audit.findings is None:
-        return None
-    return {"box": audit.black_box, "plot": plots.sides(audit.findings)}
+def _sides(report: CardReport) -> dict[str, str] | None:
+    """Both sides of the audit that says most, of those that this reader may know in full.
+
+    One of the card's own generator before others, a leak before a pass, a new one before an old one.
+    """
+    own = report.card.terms.generator
+    order = sorted(
+        report.audits, key=lambda one: (one.black_box != own, one.verdict is not Verdict.LEAKAGE)
+    )
+    for one in order:
+        if one.findings is not None:
+            return {"box": one.black_box, "plot": plots.sides(one.findings)}
+    return None

@@ -80,14 +80,19 @@ class CardReport(WrittenAsPage):
         }
 
     def grid(self) -> Iterator[tuple[str, str, str]]:
-        """One line for each measure and audit, under ``HEADS``."""
+        """One line for each measure that was taken and each audit, under ``HEADS``."""
         for name, one in self.found.items():
             yield MEASURES[name].title, one.sentence, "!" if one.stands_out else ""
         for audit in self.audits:
             leaked = "!" if audit.verdict == "leakage" else ""
             yield f"Audit of {audit.black_box}", audit.wording, leaked
+
+    def left_out_lines(self) -> list[tuple[str, str]]:
+        """What is left out, a line for each reason."""
+        by_reason: dict[str, list[str]] = {}
         for left in self.left_out:
-            yield left.what, f"left out: {left.why}", ""
+            by_reason.setdefault(left.why, []).append(left.what)
+        return [("Left out", f"{why}: {', '.join(names)}") for why, names in by_reason.items()]
 
     def lines(self) -> list[tuple[str, str]]:
         return [
@@ -118,10 +123,20 @@ class CardReport(WrittenAsPage):
         }
 
     def _repr_html_(self) -> str:
-        return html.panel("Report", html.facts(self.lines()), html.grid(HEADS, self.grid()))
+        parts = (
+            html.facts(self.lines()),
+            html.grid(HEADS, self.grid()),
+            html.facts(self.left_out_lines()),
+        )
+        return html.panel("Report", *parts)
 
     def __rich__(self) -> Panel:
-        return text.panel("Report", text.facts(self.lines()), text.grid(HEADS, self.grid()))
+        parts = (
+            text.facts(self.lines()),
+            text.grid(HEADS, self.grid()),
+            text.facts(self.left_out_lines()),
+        )
+        return text.panel("Report", *parts)
 
 
 def _audit(audit: "Audit") -> dict[str, Any]:

@@ -16,6 +16,8 @@ from gencard.core.measures.finding import Finding
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
 
 MOST_BARS = 20
+WIDTH = 6.4
+"""Inches: narrow enough that a telephone shows a figure whole."""
 
 
 def sides(report: AuditReport) -> str:
@@ -27,7 +29,7 @@ def sides(report: AuditReport) -> str:
     )
     means = ", ".join(f"{name} mean {values.mean():.4g}" for name, values, _ in groups)
     with mpl.rc_context({**STYLE, "svg.hashsalt": "sides"}):
-        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
         axes = figure.subplots()
         grid = _grid([values for _, values, _ in groups])
         for position, (name, values, colour) in enumerate(groups):
@@ -46,7 +48,7 @@ def blocks(report: AuditReport) -> str:
     heights = np.array([block.strength for block in shown])
     strong = [block.p_value <= report.plan.level for block in shown]
     with mpl.rc_context({**STYLE, "svg.hashsalt": "blocks"}):
-        figure = Figure(figsize=(7.2, 1.0 + 0.24 * len(shown)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 1.0 + 0.24 * len(shown)), layout="constrained")
         axes = figure.subplots()
         fill = [HIGH if found else "none" for found in strong]
         axes.barh(range(len(shown)), heights, color=fill, edgecolor=HIGH, height=0.62)
@@ -65,7 +67,7 @@ def power(curve: PowerCurve) -> str:
     percents = [100 * share for share in curve.shares]
     found = np.array(curve.found) / curve.repeats
     with mpl.rc_context({**STYLE, "svg.hashsalt": "power"}):
-        figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
         axes = figure.subplots()
         axes.plot(percents, found, "o-", color=HIGH)
         axes.axhline(0.8, color=INK, linestyle=":", linewidth=1)
@@ -95,7 +97,7 @@ def drawn(finding: Finding, title: str, told: str = "") -> str:
     """What a measure found, as it draws itself; lines one above the other take a fixed height each."""
     height = 1.0 + 0.3 * finding.drawn_lines if finding.drawn_lines else 3.4
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
-        figure = Figure(figsize=(7.2, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         finding.plot(figure.subplots())
         return svg(figure, title, told or finding.sentence)
 

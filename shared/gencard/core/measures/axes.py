@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
 
+MARK: dict[str, Any] = {"marker": "|", "s": 320, "linewidths": 2}
+"""A mark across a bar, seen on both sides of it."""
+
 
 class Axes(Protocol):
     """The methods of ``matplotlib.axes.Axes`` that findings use."""

@@ -8,7 +8,7 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
-from gencard.core.measures.axes import ALARM, BESIDE, RELEASE, Axes
+from gencard.core.measures.axes import ALARM, BESIDE, MARK, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
 from gencard.core.measures.words import percent
@@ -53,9 +53,10 @@ class TablesFinding:
 
     Args:
         attributes: Of the release.
-        widths: One, two and three attributes, as far as there are so many and their cells not too many.
-        pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; empty where their cells
-            are too many. ``variations`` are their total variations.
+        widths: One, two and three attributes, as far as there are so many, and tables or cells not
+            too many.
+        pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; empty where these are
+            too many. ``variations`` are their total variations.
     """
 
     attributes: Clique
@@ -109,6 +110,8 @@ class TablesFinding:
         axes.set_yticks(range(len(shown)), names)
         axes.invert_yaxis()
         axes.tick_params(length=0)
+        if self.pairs:
+            axes.set_xlabel(f"S_pMSE, by depth of colour: {min(self.pairs):.3g} to {largest:.3g}")
 
     def _valued(self) -> list[tuple[tuple[str, str], float]]:
         """Each pair with its S_pMSE, where they were compared."""
@@ -139,7 +142,7 @@ def tables_finding(material: Material) -> TablesFinding:
 
 
 def _by_width(original: Dataset, synthetic: Dataset) -> dict[int, dict[Clique, TableUtility]]:
-    """All tables of one, two and three attributes, as far as their cells may be counted."""
+    """All tables of one, two and three attributes, as far as they may be counted."""
     found = {}
     for width in range(1, min(3, len(synthetic.domain)) + 1):
         with suppress(TooLargeError):
@@ -216,7 +219,7 @@ class MarginalsFinding:
         places = np.arange(len(shown))
         axes.barh(places, [100 * one.total_variation for one in shown], color=RELEASE, height=0.6)
         errors = [100 * one.error for one in shown]
-        axes.scatter(errors, places, color=BESIDE, marker="|", s=90, label="RMSE of a cell")
+        axes.scatter(errors, places, color=BESIDE, label="RMSE of a cell", **MARK)
         axes.set_yticks(places, [_short(" × ".join(one.clique), 44) for one in shown])
         axes.invert_yaxis()
         axes.tick_params(axis="y", length=0)
