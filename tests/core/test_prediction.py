@@ -153,8 +153,18 @@ class TestLearners:
             learner.fit(Task("health", ("nobody",)), RECORDS)
         with pytest.raises(InvalidInputError, match=r"values\.age"):
             learner.fit(Task("health", ("age",), {"age": (1.0, 2.0)}), RECORDS)
+        with pytest.raises(InvalidInputError, match=r"values\.age"):
+            learner.fit(Task("health", ("age",), {"age": (-1e200, 0.0, 1.0, 2.0, 1e200)}), RECORDS)
         constant = Task("health", ("age",), {"age": (7.0,) * 5})
         assert len(learner.fit(constant, RECORDS).predict(RECORDS)) == len(RECORDS)
+
+    @pytest.mark.parametrize("start", [0.0, 2.0**40, -1e99])
+    def test_large_numbers_are_told_apart(self, learner, start):
+        """By their distance: in four bytes there would be one number from 2 to the power of 40 up."""
+        step = 1.0 if start >= 0 else 1e98
+        records = Dataset(Domain.of({"a": 3, "b": 3}), np.repeat([[0, 0], [1, 1], [2, 2]], 20, axis=0))
+        task = Task("b", ("a",), {"a": tuple(start + step * code for code in range(3))})
+        np.testing.assert_array_equal(learner.fit(task, records).predict(records), records.column("b"))
 
     def test_domains_must_agree_and_hold_records(self, learner):
         taught = learner.fit(TASK, RECORDS)

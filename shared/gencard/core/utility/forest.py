@@ -20,7 +20,7 @@ from gencard.core.utility.prediction import (
     accuracy,
     distinct,
 )
-from gencard.core.utility.predictor_matrix import predictor_matrix
+from gencard.core.utility.predictor_matrix import Matrix, numbers_of, predictor_matrix
 
 REPEATS = 10
 """Permutations of each attribute."""
@@ -42,11 +42,11 @@ class RandomForest:
         """As ``Learner`` says."""
         if not len(records):
             raise InvalidInputError(field="records", problem="hold none to learn from")
-        matrix = predictor_matrix(records, task.predictors, task.values)
+        matrix = _matrix(records, task)
         forest = learning("ensemble").RandomForestClassifier(
             n_estimators=self.trees, random_state=self.seed, class_weight="balanced_subsample"
         )
-        return _Fitted(task, forest.fit(matrix.astype(np.float32), records.column(task.target)))
+        return _Fitted(task, forest.fit(matrix, records.column(task.target)))
 
 
 _FOREST = RandomForest()
@@ -149,5 +149,22 @@ class _Fitted:
 
     def predict(self, records: Dataset) -> NDArray[Any]:
         cells, places = distinct(records, self.task.predictors)
-        matrix = predictor_matrix(cells, self.task.predictors, self.task.values)
-        return np.asarray(self.forest.predict(matrix.astype(np.float32))[places])
+        return np.asarray(self.forest.predict(_matrix(cells, self.task))[places])
+
+
+def _matrix(records: Dataset, task: Task) -> NDArray[np.float32]:
+    """What trees cut: numbers of 4 bytes, which is why they are put on a scale from 0 to 1 before."""
+    scaled = {
+        name: _scaled(numbers_of(name, records.domain.size(name), task.values))
+        for name in task.predictors
+        if name in task.values
+    }
+    return predictor_matrix(records, task.predictors, scaled).astype(np.float32)
+
+
+def _scaled(numbers: Matrix) -> tuple[float, ...]:
+    """By the declared range; missing stays missing."""
+    known = numbers[~np.isnan(numbers)]
+    if not len(known):
+        return tuple(numbers.tolist())
+    return tuple(((numbers - known.min()) / (np.ptp(known) or 1.0)).tolist())

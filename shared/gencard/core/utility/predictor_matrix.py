@@ -16,6 +16,9 @@ Values = Mapping[str, tuple[float, ...]]
 MOST_ENTRIES = 60_000_000
 """Of the table, records by columns: 480 MB."""
 
+_LARGEST = 1e100
+"""Squares are still numbers."""
+
 
 def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> Matrix:
     """One column for each level of a nominal attribute, one for a number; shape ``(n, p)``.
@@ -37,10 +40,10 @@ def numbers_of(name: str, size: int, values: Values) -> Matrix:
     """The numbers of an attribute's codes, NaN for missing; shape ``(size,)``.
 
     Raises:
-        InvalidInputError: They are not as many as the codes, or infinite.
+        InvalidInputError: They are not as many as the codes, or infinite, or as good as.
     """
     numbers = np.asarray(values[name], dtype=np.float64)
-    if numbers.shape != (size,) or np.isinf(numbers).any():
+    if numbers.shape != (size,) or np.any(np.abs(numbers) > _LARGEST):
         raise InvalidInputError(field=f"values.{name}", problem="need one number for each code")
     return numbers
 
