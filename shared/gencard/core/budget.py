@@ -36,17 +36,7 @@ def decimal_of(text: str, field: str) -> Decimal:
         InvalidNumberError: Not a number, not finite, not positive, finer than 1e-9 or above 1e6.
     """
     refusal = InvalidNumberError(field=field, expected="a decimal from 0.000000001 to 1000000")
-    if len(text) > 32:
-        raise refusal
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        raise refusal from None
-    if not number.is_finite() or not _FINEST <= number <= _LARGEST:
-        raise refusal
-    if number != number.quantize(_FINEST):
-        raise refusal
-    return number
+    return _between(_FINEST, _LARGEST, text, refusal)
 
 
 def delta_of(text: str, field: str = "privacy.delta") -> Decimal:
@@ -56,15 +46,20 @@ def delta_of(text: str, field: str = "privacy.delta") -> Decimal:
         InvalidNumberError: Not a number, finer than 1e-18, or not between 0 and 1.
     """
     refusal = InvalidNumberError(field=field, expected="a decimal from 1e-18 to below 1")
+    return _between(_FINEST_DELTA, 1 - _FINEST_DELTA, text, refusal)
+
+
+def _between(finest: Decimal, largest: Decimal, text: str, refusal: InvalidNumberError) -> Decimal:
+    """A whole number of ``finest``, from one of them to ``largest``."""
     if len(text) > 32:
         raise refusal
     try:
         number = Decimal(text)
     except InvalidOperation:
         raise refusal from None
-    if not number.is_finite() or not _FINEST_DELTA <= number < 1:
+    if not number.is_finite() or not finest <= number <= largest:
         raise refusal
-    if number != number.quantize(_FINEST_DELTA):
+    if number != number.quantize(finest):
         raise refusal
     return number
 
