@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from gencard.controller.box_policy import READS_RECORDS as GENERATOR_READS_RECORDS
 from gencard.controller.box_policy import is_black_box
 from gencard.controller.holdings import Holding
 from gencard.core.budget import Price, Privacy
@@ -46,12 +47,18 @@ def with_measures(
         Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
         for name in gone
     ]
-    rid = without_uniques and not bound and not is_black_box(terms.generator)
-    if terms.without_uniques and not rid:
-        why = bound if bound and without_uniques else NOT_OFFERED
+    why = _why_uniques_stay(without_uniques, bound, terms.generator)
+    if terms.without_uniques and why:
         changes.append(Change("without_uniques", "true", "false", why))
-    terms = replace(terms, measures=kept, without_uniques=terms.without_uniques and rid)
+    terms = replace(terms, measures=kept, without_uniques=terms.without_uniques and not why)
     return terms, tuple(changes)
+
+
+def _why_uniques_stay(offered: bool, bound: str | None, generator: str) -> str | None:
+    """The reason code; None where replicated uniques may go."""
+    if not offered:
+        return NOT_OFFERED
+    return bound or (GENERATOR_READS_RECORDS if is_black_box(generator) else None)
 
 
 def fitting(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> tuple[Measure, ...]:
