@@ -1,6 +1,7 @@
 """The pages say what the code does: no page has drifted, examples are true, links lead somewhere."""
 
 import doctest
+import json
 import re
 import shlex
 import tomllib
@@ -15,7 +16,7 @@ from typer.main import get_command
 
 from docs import errors, examples
 from gencard.client.shell.main import app as analyst_shell
-from gencard.controller.audit_run import _facts
+from gencard.controller.audit_run import _payload
 from gencard.controller.settings_policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import EventLog
@@ -65,11 +66,11 @@ class TestCardFormat:
         assert coding_of_document(made["schema"]) == examples.CODING
 
     def test_the_verdict_is_what_the_controller_signs(self):
-        row = SimpleNamespace(attempt=1, black_box="ipf", box_digest="")
+        row = SimpleNamespace(attempt=1, black_box="ipf", box_digest="", name="audits/1")
         card = SimpleNamespace(offer=SimpleNamespace(digest=""))
         plan = AuditPlan(cliques=examples.TERMS.marginals, rows=10, seed=1)
-        signed = {*_facts(row, card, plan, "no-evidence", ""), "time"}
-        assert set(examples.examples()["verdict"]["predicate"]) == signed
+        signed = json.loads(_payload(row, card, plan, ("no-evidence", ""), time_of(examples.TIME)))
+        assert set(examples.examples()["verdict"]["predicate"]) == set(signed["predicate"])
 
     def test_the_checkpoint_is_what_the_log_signs(self):
         envelope = EventLog(examples.LOG_KEY)._signed(bytes(32), 5, time_of(examples.TIME))
