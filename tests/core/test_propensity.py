@@ -195,6 +195,18 @@ class TestLaws:
         assert found.parameters == as_levels.parameters == 2
         assert found.pmse == pytest.approx(as_levels.pmse, rel=1e-9)
 
+    @pytest.mark.parametrize("scale", [1e-320, 1e-300, 1.0, 1e9])
+    def test_the_unit_of_a_number_says_nothing(self, scale):
+        one, other = (drawn(seed, 200, (0.3, 0.3, 0.4)) for seed in (1, 2))
+        values = {"b": (0.0, 1.0, 3.0)}
+        scaled = {"b": tuple(scale * value for value in values["b"])}
+        for order in (1, 3):
+            found, same = (
+                regression_propensity(one, other, each, order=order) for each in (scaled, values)
+            )
+            assert found.parameters == same.parameters
+            assert found.pmse == pytest.approx(same.pmse, rel=1e-6)
+
     def test_columns_that_others_determine_are_left_out(self):
         one, other = (drawn(seed, 200, (0.3, 0.3, 0.4)).codes for seed in (1, 2))
         domain = Domain.of({"a": 2, "b": 3, "same": 3})

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError
+from gencard.core.errors import (
+    DomainMismatchError,
+    InvalidInputError,
+    InvalidNumberError,
+    TooLargeError,
+)
 from gencard.core.statistics.marginal import count
 from gencard.core.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
@@ -148,6 +153,13 @@ class TestBadInput:
         dataset = Dataset(Domain.of({"a": 2, "b": 2}), np.array([[0, 1]]))
         with pytest.raises(InvalidNumberError, match="width"):
             mean_table_utility(dataset, dataset, width)
+
+    def test_tables_have_a_bound(self):
+        """All triples of 200 attributes would take hours."""
+        domain = Domain.of({f"a{axis}": 2 for axis in range(200)})
+        dataset = Dataset(domain, np.zeros((1, 200), dtype=int))
+        with pytest.raises(TooLargeError, match="number of tables"):
+            mean_table_utility(dataset, dataset, 3)
 
     def test_domains_must_agree(self):
         one, other = (Dataset(Domain.of({"a": size}), np.array([[0]])) for size in (2, 3))

@@ -105,8 +105,9 @@ def _block(column: Column) -> Array:
     """A number, standardised; or an indicator of each level but the first."""
     if column.numbers is None:
         return np.asarray(np.eye(int(column.levels.max()) + 1)[column.levels][:, 1:])
-    spread = float(column.numbers.std())
-    return np.asarray(((column.numbers - column.numbers.mean()) / (spread or 1.0))[:, None])
+    centred = column.numbers - column.numbers.mean()
+    scaled = centred / (np.abs(centred).max() or 1.0)  # squares of the smallest numbers are 0
+    return np.asarray((scaled / (scaled.std() or 1.0))[:, None])
 
 
 def _product(blocks: list[Array]) -> Array:

@@ -17,13 +17,13 @@ References:
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import log
+from math import comb, log
 
 import numpy as np
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidNumberError
+from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Counts
 from gencard.core.utility.chi_squared import (
@@ -35,6 +35,9 @@ from gencard.core.utility.chi_squared import (
 from gencard.core.utility.propensity_ranks import mann_whitney, over_half_right
 from gencard.core.utility.share_distances import bhattacharyya, jensen_shannon, total_variation
 from gencard.core.utility.table_pair import TablePair
+
+MOST_TABLES = 20_000
+"""All pairs of 200 attributes, or all triples of 50."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +152,14 @@ def table_utilities(original: Dataset, synthetic: Dataset, width: int) -> dict[C
         DomainMismatchError: The domains differ.
         InvalidNumberError: There are not so many attributes.
         InvalidInputError: A dataset holds no record.
-        TooLargeError: The tables have more cells than may be counted.
+        TooLargeError: More than ``MOST_TABLES``, or more cells than may be counted.
     """
     check_same_domain(original.domain, synthetic.domain)
-    cliques = list(combinations(original.domain.attributes, width)) if width > 0 else []
-    if not cliques:
+    if not 0 < width <= len(original.domain):
         raise InvalidNumberError(field="width", expected="from 1 to the number of attributes")
+    if comb(len(original.domain), width) > MOST_TABLES:
+        raise TooLargeError(what="The number of tables", limit=MOST_TABLES)
+    cliques = list(combinations(original.domain.attributes, width))
     counts = zip(cliques, count_all(original, cliques), count_all(synthetic, cliques), strict=True)
     return {clique: table_utility(ours, theirs) for clique, ours, theirs in counts}
 
