@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.audit.verdict import Verdict
+from gencard.core.card import AuditTerms
 from gencard.core.negotiation import CardState
 from tests.system.house import running, survey
 
@@ -29,7 +30,9 @@ def ana(house):
 
 @pytest.fixture(scope="module")
 def card(ana):
-    return ana.propose("survey", list(combinations(NAMES, 2)), purpose="To see", rows=20_000).accept()
+    """A card in force; its audits draw seeds of their own, so honest boxes must not fail by chance."""
+    asked = {"purpose": "To see", "rows": 20_000, "audit": AuditTerms(alpha="0.000001")}
+    return ana.propose("survey", list(combinations(NAMES, 2)), **asked).accept()
 
 
 def test_a_release_is_kept_verified_and_replayed_by_hand(house, card, tmp_path, monkeypatch):
