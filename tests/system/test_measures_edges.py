@@ -213,7 +213,7 @@ class TestTwoAtOnce:
 
 
 class TestQueues:
-    def test_s10_one_person_has_so_many_unfinished_operations_and_others_have_theirs(
+    def test_s11_one_person_has_so_many_unfinished_operations_and_others_have_theirs(
         self, house, ana, aud, made, held, monkeypatch
     ):
         """Work that costs nothing could else fill the queue of everybody."""
