@@ -19,6 +19,7 @@ from gencard.core.errors import (
 )
 from gencard.core.privacy.disclosure_risk import disclosure_risk
 from gencard.core.privacy.exclusions import NOTHING, Excluded, Exclusions
+from gencard.core.privacy.nearest_attribution import nearest_attribution
 from tests.core.oracles import coded, read
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file
@@ -48,9 +49,12 @@ def test_sdmetrics_says_the_same():
     case = json.loads(oracle_file("metrics/sdmetrics_adult300.json").read_text())
     train, synthetic = coded("metrics/adult300_train.csv", "metrics/adult299_synthetic.csv")
     found = disclosure_risk(train, synthetic, tuple(case["keys"]), *case["sensitive"]).attribution
-    zero, plain = (
-        case[f"DisclosureProtection_{name}"]["cap_protection"] for name in ("zero_cap", "cap")
+    zero, plain, general = (
+        case[f"DisclosureProtection_{name}"]["cap_protection"]
+        for name in ("zero_cap", "cap", "generalized_cap")
     )
+    nearest = nearest_attribution(train, synthetic, tuple(case["keys"]), *case["sensitive"])
+    assert 1 - nearest == pytest.approx(general, abs=1e-12)
     assert 1 - found.across == pytest.approx(zero, abs=1e-12)
     assert 1 - found.across_found == pytest.approx(plain, abs=1e-12)
 
@@ -175,6 +179,18 @@ def test_counting_record_by_record(pair, most, kind):
     ] == pytest.approx(attribution)
 
 
+@given(pairs)
+def test_nearest_keys_record_by_record(pair):
+    ours, theirs = map(records, pair)
+    shares = []
+    for keys, level in ours:
+        apart = [sum(a != b for a, b in zip(keys, other, strict=True)) for other, _ in theirs]
+        found = [told for (_, told), far in zip(theirs, apart, strict=True) if far == min(apart)]
+        shares.append(found.count(level) / len(found))
+    *keys, target = pair[0].domain.attributes
+    assert nearest_attribution(*pair, tuple(keys), target) == pytest.approx(np.mean(shares))
+
+
 @given(pairs, st.randoms(use_true_random=False))
 def test_laws(pair, random):
     *keys, target = pair[0].domain.attributes
@@ -248,8 +264,9 @@ class TestBadInput:
         ],
     )
     def test_keys_and_targets(self, keys, target, error):
-        with pytest.raises(error):
-            disclosure_risk(self.dataset, self.dataset, keys, target)
+        for measure in (disclosure_risk, nearest_attribution):
+            with pytest.raises(error):
+                measure(self.dataset, self.dataset, keys, target)
 
     @pytest.mark.parametrize(
         ("clique", "cells", "error"),
