@@ -1,33 +1,23 @@
 """A small controller in this process, over real TLS: honest by default, and bad where a test says so."""
 
 import secrets
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import grpc
-import numpy as np
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
-from grpc_status import rpc_status
 
 from gencard.controller.certificates import issue, new_authority, new_signing_key, public_pem, write_new
 from gencard.core.budget import Price
-from gencard.core.card import Card, Change, Tier
-from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
-from gencard.core.generators.registry import generator_digest, generator_named
-from gencard.core.generators.replay import synthesise
-from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
-from gencard.core.statistics.closure import dimension
-from gencard.core.statistics.measure import measure_dataset
+from gencard.core.negotiation import CardState, Negotiation, Turn
 from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import (
     audit_pb2_grpc,
@@ -41,168 +31,14 @@ from gencard.v1 import ledger_pb2 as ledger
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
 from gencard.wire import dsse, merkle
-from gencard.wire.canonical import sha256, time_text
+from gencard.wire.canonical import time_text
 from gencard.wire.card_codec import card_message, proposal_of, timestamp
-from gencard.wire.card_document import card_statement
-from gencard.wire.error_table import status_message
 from gencard.wire.money import price_message
 from gencard.wire.psi_codec import psi_chunks
-from gencard.wire.psi_document import psi_document
-from gencard.wire.receipt import Receipt, receipt_statement
-from gencard.wire.schema_codec import attribute_message, coding_digest
-from gencard.wire.statements import CHECKPOINT, VERDICT, statement, subject_digest
+from gencard.wire.schema_codec import attribute_message
+from gencard.wire.statements import CHECKPOINT, VERDICT, statement
 from gencard.wire.table_codec import dataset_of_chunks, table_chunks
-
-NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
-ANA = "spiffe://test.local/pilot/analyst/ana"
-HOST = "spiffe://test.local/pilot/controller/host"
-CODING = Coding(
-    (
-        Attribute("sex", Labels(("female", "male")), "of the person"),
-        Attribute("children", Labels(("0", "1", "2"), integer=True, ordered=True, missing=True)),
-        Attribute("age", Edges((0, 18, 65, 100))),
-        Attribute("health", Labels(("good", "fair", "bad"), ordered=True)),
-    )
-)
-RECORDS = Dataset(CODING.domain, np.random.default_rng(4).integers(0, CODING.domain.sizes, (2_000, 4)))
-DATASET = "datasets/survey"
-
-
-@dataclass
-class Faults:
-    """What is to go wrong: by the name of a method."""
-
-    calls: Counter[str] = field(default_factory=Counter)
-    deadlines: dict[str, float | None] = field(default_factory=dict)
-    fail: defaultdict[str, list[GencardError | grpc.StatusCode]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    change: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
-    """Called on an answer (on each answer of a stream) before it leaves."""
-
-    def meet(self, method: str, context: grpc.ServicerContext) -> None:
-        self.calls[method] += 1
-        self.deadlines[method] = context.time_remaining()
-        if self.fail[method]:
-            end(context, self.fail[method].pop(0))
-
-    def answer(self, method: str, message: Any) -> Any:
-        return self.change.get(method, lambda same: same)(message)
-
-
-def end(context: grpc.ServicerContext, failure: GencardError | grpc.StatusCode) -> None:
-    if isinstance(failure, GencardError):
-        context.abort_with_status(rpc_status.to_status(status_message(failure)))
-    context.abort(failure, "token-7f3a from the inside")
-
-
-@dataclass
-class World:
-    """All that the fake controller knows."""
-
-    folder: Path
-    faults: Faults = field(default_factory=Faults)
-    cards: dict[str, Negotiation] = field(default_factory=dict)
-    releases: dict[str, tuple[synthesis.Release, Dataset]] = field(default_factory=dict)
-    operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
-    pending: int = 0
-    """How many times an operation is still running when it is asked about."""
-    leaves: list[bytes] = field(default_factory=list)
-    box: Callable[[Dataset, int, int], Dataset] | None = None
-    richest: int = 2
-    """Marginals of a higher order are dropped from a proposal."""
-
-    def log(self, entry: str) -> int:
-        self.leaves.append(merkle.leaf_hash(entry.encode()))
-        return len(self.leaves) - 1
-
-    def node(self, level: int, position: int) -> bytes:
-        start = position << level
-        return merkle.root_of_leaves(self.leaves[start : start + (1 << level)])
-
-    def key(self, name: str) -> Any:
-        return load_pem_private_key((self.folder / "host" / name).read_bytes(), None)
-
-    @property
-    def card_key(self) -> Any:
-        return self.key("card_key.pem")
-
-    def card(self, name: str) -> Negotiation:
-        return self.cards[name]
-
-    def save(self, card: Negotiation) -> negotiation.Card:
-        card = replace(card, etag=secrets.token_hex(4))
-        if card.name:
-            self.cards[card.name] = card
-        return card_message(card)
-
-    def offered(self, card: Negotiation) -> Negotiation:
-        asked = card.proposed.in_order_of(CODING.domain)
-        kept = tuple(clique for clique in asked.marginals if len(clique) <= self.richest)
-        changes = tuple(
-            Change("marginals", " × ".join(clique), "", "ORDER_TOO_HIGH")
-            for clique in asked.marginals
-            if clique not in kept
-        )
-        terms = replace(asked, marginals=kept)
-        expires = NOW + timedelta(days=30)
-        document = Card(
-            name=card.name,
-            controller=HOST,
-            analyst=card.analyst,
-            dataset_title="A survey",
-            version="ab" * 32,
-            coding_digest=coding_digest(CODING),
-            declared_by="sam",
-            terms=terms,
-            price=Price(dimension(CODING.domain, kept)),
-            tier=Tier.BY_CONSTRUCTION,
-            generator_digest=generator_digest("ipf"),
-            agreed_by_policy="orders up to 2",
-            offer_time=time_text(NOW),
-            expire_time=time_text(expires),
-            nonce="00" * 16,
-        )
-        payload = card_statement(document)
-        offer = Offer(terms, changes, document.price, payload, subject_digest(payload), expires)
-        step = Step(HOST, "offer", "", NOW)
-        return replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer, history=(step,))
-
-    def psi(self, card: Negotiation) -> Any:
-        return measure_dataset(RECORDS, card.offer.terms.marginals)
-
-    def made(self, request: synthesis.GenerateReleaseRequest) -> synthesis.Release:
-        card = self.card(request.card)
-        psi = self.psi(card)
-        generator = generator_named("ipf", structural_zeros=(), max_cells=10**6)
-        dataset = synthesise(generator, psi, psi.domain, request.rows, request.seed)
-        name = f"{card.name}/releases/{secrets.token_hex(4)}"
-        receipt = Receipt(
-            name, card.offer.digest, sha256(psi_document(psi)), dataset.digest(), request.rows,
-            request.seed, (("gencard", "0.1.0"),), self.log(name), time_text(NOW),
-        )  # fmt: skip
-        signed = dsse.sign(receipt_statement(receipt), [self.card_key])
-        release = synthesis.Release(
-            name=name, rows=request.rows, seed=request.seed, digest=receipt.rows_digest,
-            psi_digest=receipt.psi_digest, receipt=signed, create_time=timestamp(NOW),
-        )  # fmt: skip
-        self.releases[name] = (release, dataset)
-        return release
-
-    def started(self, response: Any) -> operations_pb2.Operation:
-        operation = operations_pb2.Operation(name=f"operations/{len(self.operations)}", done=True)
-        operation.response.Pack(response)
-        self.operations[operation.name] = operation
-        return self.look(operation.name)
-
-    def look(self, name: str) -> operations_pb2.Operation:
-        if self.pending == 0:
-            return self.operations[name]
-        self.pending -= 1
-        running = operations_pb2.Operation(name=name)
-        state = synthesis.OperationProgress.STATE_RUNNING
-        running.metadata.Pack(synthesis.OperationProgress(state=state, stage="fit", permille=500))
-        return running
+from tests.client.fake_world import ANA, CODING, DATASET, HOST, NOW, World, end
 
 
 def unary(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from gencard.core.utility.gap import Gap, gap_error
 from gencard.core.utility.marginal_error import marginal_error
 from gencard.wire.canonical import json_bytes
 from gencard.wire.schema_codec import coding_document
-from tests.client.fake_controller import CODING, RECORDS
+from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_views import rich_text
 
 

@@ -15,7 +15,7 @@ from gencard.core import errors
 from gencard.core.budget import Price
 from gencard.core.domain import Domain
 from gencard.core.negotiation import CardState
-from tests.client.fake_controller import CODING
+from tests.client.fake_world import CODING
 from tests.client.test_report import Page, text_of
 
 SINGLES = all_marginals(1).cliques(CODING.domain)
