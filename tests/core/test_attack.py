@@ -1,7 +1,6 @@
-"""Attacks beside their baselines: singling out, linkability, inference, membership by distance."""
+"""Attacks beside their baselines: singling out, linkability, inference."""
 
 import json
-from itertools import product
 from math import comb
 
 import numpy as np
@@ -22,49 +21,20 @@ from gencard.core.privacy.attack import Attack
 from gencard.core.privacy.gower import Gower, Missing, gower_of
 from gencard.core.privacy.inference import inference
 from gencard.core.privacy.linkability import linkability
-from gencard.core.privacy.membership import Membership, membership
-from gencard.core.privacy.neighbours import neighbours
-from gencard.core.privacy.predicate import (
-    Condition,
-    Relation,
-    by_luck,
-    middles,
-    outliers,
-    portrait,
-    singles_out,
-)
 from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import Records
 from gencard.core.privacy.singling_out import singling_out
 from gencard.core.privacy.targets import Tables, drawn
-from tests.core.mixed import NUMERIC, by_hand, compared, tables
+from tests.core.mixed import NUMERIC, tables
 from tests.core.mixed import adult as files
 from tests.core.oracles import read
+from tests.core.populations import copied, records
 from tests.shared_data import oracle_file
 
 SIDES = (
     ("age", "work_class", "education", "marital_status", "capital_gain"),
     ("occupation", "relationship", "race", "sex", "hours_per_week"),
 )
-
-
-def records(*columns):
-    return Records(tuple(f"a{axis}" for axis in range(len(columns))), tuple(map(np.array, columns)))
-
-
-def population(rng, rows):
-    """Records of two numbers and two levels, of which the last follows from the others half the time."""
-    numbers, level = rng.normal(size=(2, rows)), rng.integers(0, 4, rows)
-    follows = np.where(rng.random(rows) < 0.5, level, rng.integers(0, 4, rows))
-    return records(*numbers, level, follows)
-
-
-def copied(rng, share, rows=400):
-    """Tables whose synthetic records are copies of train to some share, and honest otherwise."""
-    train, holdout, honest = (population(rng, rows) for _ in range(3))
-    copy = rng.random(rows) < share
-    columns = (np.where(copy, *both) for both in zip(train.columns, honest.columns, strict=True))
-    return Tables(records(*columns), train, holdout)
 
 
 # Proportions and risks -------------------------------------------------------------------------
@@ -137,86 +107,6 @@ def test_risks_are_shares(hits, base, lucky):
 def test_where_control_is_always_right_nothing_is_left_to_gain():
     risk = Attack(Proportion(300, 300), Proportion(300, 300), Proportion(3, 300)).risk()
     assert (risk.estimate, risk.low, risk.high) == (0, 0, 1)
-
-
-# Neighbours ------------------------------------------------------------------------------------
-
-
-@given(compared(fewest=1), st.integers(1, 12), st.integers(0, 9))
-def test_neighbours_are_the_nearest(drawn_tables, count, seed):
-    targets, synthetic, gower = drawn_tables
-    count = min(count, len(synthetic))
-    apart = np.round(by_hand(targets, synthetic, gower), 12)
-    found = list(neighbours(targets, synthetic, gower, count, np.random.default_rng(seed)))
-    assert len(found) == len(targets)
-    for near, row in zip(found, apart, strict=True):
-        assert len(set(near.tolist())) == len(near)
-        np.testing.assert_array_equal(np.sort(row[near]), np.sort(row[~np.isnan(row)])[:count])
-
-
-def test_ties_are_broken_at_random_for_each_target():
-    synthetic, targets = records(np.array([0, 1, 1, 1, 1])), records(np.ones(4000, int))
-    found = neighbours(targets, synthetic, gower_of(synthetic), 1, np.random.default_rng(1))
-    counts = np.bincount([int(near[0]) for near in found], minlength=5)
-    assert counts[0] == 0
-    assert np.all(np.abs(counts[1:] - 1000) < 4 * np.sqrt(4000 * 3 / 16))
-
-
-# Predicates ------------------------------------------------------------------------------------
-
-SMALL = records(
-    np.array([3.0, 1.0, 1.0, np.nan, 7.0]), np.array([0, 1, 1, 1, -1]), np.array([2, 2, 2, 2, 2])
-)
-
-
-def test_conditions_hold_for_the_right_records():
-    for axis, relation, value, rows in (
-        (0, Relation.EQUAL, 1, [1, 2]),
-        (0, Relation.AT_MOST, 3, [0, 1, 2]),
-        (0, Relation.AT_LEAST, 3, [0, 4]),
-        (0, Relation.MISSING, 0, [3]),
-        (1, Relation.EQUAL, 1, [1, 2, 3]),
-        (1, Relation.MISSING, 0, [4]),
-        (2, Relation.MISSING, 0, []),
-    ):
-        assert np.flatnonzero(Condition(axis, relation, value).holds(SMALL)).tolist() == rows
-
-
-def test_outliers_of_a_small_table():
-    found = {predicate for predicate in outliers(SMALL) if singles_out(predicate, SMALL)}
-    assert found == {
-        frozenset([Condition(*each)])
-        for each in (
-            (0, Relation.EQUAL, 3.0),
-            (0, Relation.EQUAL, 7.0),
-            (0, Relation.AT_LEAST, 7.0),
-            (0, Relation.MISSING, 0.0),
-            (1, Relation.EQUAL, 0.0),
-            (1, Relation.MISSING, 0.0),
-        )
-    }
-
-
-@given(compared(count=1, fewest=1), st.integers(0, 99))
-def test_a_portrait_holds_for_its_record(drawn_tables, seed):
-    table, _ = drawn_tables
-    rng = np.random.default_rng(seed)
-    row = int(rng.integers(len(table)))
-    axes = rng.permutation(len(table.attributes))[: 1 + seed % len(table.attributes)]
-    predicate = portrait(table, row, axes, middles(table))
-    assert len(predicate) == len(axes)
-    assert all(condition.holds(table)[row] for condition in predicate)
-
-
-@given(compared(count=1, fewest=1), st.integers(0, 99))
-def test_lucky_conditions_take_values_that_occur(drawn_tables, seed):
-    table, _ = drawn_tables
-    values = [np.unique(column) for column in table.columns]
-    axes = np.arange(len(values))
-    for condition in by_luck(values, axes, np.random.default_rng(seed)):
-        assert condition.holds(table).any()
-        if values[condition.axis].dtype.kind != "f":
-            assert condition.relation in (Relation.EQUAL, Relation.MISSING)
 
 
 # The attacks -----------------------------------------------------------------------------------
@@ -417,58 +307,6 @@ def test_a_leak_singles_out():
     assert found.beats_luck()
 
 
-# Membership ------------------------------------------------------------------------------------
-
-
-@given(*[st.lists(st.sampled_from([0, 0.1, 0.25, 0.3, 1]), min_size=1, max_size=9)] * 2)
-def test_area_pair_by_pair(members, others):
-    found = Membership(np.array(members), np.array(others))
-    pairs = [(one < other) + (one == other) / 2 for one, other in product(members, others)]
-    assert found.area == pytest.approx(np.mean(pairs), abs=1e-12)
-    swapped = Membership(np.array(others), np.array(members))
-    assert swapped.area == pytest.approx(1 - found.area, abs=1e-12)
-    low, high = found.interval()
-    assert 0 <= low <= found.area + 1e-12
-    assert found.area - 1e-12 <= high <= 1
-    assert high - low > 0.1
-    for allowed in (0, 0.3, 0.5, 1):
-        hits, alarms = found.caught(allowed)
-        limits = [
-            limit for limit in (*members, *others, 2) if np.mean(np.less(others, limit)) <= allowed
-        ]
-        assert hits.successes == max((np.less(members, limit).sum() for limit in limits), default=0)
-        assert alarms.share <= allowed
-
-
-def test_the_area_s_interval_covers():
-    """Normal scores, members nearer by a shift, in unequal numbers."""
-    rng, held = np.random.default_rng(13), 0
-    truth = 0.7602499389  # P(N(0, 2) <= 1)
-    for _ in range(300):
-        scores = (1 / (1 + np.exp(-rng.normal(shift, 1, rows))) for shift, rows in ((0, 40), (1, 120)))
-        low, high = Membership(*scores).interval()
-        held += low <= truth <= high
-    assert 0.91 <= held / 300 <= 0.99
-
-
-def test_copies_are_members():
-    rng = np.random.default_rng(14)
-    full, half, none = (copied(rng, share) for share in (1, 0.5, 0))
-    areas = [membership(each, gower_of(each.train, each.holdout)) for each in (full, half, none)]
-    assert areas[0].area > 0.999
-    assert areas[0].caught(0)[0].share == 1
-    assert areas[0].interval()[0] < 1
-    assert 0.65 < areas[1].area < 0.8
-    low, high = areas[2].interval(0.99)
-    assert low < 0.5 < high
-
-
-def test_sums_in_another_order_tie():
-    found = Membership(np.array([0.1 + 0.2, np.nan]), np.array([0.3]))
-    assert found.area == 0.5
-    assert found.caught(0)[0].successes == 0
-
-
 # Bad input -------------------------------------------------------------------------------------
 
 
@@ -477,16 +315,10 @@ def test_bad_numbers_are_refused():
         with pytest.raises(InvalidNumberError):
             Proportion(*counts)
     half = Proportion(1, 2)
-    member = Membership(np.zeros(1), np.ones(1))
     for confidence in (0, 1, np.nan):
-        for method in (half.interval, Attack(half, half, half).risk, member.interval):
+        for method in (half.interval, Attack(half, half, half).risk):
             with pytest.raises(InvalidNumberError):
                 method(confidence)
-    for share in (-0.1, 1.1, np.nan):
-        with pytest.raises(InvalidNumberError):
-            member.caught(share)
-    with pytest.raises(InvalidDatasetError):
-        Membership(np.array([np.nan]), np.ones(1))
 
 
 def test_bad_tables_are_refused():
@@ -500,8 +332,6 @@ def test_bad_tables_are_refused():
         inference(tables, gower, "a0", attacks=1, rng=rng)
     with pytest.raises(DomainMismatchError):
         linkability(tables, gower, (("a0",), ("a1",)), attacks=1, count=1, rng=rng)
-    with pytest.raises(DomainMismatchError):
-        membership(tables, gower)
 
 
 @pytest.mark.parametrize(
