@@ -19,6 +19,7 @@ from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import Service, TlsFiles, start
 from gencard.controller.servicers import servicers
 from gencard.controller.settings import Settings
+from gencard.controller.settings_tables import Limits
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.state_lock import state_lock
 
@@ -71,19 +72,8 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     check_cells(settings)
     if not unreviewed:
         check_reviewed(desk.cards.holdings)
-    limits = settings.limits
-    executor = ProcessExecutor(
-        limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
-    )
-    operations = Operations(
-        desk.database,
-        OperationStore(),
-        executor,
-        clock,
-        report,
-        coordinators=limits.workers,
-        most_of_one=limits.operations,
-    )
+    executor = _executor(settings.limits)
+    operations = _operations(desk, executor)
     server = settings.server
     service = start(
         server.address,
@@ -93,6 +83,25 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     )
     operations.resume()
     return Controller(desk, operations, service, held.pop_all())
+
+
+def _executor(limits: Limits) -> ProcessExecutor:
+    return ProcessExecutor(
+        limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
+    )
+
+
+def _operations(desk: Desk, executor: ProcessExecutor) -> Operations:
+    limits = desk.settings.limits
+    return Operations(
+        desk.database,
+        OperationStore(),
+        executor,
+        desk.cards.clock,
+        report,
+        coordinators=limits.workers,
+        most_of_one=limits.operations,
+    )
 
 
 def report(place: str, incident: str, kind: str) -> None:
