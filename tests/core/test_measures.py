@@ -1,6 +1,7 @@
 """Measures by name: each tells no more numbers than it is priced at, and draws itself."""
 
 import json
+from html import escape
 from itertools import combinations
 
 import numpy as np
@@ -81,6 +82,16 @@ class TestEveryMeasure:
         assert isinstance(finding, MEASURES[name].kind)
         assert finding.sentence.endswith((".", "nothing."))
         assert all(isinstance(label, str) for label, _ in finding.lines)
+
+    def test_it_prints_itself(self, name):
+        finding = take(MEASURES[name], HONEST)
+        page, text = finding._repr_html_(), str(finding)
+        for label, _ in finding.lines:
+            assert escape(label) in page
+            assert label in text
+        assert escape(finding.sentence) in page
+        assert text.startswith(finding.sentence)
+        assert page.count("<td>") == len(finding.lines)
 
     def test_it_is_json_without_loss(self, name):
         finding = take(MEASURES[name], HONEST)

@@ -8,6 +8,7 @@ import numpy as np
 from gencard.core.measures.axes import ALARM, BESIDE, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import interval, percent
 from gencard.core.privacy.attack import Attack, Risk
 from gencard.core.privacy.inference import inference
@@ -27,7 +28,7 @@ AREA_NUMBERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class AttackFinding:
+class AttackFinding(Shown):
     """One attack: right guesses about train, about holdout (control) and by luck (naive)."""
 
     attack: Proportion
@@ -131,7 +132,7 @@ def _finding(found: Attack) -> AttackFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class MembershipFinding:
+class MembershipFinding(Shown):
     """Membership inference by distance.
 
     Args:

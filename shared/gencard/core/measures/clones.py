@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from gencard.core.measures.axes import ALARM, BESIDE, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import percent
 from gencard.core.privacy.clones import clones
 from gencard.core.privacy.nearest import nearest
@@ -21,7 +22,7 @@ RATIO_NUMBERS = 2 * (RATIO_BINS + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class CloneFinding:
+class CloneFinding(Shown):
     """Rows that equal a record, in shares of the rows.
 
     Args:
@@ -100,7 +101,7 @@ def clone_finding(material: Material) -> CloneFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class RatioFinding:
+class RatioFinding(Shown):
     """Distance to the closest record by that to the second closest (NNDR).
 
     Args:

@@ -6,6 +6,7 @@ from gencard.core.domain import Clique
 from gencard.core.measures.axes import ALARM, BESIDE, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import percent
 from gencard.core.privacy.disclosure_risk import disclosure_risk
 from gencard.core.privacy.replicated_uniques import replicated_uniques
@@ -16,7 +17,7 @@ _WORST = frozenset({"repU", "DiSCO", "DiSDiO"})
 
 
 @dataclass(frozen=True, slots=True)
-class UniquesFinding:
+class UniquesFinding(Shown):
     """Combinations of all attributes that exactly one record or row has.
 
     Args:
@@ -56,7 +57,7 @@ def uniques_finding(material: Material) -> UniquesFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class DisclosureFinding:
+class DisclosureFinding(Shown):
     """What the release tells of the target of somebody whose keys are known.
 
     Args:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from gencard.core.measures.axes import ALARM, BESIDE, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import interval, percent
 from gencard.core.privacy.closer_share import CloserShare, closer_share
 from gencard.core.privacy.dcr import Dcr
@@ -57,7 +58,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class DistanceFinding:
+class DistanceFinding(Shown):
     """DCR of a release.
 
     Args:

@@ -7,6 +7,7 @@ import numpy as np
 from gencard.core.measures.axes import ALARM, BESIDE, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import percent
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity, fidelity
 
@@ -14,7 +15,7 @@ MOST_BARS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class FidelityFinding:
+class FidelityFinding(Shown):
     """Fidelity of the release's rows to psi."""
 
     facts: Fidelity

@@ -8,6 +8,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.measures.axes import BESIDE, MARK, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import percent
 from gencard.core.utility.gap import gap_error, gap_of, gaps
 
@@ -17,7 +18,7 @@ GAP_NUMBERS = 1 + 2 * _TOLD
 
 
 @dataclass(frozen=True, slots=True)
-class GapFinding:
+class GapFinding(Shown):
     """Gaps from -1 to 1 in the levels where they are furthest off, those first.
 
     Args:

@@ -9,6 +9,7 @@ from gencard.core.domain import Clique
 from gencard.core.measures.axes import BESIDE, MARK, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import percent
 from gencard.core.utility.analyses import analyses
 from gencard.core.utility.prediction import Split, Task
@@ -30,7 +31,7 @@ class Taught:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionsFinding:
+class PredictionsFinding(Shown):
     """Predictions of the target from all other attributes.
 
     Args:

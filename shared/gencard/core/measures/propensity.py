@@ -8,13 +8,14 @@ from gencard.core.errors import TooLargeError
 from gencard.core.measures.axes import BESIDE, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
 
 PROPENSITY_NUMBERS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class PropensityFinding:
+class PropensityFinding(Shown):
     """pMSE and S_pMSE by two models.
 
     Args:

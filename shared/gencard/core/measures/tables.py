@@ -11,6 +11,7 @@ from gencard.core.errors import TooLargeError
 from gencard.core.measures.axes import ALARM, BESIDE, MARK, RELEASE, Axes
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
+from gencard.core.measures.shown import Shown
 from gencard.core.measures.words import percent
 from gencard.core.statistics.marginal import count
 from gencard.core.utility.marginal_error import marginal_error
@@ -48,13 +49,12 @@ class TablesOfWidth:
 
 
 @dataclass(frozen=True, slots=True)
-class TablesFinding:
+class TablesFinding(Shown):
     """Utility of all tables.
 
     Args:
         attributes: Of the release.
-        widths: One, two and three attributes, as far as there are so many, and tables or cells not
-            too many.
+        widths: One, two and three attributes, as far as there are so many, but not too many tables.
         pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; empty where these are
             too many. ``variations`` are their total variations.
     """
@@ -130,11 +130,10 @@ class TablesFinding:
 def tables_finding(material: Material) -> TablesFinding:
     """Compare all tables of one, two and three attributes."""
     original, synthetic = material.records, material.synthetic
-    attributes = synthetic.domain.attributes
     found = _by_width(original, synthetic)
     pairs = found.get(2, {})
     return TablesFinding(
-        attributes=attributes,
+        attributes=synthetic.domain.attributes,
         widths=tuple(_summed(width, tables) for width, tables in found.items()),
         pairs=tuple(one.standardised for one in pairs.values()),
         variations=tuple(one.total_variation for one in pairs.values()),
@@ -178,7 +177,7 @@ class OneMarginal:
 
 
 @dataclass(frozen=True, slots=True)
-class MarginalsFinding:
+class MarginalsFinding(Shown):
     """The marginals that the card asked for, in the release and among the records; Phi's order."""
 
     marginals: tuple[OneMarginal, ...]
