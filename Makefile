@@ -25,6 +25,7 @@ $(READY): pyproject.toml requirements.lock
 	fi; \
 	$$install --require-hashes -r requirements.lock && $$install --no-deps --no-build-isolation -e .
 	@touch $@
+	@echo "Ready. To have gencard and gencard-controller on the path: . $(BIN)/activate"
 
 # Not in the lock: which build of torch fits depends on the machine. Its version is in pyproject.toml.
 deep: $(READY)  ## torch, for the black boxes ctgan and pate-gan, into the environment

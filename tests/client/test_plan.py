@@ -122,6 +122,8 @@ class TestViews:
 class TestShell:
     def test_for_people(self, run, world):
         shown = run("survey", FITS, "--rows", "100")
+        assert "→ gencard propose survey --marginal" in shown.stdout
+        assert '--generator ipf --rows 100 --purpose "..."' in shown.stdout
         assert shown.exit_code == 0
         assert "sex × health" in shown.stdout
         assert "propose(purpose=...)" in shown.stdout

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
@@ -238,6 +239,9 @@ class TestErrors:
         assert "\x1b" not in shown
         assert "\x07" not in shown
         assert "?[31mred" in shown
+
+    def test_which_version(self, run):
+        assert run("--version").stdout == f"gencard {version('gencard')}\n"
 
     def test_wrong_usage(self, run):
         run("propose", code=2)

@@ -1,11 +1,14 @@
 """init and check, as a newcomer meets them."""
 
+from importlib.metadata import version
+
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.certificates import write_new
 from gencard.controller.shell.main import app
+from gencard.controller.shell.terminal import told
 from gencard.core.errors import InvalidInputError
 
 
@@ -93,3 +96,22 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path, records):
     run("init", tmp_path / "house", "--data", records)
     said = refused("renew", tmp_path / "typo.pem", "-c", tmp_path / "house" / "controller.toml")
     assert said == f"typo.pem: there is no file {tmp_path / 'typo.pem'}."
+
+
+def test_which_file_does_not_keep_to_the_schema(tmp_path, records, capsys):
+    others = tmp_path / "others.csv"
+    pd.read_csv(records).assign(sex="unheard of").to_csv(others)
+    run("init", tmp_path / "house", "--data", records)
+    settings = tmp_path / "house" / "controller.toml"
+    words = 'schema = "schema.toml"'
+    settings.write_text(settings.read_text().replace(words, f'{words}\nholdout = "{others}"'))
+    assert told(lambda: app(["check", "-c", str(settings)], standalone_mode=False)) == 1
+    assert "does not declare. In datasets/a-survey: " in capsys.readouterr().err
+
+
+def test_a_steward_is_sent_to_his_own_command(tmp_path, records, capsys):
+    run("init", tmp_path / "house", "--data", records)
+    words = ["revoke", "nope", "-c", str(tmp_path / "house" / "controller.toml")]
+    assert told(lambda: app(words, standalone_mode=False)) == 1
+    assert "→ List cards with `gencard-controller cards`" in capsys.readouterr().err
+    assert run("--version") == f"gencard {version('gencard')}\n"

@@ -64,6 +64,9 @@ workers = 2
 name = {name}
 data = {data}
 schema = "schema.toml"
+# For measures of releases, by docs/report.md: other people of the same population, keys and a target.
+# holdout = "others.csv"
+# measures = {{ keys = ["sex", "region"], target = "health" }}
 
 [datasets.policy]                        # what a proposal may ask for: review me
 largest_order = 2
@@ -80,6 +83,9 @@ valid_days = 90
 # noise = {{ mechanism = "laplace", neighbouring = "replace-one", epsilon = "0.1" }}
 # transform = {{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, \
 remainder_percent = 10, rounding = 5 }}
+# Measures that cards may name for analysts: each number costs one statistic. See docs/report.md.
+# measures = ["dcr", "clones"]
+# without_uniques = true
 
 [datasets.caps]                          # most that may ever be spent: review me
 dataset = {{ statistics = {dataset_cap} }}
@@ -90,6 +96,12 @@ analyst = {{ statistics = {project_cap} }}
 name = "honest"
 kind = "honest"
 description = "Measures what the card says, fits IPF, draws rows."
+
+# Programs that see records, in cells; the policy's generators may name them. See docs/black-boxes.md.
+# [[black_boxes]]
+# name = "trees"
+# kind = "built_in"
+# box = "synthpop"
 """
 
 _REVIEW = (

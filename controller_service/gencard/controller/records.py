@@ -1,9 +1,13 @@
 """Datasets of the settings as they are offered; their records are read for a version, or a check."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from gencard.controller.holdings import PREFIX, Holding, Holdout
 from gencard.controller.schema_file import PublicSchema, read_schema
 from gencard.controller.settings_tables import DatasetEntry
 from gencard.controller.vault import Vault
+from gencard.core.errors import GencardError
 
 
 def holding_of(entry: DatasetEntry, salt: bytes) -> Holding:
@@ -34,10 +38,22 @@ def check_records(entry: DatasetEntry) -> PublicSchema:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
-    _vault(entry, schema).check()
+    with _naming(f"{PREFIX}{entry.name}: data"):
+        _vault(entry, schema).check()
     if entry.holdout is not None:
-        Vault(entry.holdout, schema.coding, schema.absent).check()
+        with _naming(f"{PREFIX}{entry.name}: holdout"):
+            Vault(entry.holdout, schema.coding, schema.absent).check()
     return schema
+
+
+@contextmanager
+def _naming(place: str) -> Iterator[None]:
+    """Say with an error which file it is about."""
+    try:
+        yield
+    except GencardError as error:
+        error.add_note(f"In {place}.")
+        raise
 
 
 def _holdout(entry: DatasetEntry, schema: PublicSchema, salt: bytes) -> Holdout | None:

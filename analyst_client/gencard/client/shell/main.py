@@ -1,5 +1,8 @@
 """The console entry: every command in its place."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from gencard.client.shell import (
@@ -45,6 +48,22 @@ app.command()(auditing.audit)
 app.command()(canaries.canaries)
 app.command()(accounting.budget)
 app.command()(accounting.log)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"gencard {version('gencard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say which, and exit."),
+    ] = False,
+) -> None:
+    """What stands before any command."""
 
 
 def main() -> None:

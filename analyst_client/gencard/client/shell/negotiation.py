@@ -23,6 +23,7 @@ from gencard.client.shell.terminal import (
     connected,
     console,
     say_json,
+    say_next,
     say_table,
 )
 from gencard.client.workload import Asked, Marginals, all_marginals
@@ -199,6 +200,21 @@ def _say(card: Card, as_json: bool) -> None:
         say_json(_document(card))
         return
     console.print(card)
+    say_next(_next(card))
+
+
+def _next(card: Card) -> str:
+    """The command that takes the card on; empty where somebody else is asked first."""
+    if not card.name:
+        return ""
+    if card.state is CardState.AGREED and card.black_box is not None:
+        return f"gencard audit {card.name} --where card"
+    return {
+        CardState.OFFERED: f"gencard accept {card.name}",
+        CardState.AGREED: f"gencard generate {card.name} --rows {card.terms.rows} --output release",
+        CardState.AUDITED: f"gencard generate {card.name} --rows {card.terms.rows} --output release",
+        CardState.RELEASED: f"gencard report {card.name} --html report.html",
+    }.get(card.state, "")
 
 
 def changes_document(changes: tuple[Change, ...]) -> list[Document]:

@@ -1,5 +1,6 @@
 """plan: from an analysis to the statistics that it needs."""
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from gencard.client.plan import Plan
 from gencard.client.shell.measuring import Delta, Epsilon, Relation, Rho, Weight, measured
 from gencard.client.shell.negotiation import DatasetName, Generator, Rows, changes_document
-from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say_json
+from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say_json, say_next
 from gencard.core.statistics.sufficiency import Analysis
 from gencard.wire.canonical import Document
 from gencard.wire.money import price_document
@@ -31,7 +32,20 @@ def plan(
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         found = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **how)
-    say_json(_document(found)) if as_json else console.print(found)
+    if as_json:
+        say_json(_document(found))
+        return
+    console.print(found)
+    if not found.lacking and not found.answer.terms.privacy.noisy:
+        say_next(_proposal(found))
+
+
+def _proposal(plan: Plan) -> str:
+    """The command that proposes it."""
+    terms = plan.answer.terms
+    marginals = " ".join(f"--marginal {shlex.quote(','.join(clique))}" for clique in plan.marginals)
+    about = f"--generator {terms.generator} --rows {terms.rows}"
+    return f'gencard propose {terms.dataset.partition("/")[2]} {marginals} {about} --purpose "..."'
 
 
 def _document(plan: Plan) -> Document:

@@ -56,6 +56,12 @@ def say(line: str) -> None:
     console.print(text.plain(line), soft_wrap=True)
 
 
+def say_next(command: str) -> None:
+    """A command to go on with, to be copied; nothing where there is none."""
+    if command:
+        console.print(f"[dim]→[/] {text.plain(command)}", soft_wrap=True)
+
+
 def say_json(value: Any) -> None:
     """One JSON value on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

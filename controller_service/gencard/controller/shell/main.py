@@ -2,6 +2,8 @@
 
 import resource
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -27,6 +29,22 @@ app.command()(cards.reject)
 app.command()(cards.revoke)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(log.app, name="log")
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"gencard {version('gencard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say which, and exit."),
+    ] = False,
+) -> None:
+    """What stands before any command."""
 
 
 def main() -> None:

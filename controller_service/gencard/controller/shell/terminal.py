@@ -16,7 +16,7 @@ from rich.table import Table
 from gencard.controller.desk import Desk, open_desk
 from gencard.controller.settings import Settings
 from gencard.controller.stewardship import Stewardship
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, NotFoundError
 from gencard.wire.identity import Identity, Role
 
 console = Console(highlight=False)
@@ -34,14 +34,19 @@ StewardName = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs in place of a table.")]
 HERE = Path("controller.toml")
 
+_ADVICE = {NotFoundError.reason: "List cards with `gencard-controller cards`; names are exact."}
+"""What a steward does next, where that is not what an analyst does."""
+
 
 def told(run: Callable[[], object]) -> int:
     """Run a shell; an error of ours becomes one line, what to do next, and exit code 1."""
     try:
         run()
     except GencardError as error:
-        failures.print(f"[bold red]{error.reason}[/]  {escape(str(error))}", soft_wrap=True)
-        failures.print(f"[dim]→ {escape(error.advice)}[/]", soft_wrap=True)
+        said = " ".join([str(error), *getattr(error, "__notes__", ())])
+        advice = _ADVICE.get(error.reason, error.advice)
+        failures.print(f"[bold red]{error.reason}[/]  {escape(said)}", soft_wrap=True)
+        failures.print(f"[dim]→ {escape(advice)}[/]", soft_wrap=True)
         return 1
     return 0
 
