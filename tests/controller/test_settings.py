@@ -158,6 +158,10 @@ def test_a_refusal_says_where_and_what(tmp_path):
     ("text", "problem"),
     [
         ("[limits]\nworkers = 0\n", "limits.workers: must be above 0."),
+        (
+            '[[black_boxes]]\nname = "ipf"\nkind = "honest"\n',
+            "black_boxes: an entry has the name of a gen",
+        ),
         ("[limits]\nmemory_mib = 9\n", "limits.memory_mib: must be 1024 or more."),
         ('[cell]\nisolation = "CANARY"\n', "cell.isolation: is not 'namespaces' or 'processes'."),
         ('[[black_boxes]]\nname = "x"\nkind = "CANARY"\n', "kind, not one of 'honest', 'adds_marginal'"),

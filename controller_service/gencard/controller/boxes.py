@@ -56,7 +56,7 @@ class GeneratorFacts:
 
 
 class Boxes:
-    """All of them, by name; a black box cannot take a generator's name.
+    """All of them, by name; the settings give no black box a generator's name.
 
     Their code is digested here, at the start of the service and not when somebody first asks.
 
@@ -72,7 +72,7 @@ class Boxes:
     def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable) -> None:
         self._model_cells = model_cells
         self._codes = {name: generator_digest(name) for name in GENERATORS}
-        self._boxes = {box.name: box for box in boxes if box.name not in GENERATORS}
+        self._boxes = {box.name: box for box in boxes}
         self._in_cells = {
             name: in_cell(_read(box), box.limits_in(cell), cell.isolation)
             for name, box in self._boxes.items()

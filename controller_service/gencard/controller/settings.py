@@ -22,6 +22,7 @@ from gencard.controller.settings_tables import (
 )
 from gencard.controller.toml_file import read_table, refusal_of
 from gencard.core.errors import InvalidInputError
+from gencard.core.generators.registry import GENERATORS
 
 
 class Settings(BaseSettings):
@@ -58,6 +59,8 @@ class Settings(BaseSettings):
             names = [entry.name for entry in entries]
             if len(set(names)) != len(names):
                 raise InvalidInputError(field=field, problem="two entries have the same name")
+        if any(box.name in GENERATORS for box in self.black_boxes):
+            raise InvalidInputError(field="black_boxes", problem="an entry has the name of a generator")
         return self
 
     @model_validator(mode="after")
