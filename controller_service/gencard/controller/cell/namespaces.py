@@ -3,9 +3,11 @@
 Started by root, the program runs as a user of its own that owns nothing; else in a user namespace.
 """
 
+import json
 import os
 import platform
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -44,7 +46,10 @@ _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_S
 
 
 class Namespaces:
-    """See ``confinement.Confinement``."""
+    """See ``confinement.Confinement``. The first process is held, for with it all others end."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
 
     def start(
         self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: CellLimits
@@ -58,24 +63,39 @@ class Namespaces:
             ]
             calls = ("--seccomp", str(memory.of(call_filter(platform.machine()))))
             words = [*_closed(), *calls, *_root(), *placed, *_folders(limits)]
-            inside = [*_dropped(), *limited(limits), *command]
-            return subprocess.Popen(
-                ["bwrap", "--args", str(memory.of(_null_ended(words))), "--", *inside],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                umask=0o077,
-                cwd="/",
-                env={"PATH": "/usr/bin:/bin"},
-                pass_fds=memory.descriptors,
-            )
+            return self._started(words, [*_dropped(), *limited(limits), *command], memory)
+
+    def _started(
+        self, words: Sequence[str], inside: Sequence[str], memory: MemoryFiles
+    ) -> subprocess.Popen[bytes]:
+        reading, writing = os.pipe()
+        whole = memory.of(_null_ended([*words, "--info-fd", str(writing)]))
+        with open(reading, encoding="utf-8") as told:
+            try:
+                process = subprocess.Popen(
+                    ["bwrap", "--args", str(whole), "--", *inside],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    umask=0o077,
+                    cwd="/",
+                    env={"PATH": "/usr/bin:/bin"},
+                    pass_fds=(*memory.descriptors, writing),
+                )
+            finally:
+                os.close(writing)
+            self._first = _held(told.read())
+        return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """All of it: bubblewrap ends after the first process of its namespace, that with all others."""
-        with suppress(OSError, subprocess.TimeoutExpired):
-            for child in _children(process):
-                os.kill(child, signal.SIGKILL)
+        """All of it: the kernel lets the first process of a namespace end after all others."""
+        if self._first is not None:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
                 process.wait(_AT_MOST)
+            _await_end(self._first)
+            os.close(self._first)
+            self._first = None
         process.kill()
 
     def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
@@ -92,6 +112,20 @@ class Namespaces:
     @property
     def program_folder(self) -> Path:
         return PROGRAM
+
+
+def _held(told: str) -> int | None:
+    """A descriptor of the process that bubblewrap says is the first; None where it has ended already."""
+    try:
+        return os.pidfd_open(json.loads(told)["child-pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _await_end(held: int) -> None:
+    ended = select.poll()
+    ended.register(held, select.POLLIN)
+    ended.poll(1_000 * _AT_MOST)
 
 
 def _children(process: subprocess.Popen[bytes]) -> list[int]:
