@@ -1,6 +1,6 @@
 """Attributes as columns of numbers, as learners want them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,14 @@ def numbers_of(name: str, size: int, values: Values) -> Matrix:
     if numbers.shape != (size,) or np.any(np.abs(numbers) > _LARGEST):
         raise InvalidInputError(field=f"values.{name}", problem="need one number for each code")
     return numbers
+
+
+def products(blocks: Sequence[Matrix]) -> Matrix:
+    """Every product of one column of each block, those of the last block the fastest to change."""
+    found = blocks[0]
+    for block in blocks[1:]:
+        found = (found[:, :, None] * block[:, None, :]).reshape(len(found), -1)
+    return found
 
 
 def _columns(records: Dataset, name: str, values: Values) -> Matrix:

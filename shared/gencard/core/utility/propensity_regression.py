@@ -7,26 +7,22 @@ rank r. Where synthetic records are drawn from the original ones, the expected p
 """
 
 from itertools import chain, combinations
-from math import log, prod
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lstsq, qr
-from scipy.special import expit, xlogy
+from scipy.linalg import qr
+from scipy.special import expit
 
 from gencard.core.errors import InvalidNumberError, TooLargeError
+from gencard.core.utility.binomial_fit import binomial_fit
+from gencard.core.utility.predictor_matrix import products
 from gencard.core.utility.propensity_cells import Array, Cells, Column
 
 MOST_ENTRIES = 40_000_000
 """Of the matrix, cells by columns: 320 MB."""
 
 _DEPENDENT = 1e-9
-_CONVERGED = 1e-8
-_MOST_STEPS = 200
-_MOST_HALVINGS = 30
-_LEAST_WEIGHT = 2.0**-52
-_FIRST = 0.25 / 0.1875 + log(3)
-"""The first response of a record: its probability starts at 3/4 where it is synthetic, else at 1/4."""
 
 
 def regression_basis(cells: Cells, order: int, most_parameters: int) -> NDArray[np.float64]:
@@ -45,44 +41,14 @@ def regression_basis(cells: Cells, order: int, most_parameters: int) -> NDArray[
     blocks = [_block(column) for column in varying]
     parts = [
         np.ones((len(cells.totals), 1)),
-        *(_product([blocks[axis] for axis in axes]) for axes in sets),
+        *(products([blocks[axis] for axis in axes]) for axes in sets),
     ]
     return _independent(np.hstack(parts))
 
 
 def regression_scores(basis: Array, totals: Array, synthetic: Array) -> Array:
-    """The most likely probability of being synthetic in each cell, by iterated least squares.
-
-    Start and end are those of R's ``glm``, so that figures agree with R's: where a cell can be told
-    apart entirely, its probability never arrives at 0 or 1, and the end decides how near it comes. But a
-    step that makes the fit worse is halved; R goes on, and may end far from any most likely one.
-    """
-    predicted = _least_squares(basis, 0.1875 * totals, _FIRST * (2 * synthetic / totals - 1))
-    deviance = _deviance(predicted, totals, synthetic)
-    for _ in range(_MOST_STEPS):
-        step = _newton_step(basis, predicted, totals, synthetic)
-        before, (predicted, deviance) = deviance, _no_worse(predicted, step, totals, synthetic)
-        if abs(deviance - before) < _CONVERGED * (abs(deviance) + 0.1):
-            break
-    return np.asarray(expit(predicted))
-
-
-def _newton_step(basis: Array, predicted: Array, totals: Array, synthetic: Array) -> Array:
-    """Where the next least squares lead to, by cell."""
-    scores = expit(predicted)
-    weights = totals * np.maximum(scores * (1 - scores), _LEAST_WEIGHT)
-    return _least_squares(basis, weights, predicted + (synthetic - totals * scores) / weights)
-
-
-def _no_worse(before: Array, after: Array, totals: Array, synthetic: Array) -> tuple[Array, float]:
-    """The way to ``after``, halved until it raises the deviance no more; and the deviance there."""
-    deviance = _deviance(before, totals, synthetic)
-    for _ in range(_MOST_HALVINGS):
-        found = _deviance(after, totals, synthetic)
-        if found <= deviance + _CONVERGED * (deviance + 0.1):
-            return after, found
-        after = (before + after) / 2
-    return before, deviance
+    """The most likely probability of being synthetic in each cell; see ``binomial_fit``."""
+    return np.asarray(expit(binomial_fit(basis, totals, synthetic).predicted))
 
 
 def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...]], int]:
@@ -110,29 +76,9 @@ def _block(column: Column) -> Array:
     return np.asarray((scaled / (scaled.std() or 1.0))[:, None])
 
 
-def _product(blocks: list[Array]) -> Array:
-    """Every product of one column of each block."""
-    found = blocks[0]
-    for block in blocks[1:]:
-        found = (found[:, :, None] * block[:, None, :]).reshape(len(found), -1)
-    return found
-
-
 def _independent(matrix: Array) -> Array:
     lengths = np.linalg.norm(matrix, axis=0)
     kept = matrix[:, lengths > 0] / lengths[lengths > 0]
     basis, triangle, _ = qr(kept, mode="economic", pivoting=True, overwrite_a=True)
     diagonal = np.abs(np.diag(triangle))
     return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
-
-
-def _least_squares(basis: Array, weights: Array, response: Array) -> Array:
-    roots = np.sqrt(weights)
-    found = lstsq(basis * roots[:, None], response * roots, lapack_driver="gelsy")
-    return np.asarray(basis @ found[0])
-
-
-def _deviance(predicted: Array, totals: Array, synthetic: Array) -> float:
-    original = totals - synthetic
-    scores, others = expit(predicted), expit(-predicted)
-    return float(-2 * np.sum(xlogy(synthetic, scores) + xlogy(original, others)))
