@@ -6,11 +6,11 @@ intervals is the mean of its shares of either one,
 .. math:: \frac{1}{2} \left( \frac{o}{l_{records}} + \frac{o}{l_{syntheses}} \right)
 
 which is 1 where they agree, and below 0 where they leave a gap. The lack of fit is
-:math:`d^T C^{-1} d` for the differences d of all p coefficients together. With the covariance V of the
-records' coefficients :math:`C = V n / (k m)`, and where syntheses come from a right model the statistic is
-chi-squared with p degrees of freedom. Where some attributes were not synthesised, C is the covariance
-between the m tables by m, and :math:`(m - p) / (p (m - 1))` of the statistic has an F distribution with p
-and m - p.
+:math:`d^T C^{-1} d` for the differences d of all p coefficients together. With the covariance V of
+the records' coefficients :math:`C = V n / (k m)`, and where syntheses come from a right model the
+statistic is chi-squared with p degrees of freedom. Where some attributes were not synthesised, C is the
+covariance between the m tables by m, and :math:`(m - p) / (p (m - 1))` of the statistic has an F
+distribution with p and m - p.
 
 References:
     A. Karr, C. Kohnen, A. Oganian, J. Reiter, A. Sanil, "A Framework for Evaluating the Utility of Data

@@ -51,7 +51,8 @@ class Regression:
     """A response, and what explains it.
 
     Numbers (see ``coding.level_values``) are as they are. Other attributes have an indicator of each
-    level but the first, as R's treatment contrasts; missing is no level. An interaction has their products.
+    level but the first, as R's treatment contrasts; missing is no level. An interaction has their
+    products.
 
     Raises:
         InvalidInputError: There is no response, it is no number or has not two levels, or an interaction
