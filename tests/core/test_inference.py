@@ -297,10 +297,13 @@ def without(**levels):
 
 
 class TestRefused:
+    def test_no_response(self):
+        with pytest.raises(InvalidInputError, match="names no response"):
+            Regression.of("~ work", CODING)
+
     @pytest.mark.parametrize(
         ("formula", "kind", "error"),
         [
-            ("~ work", Kind.LOGISTIC, InvalidInputError),
             ("sick ~ income", Kind.LOGISTIC, UnknownAttributeError),
             ("income ~ sick", Kind.LEAST_SQUARES, UnknownAttributeError),
             ("work ~ sick", Kind.LOGISTIC, InvalidInputError),
@@ -364,7 +367,7 @@ class TestRefused:
             coefficients(LOGISTIC, drawn(1).project(("sick", "work")))
 
     def test_numbers_that_cannot_be_counted_with(self):
-        for edges in ((0, 1e150, 1e200), (0, 1e-310, 2e-310)):
+        for edges in ((0, 1e150, 1e200), (0, 1e-310, 2e-310), (0, 1e-160, 2e-160)):
             coding = Coding((CODING.attribute("rank"), Attribute("far", Edges(edges))))
             records = Dataset(coding.domain, np.random.default_rng(1).integers(0, 2, (50, 2)))
             with pytest.raises(InvalidInputError):

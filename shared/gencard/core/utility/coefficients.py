@@ -82,7 +82,8 @@ def coefficients(regression: Regression, records: Dataset) -> Coefficients:
         raise InvalidInputError(field="records", problem="too few lack no attribute of the regression")
     basis = _basis(design)
     solve = _linear if regression.kind is Kind.LEAST_SQUARES else _logistic
-    values, covariance = solve(design, basis)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        values, covariance = solve(design, basis)
     if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
         raise InvalidInputError(field="records", problem="numbers are too large or too small")
     return Coefficients(regression, values, covariance, len(records), complete)

@@ -66,6 +66,8 @@ class Regression:
     kind: Kind
 
     def __post_init__(self) -> None:
+        if self.formula.response is None:
+            raise InvalidInputError(field="formula", problem="names no response")
         for name in self.attributes:
             self.coding.attribute(name)
         self._check_response()
@@ -118,8 +120,6 @@ class Regression:
         return Design(np.hstack(list(self._blocks(cells))), self._response_of(cells), counts)
 
     def _check_response(self) -> None:
-        if self.formula.response is None:
-            raise InvalidInputError(field="formula", problem="names no response")
         if self.kind is Kind.LOGISTIC and len(self._levels(self.response)) != 2:
             raise InvalidInputError(field=self.response, problem="has not two levels to tell apart")
         if self.kind is Kind.LEAST_SQUARES and not self._values(self.response):
