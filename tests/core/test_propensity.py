@@ -20,6 +20,7 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.marginal import count
 from gencard.core.utility import propensity_regression
+from gencard.core.utility.conditional_tree import ConditionalTreeSettings
 from gencard.core.utility.propensity import (
     expected_of_pairs,
     regression_propensity,
@@ -107,6 +108,18 @@ class TestSynthpopSaysTheSame:
         )
         found = regression_propensity(original, syntheses[0], values, order=1).pmse
         assert found / by_regression == pytest.approx(regression["S_pMSE"][0], rel=1e-9)
+
+    def test_of_conditional_trees(self, oracle):
+        """Twenty permutations on either side: 5 % apart at most."""
+        (case,) = (
+            case for case in oracle["utility_gen"] if case["options"].get("tree.method") == "ctree"
+        )
+        found = tree_propensity(
+            *survey("syn1"), rng=rng(), settings=ConditionalTreeSettings(), permutations=20
+        )
+        for name in ("pMSE", "SPECKS", "PO50", "U"):
+            assert found.named[name] == pytest.approx(case[name][0], rel=1e-9, abs=1e-9), name
+        assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=0.05)
 
     @pytest.mark.parametrize("leaf", [5, 20])
     def test_of_trees_beside_chance(self, oracle, leaf):
@@ -374,7 +387,15 @@ class TestBadInput:
 
     @pytest.mark.parametrize(
         "wrong",
-        [{"permutations": 0}, {"settings": TreeSettings(leaf=0)}, {"settings": TreeSettings(price=1.0)}],
+        [
+            {"permutations": 0},
+            {"settings": TreeSettings(leaf=0)},
+            {"settings": TreeSettings(price=1.0)},
+            {"settings": ConditionalTreeSettings(leaf=0)},
+            {"settings": ConditionalTreeSettings(node=1)},
+            {"settings": ConditionalTreeSettings(confidence=1.0)},
+            {"settings": ConditionalTreeSettings(confidence=-0.1)},
+        ],
     )
     def test_tree_settings(self, wrong):
         one = drawn(1, 5, (0.2, 0.3, 0.5))

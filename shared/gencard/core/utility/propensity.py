@@ -4,7 +4,7 @@ r"""How well a model tells synthetic records from original ones: pMSE for whole 
 
 with the probability :math:`\hat p_i` of being synthetic that the model gives to record i of the N
 original and synthetic ones, and the share c of the synthetic ones. :math:`E_0` is what is expected where
-synthetic records are drawn from the original ones: known exactly for the regression; for the tree half
+synthetic records are drawn from the original ones: known exactly for the regression; for a tree half
 of the mean over random permutations, in which both kinds are random.
 
 References:
@@ -20,6 +20,7 @@ import numpy as np
 
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.utility.conditional_tree import ConditionalTreeSettings, conditional_tree_scores
 from gencard.core.utility.predictor_matrix import Values
 from gencard.core.utility.propensity_cells import Array, Cells, cells_of
 from gencard.core.utility.propensity_ranks import score_ranks
@@ -29,6 +30,9 @@ from gencard.core.utility.propensity_tree import TreeSettings, tree_scores
 MOST_PARAMETERS = 400
 PERMUTATIONS = 50
 _SETTINGS = TreeSettings()
+
+AnyTreeSettings = TreeSettings | ConditionalTreeSettings
+"""Which kind of tree, and how it grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def tree_propensity(
     values: Values,
     *,
     rng: np.random.Generator,
-    settings: TreeSettings = _SETTINGS,
+    settings: AnyTreeSettings = _SETTINGS,
     permutations: int = PERMUTATIONS,
 ) -> Propensity:
     """By a classification tree; raises as ``regression_propensity`` does.
@@ -116,6 +120,7 @@ def tree_propensity(
     Args:
         values: As there.
         rng: For the permutations.
+        settings: Of CART, or of a conditional inference tree.
 
     Raises:
         InvalidNumberError: There is no permutation, or the settings are out of range.
@@ -124,21 +129,21 @@ def tree_propensity(
         raise InvalidNumberError(field="permutations", expected="at least 1")
     _check(settings)
     cells = cells_of(original, synthetic, values)
-    scores = tree_scores(cells, cells.synthetic_counts(), settings)
+    scores = _tree_scores(cells, cells.synthetic_counts(), settings)
     permuted = [
-        cells.pmse(tree_scores(cells, cells.permuted_counts(rng=rng), settings))
+        cells.pmse(_tree_scores(cells, cells.permuted_counts(rng=rng), settings))
         for _ in range(permutations)
     ]
     return _propensity(cells, scores, float(np.mean(permuted)) / 2)
 
 
 def tree_pmse(
-    original: Dataset, synthetic: Dataset, values: Values, *, settings: TreeSettings = _SETTINGS
+    original: Dataset, synthetic: Dataset, values: Values, *, settings: AnyTreeSettings = _SETTINGS
 ) -> float:
     """The pMSE alone, by a classification tree; raises as ``tree_propensity`` does."""
     _check(settings)
     cells = cells_of(original, synthetic, values)
-    return cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
+    return cells.pmse(_tree_scores(cells, cells.synthetic_counts(), settings))
 
 
 def expected_of_pairs(syntheses: Sequence[Dataset], pmse: Callable[[Dataset, Dataset], float]) -> float:
@@ -169,6 +174,16 @@ def _propensity(
     )
 
 
-def _check(settings: TreeSettings) -> None:
-    if settings.leaf < 1 or not 0 <= settings.price < 1:
+def _tree_scores(cells: Cells, synthetic: Array, settings: AnyTreeSettings) -> Array:
+    if isinstance(settings, ConditionalTreeSettings):
+        return conditional_tree_scores(cells, synthetic, settings)
+    return tree_scores(cells, synthetic, settings)
+
+
+def _check(settings: AnyTreeSettings) -> None:
+    if isinstance(settings, ConditionalTreeSettings):
+        if settings.leaf < 1 or settings.node < 2 or not 0 <= settings.confidence < 1:
+            expected = "a leaf of at least 1, a node of at least 2, a confidence from 0 to 1"
+            raise InvalidNumberError(field="tree", expected=expected)
+    elif settings.leaf < 1 or not 0 <= settings.price < 1:
         raise InvalidNumberError(field="tree", expected="a leaf of at least 1, a price from 0 to 1")
