@@ -118,6 +118,12 @@ def test_the_policy_on_the_page_of_budgets_is_one():
     assert all(policy.most_per_card.fits(cap.price()) for _, cap in Caps(**table["caps"]))
 
 
+def test_the_regressions_on_the_page_of_utility():
+    found = doctest.testfile(str(ROOT / "docs" / "utility.md"), module_relative=False)
+    assert found.attempted > 10
+    assert found.failed == 0
+
+
 UsageError = typer.BadParameter.__mro__[1]
 SHELLS = {"gencard": analyst_shell, "gencard-controller": steward_shell}
 
