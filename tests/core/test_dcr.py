@@ -49,19 +49,6 @@ def test_another_program_says_the_same(rule):
 
 
 @pytest.mark.shared
-def test_sdmetrics_gives_ties_to_holdout():
-    """Its share is the strict one; its ranges are those of train and of holdout, each for itself."""
-    case = json.loads(oracle_file("metrics/sdmetrics_adult300.json").read_text())
-    train, holdout, synthetic = adult(
-        "adult300_train.csv", "adult300_holdout.csv", "adult299_synthetic.csv"
-    )
-    to_train, to_holdout = (nearest(synthetic, real, gower_of(real)) for real in (train, holdout))
-    share = closer_share(to_train.distance, to_holdout.distance, (len(train), len(holdout)))
-    percentages = case["DCROverfittingProtection"]["synthetic_data_percentages"]
-    assert share.strict == pytest.approx(percentages["closer_to_training"], abs=1e-12)
-
-
-@pytest.mark.shared
 def test_a_leak_is_seen_in_full():
     """Adult, 32,561 records: most synthetic ones are copies, in equal sizes and in unequal ones."""
     train, holdout, synthetic = adult(*CLEARBOX)

@@ -46,6 +46,11 @@ class CloserShare:
         return (self.closer + self.tied / 2) / self.records
 
     @property
+    def protection(self) -> float:
+        """Twice the share not strictly closer, at most 1: SDMetrics' DCROverfittingProtection."""
+        return min(2 * (1 - self.strict), 1.0)
+
+    @property
     def by_size(self) -> float:
         """What the sizes of train and holdout alone make of it."""
         return self.sizes[0] / sum(self.sizes)
