@@ -252,7 +252,7 @@ class TestRules:
         """Half as many rows as records, resampled three times: 5 % of tests and intervals err."""
         asked = Regression.of("sick ~ work", CODING, Kind.LOGISTIC)
         truth = coefficients(asked, drawn(0, 400_000, missing=0)).values
-        runs, wrong, outside = 200, 0, 0
+        runs, wrong, outside = 150, 0, 0
         rng = np.random.default_rng(1)
         for seed in range(runs):
             records = drawn(1_000 + seed, 600, missing=0)
