@@ -18,6 +18,7 @@ from gencard.core.errors import (
 )
 from gencard.core.privacy.distances import distances
 from gencard.core.privacy.gower import Gower, Missing, gower_of
+from gencard.core.privacy.nearest import nearest
 from gencard.core.privacy.records import Records, records_of
 from tests.core.mixed import by_hand, compared, tables
 from tests.shared_data import oracle_file
@@ -59,6 +60,39 @@ def test_daisy_and_another_program_say_the_same(name):
         right_only = gower_of(right, weights=weights, missing=Missing.PAIRWISE)
         expected = np.array(case["gower_pairwise_ranges_Y_clipped"], dtype=float)
         np.testing.assert_allclose(distances(left, right, right_only), expected, rtol=0, atol=1e-12)
+        ranges = dict(zip(right_only.attributes, right_only.ranges, strict=True))
+        assert {name: ranges[name] for name in case["ranges_Y_only"]} == pytest.approx(
+            case["ranges_Y_only"]
+        )
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", CASES[:-1])
+def test_the_closest_of_the_same_tables(name):
+    (left, right), case = read_case(name)
+    for rule, expected in (
+        (Missing.PAIRWISE, "dcr_pairwise"),
+        (Missing.CATEGORY, "dcr_missing_as_category"),
+    ):
+        found = nearest(left, right, gower_of(left, right, weights=case["weights"], missing=rule))
+        np.testing.assert_allclose(found.distance, case[expected], rtol=0, atol=1e-12)
+    assert found.position.tolist() == case["argmin_missing_as_category"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("complete_7x5", "pypi_gower_0.1.2"),
+        ("complete_weights_7x5", "pypi_gower_0.1.2"),
+        ("complete_equal_rows_6x6", "pypi_gower_workaround_pad_Y"),
+    ],
+)
+def test_a_third_program_where_it_is_right(name, key):
+    """In single precision; it is wrong where tables are equally long, or a value is missing."""
+    (left, right), case = read_case(name)
+    found = distances(left, right, gower_of(left, right, weights=case["weights"]))
+    np.testing.assert_allclose(found, case[key], rtol=0, atol=1e-7)
 
 
 @given(compared())

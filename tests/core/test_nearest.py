@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError
+from gencard.core.privacy.closer_share import closer_share
 from gencard.core.privacy.distances import distances
 from gencard.core.privacy.gower import Gower, Missing, gower_of
+from gencard.core.privacy.histogram import distance_histogram
 from gencard.core.privacy.nearest import nearest
 from gencard.core.privacy.records import Records
 from gencard.core.privacy.twins import first_of_each, twin_numbers
@@ -190,6 +192,16 @@ def test_another_program_says_the_same(rule, tables):
     assert to_train.position.tolist() == case["argmin_train"]
     assert np.sum(to_train.distance == 0) == case["n_zero_train"]
     assert np.sum(to_holdout.distance == 0) == case["n_zero_holdout"]
+    assert distance_histogram(to_train.distance).counts.tolist() == case["hist100_train"]
+    found, share = closer_share(to_train.distance, to_holdout.distance, (300, 300)), case["share"]
+    assert found.strict == pytest.approx(share["strictly_closer_to_train"], abs=1e-12)
+    assert found.ties == pytest.approx(share["ties"], abs=1e-12)
+    assert found.half_ties == pytest.approx(share["share_ties_half"], abs=1e-12)
+    farther = 1 - found.strict - found.ties
+    assert farther == pytest.approx(share["strictly_closer_to_holdout"], abs=1e-12)
+    for table, name in ((train, "ranges_train"), (holdout, "ranges_holdout")):
+        gower = gower_of(*ranged(table))
+        assert case[name] == {a: gower.ranges[gower.attributes.index(a)] for a in case[name]}
 
 
 @pytest.mark.shared

@@ -65,6 +65,8 @@ def test_published_bounds_are_those_of_sixty_digits():
         sizes = case["m"], case["n"], case["d"]
         found = published_sum.epsilon_lower(case["nu"], *sizes, beta=case["beta"])
         assert found == pytest.approx(case["eps_lower"], rel=1e-9, abs=1e-9)
+        threshold = published_sum.log_p_value(case["nu_threshold_eps0"], *sizes, epsilon=0)
+        assert threshold == pytest.approx(log(case["beta"]), rel=1e-9)
     assert any(case["eps_lower"] == inf for case in grid)
 
 
@@ -102,6 +104,9 @@ def test_refined_sums_are_within_the_tolerance_of_a_coarser_grid():
         ).epsilon
         assert found == pytest.approx(case["eps_lower_sequential_sum"], abs=0.03)
         assert found >= case["eps_lower_seed"] - 0.02
+        sizes = case["m"], case["n"], case["d"]
+        published = published_sum.epsilon_lower(case["nu"], *sizes, beta=case["beta"])
+        assert published == pytest.approx(case["eps_lower_seed"], rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.shared

@@ -47,18 +47,21 @@ def test_synthpop_says_the_same(json_name, section, files):
 
 @pytest.mark.shared
 def test_another_program_says_the_same():
-    """32,561 records on 13 attributes, two thirds of the synthetic ones copied."""
-    case = json.loads(oracle_file("metrics/utility_tables_adult.json").read_text())[
-        "replicated_uniques"
-    ][0]
-    original, synthetic = coded(
-        *(f"metrics/adult_clearbox_{part}.csv" for part in ("train", "synthetic"))
-    )
-    found = replicated_uniques(original, synthetic, tuple(case["keys"]))
-    assert (found.in_original, found.in_synthetic) == (case["uniques_orig"], case["uniques_syn"])
-    assert (found.present, found.replicated) == (case["syn_uniques_in_orig"], case["replicated_uniques"])
-    assert 100 * found.share == pytest.approx(case["pct_of_orig"])
-    assert found.found == case["orig_uniques_present_in_syn_any_multiplicity"]
+    """32,561 records on 13 attributes, two thirds of the synthetic ones copied; and 1,000 on five."""
+    path = oracle_file("metrics/utility_tables_adult.json")
+    tables = coded(*(f"metrics/adult_clearbox_{part}.csv" for part in ("train", "synthetic")))
+    for case in json.loads(path.read_text())["replicated_uniques"]:
+        sizes = case["n_orig"], case["n_syn"]
+        some = (table.take(np.arange(size)) for table, size in zip(tables, sizes, strict=True))
+        found = replicated_uniques(*some, tuple(case["keys"]))
+        assert (found.in_original, found.in_synthetic) == (case["uniques_orig"], case["uniques_syn"])
+        assert found.present == case["syn_uniques_in_orig"]
+        assert found.replicated == case["replicated_uniques"]
+        assert 100 * found.share == pytest.approx(case["pct_of_orig"])
+        assert 100 * found.replicated / found.synthetic_records == pytest.approx(case["pct_of_syn"])
+        share = 100 * found.replicated / found.in_original
+        assert share == pytest.approx(case["pct_of_orig_uniques"])
+        assert found.found == case["orig_uniques_present_in_syn_any_multiplicity"]
 
 
 @given(domains(largest=3).flatmap(lambda d: st.tuples(datasets(d), datasets(d))), st.data())
