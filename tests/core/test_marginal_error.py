@@ -57,7 +57,7 @@ class TestAnotherProgramSaysTheSame:
             "occupation",
             ("income", (incomes.index(">50K"),)),
         )
-        assert sorted({row["occupation"] for row in rows})[2:] == oracle["occupations"]
+        assert sorted({row["occupation"] for row in rows})[1:] == oracle["occupations"]
         np.testing.assert_allclose(gaps(adult["train"], gap)[2:], oracle["train_gap"], rtol=1e-12)
         np.testing.assert_allclose(gaps(adult[part], gap)[2:], oracle[part]["gap"], rtol=1e-12)
         differences = gaps(adult["train"], gap) - gaps(adult[part], gap)
