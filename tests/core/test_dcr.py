@@ -107,6 +107,8 @@ def test_sums_in_another_order_tie():
     share = closer_share(np.array([0.1 + 0.2, 0.1, np.nan]), np.array([0.3, 0.2, 0.1]), (3, 1))
     assert (share.records, share.closer, share.tied, share.by_size) == (2, 1, 1, 0.75)
     assert (share.strict, share.ties, share.half_ties) == (0.5, 0.5, 0.75)
+    assert share.protection == 1
+    assert closer_share(np.array([0.1] * 4), np.array([0.1, 0.2, 0.3, 0.4]), (1, 1)).protection == 0.5
 
 
 def test_half_the_records_are_closer_by_chance_at_equal_sizes_only():

@@ -18,8 +18,7 @@ from gencard.core.privacy.roc import ScoredCanaries
 from gencard.core.privacy.threshold_estimates import by_curve, by_guesses, by_rates
 from tests.shared_data import oracle_file
 
-LEVELS = {"delta": 1e-5, "beta": 0.05}
-RELATED = {**LEVELS, "neighbouring": Neighbouring.ADD_REMOVE}
+LEVELS = {"delta": 1e-5, "beta": 0.05, "neighbouring": Neighbouring.ADD_REMOVE}
 scores = st.lists(st.integers(0, 8), min_size=1, max_size=12)
 
 
@@ -31,9 +30,9 @@ def test_another_program_says_the_same():
         assert scored.area == pytest.approx(case["auroc"], abs=1e-12)
         rates = by_rates(scored, **LEVELS).epsilon
         assert rates == pytest.approx(case["epsilon_clopper_pearson_bonferroni"], abs=1e-9)
-        guesses = by_guesses(scored, **RELATED).epsilon
+        guesses = by_guesses(scored, **LEVELS).epsilon
         assert guesses == pytest.approx(case["epsilon_one_run_bonferroni"], abs=2e-6)
-        curve = by_curve(scored, **RELATED).epsilon
+        curve = by_curve(scored, **LEVELS).epsilon
         assert curve == pytest.approx(case["epsilon_one_run_fdp_bonferroni"], abs=2e-6)
 
 
@@ -61,9 +60,9 @@ def test_each_is_the_best_of_its_thresholds(put_in, left_out):
     """Only order counts; and the level is shared."""
     scored = ScoredCanaries(np.exp(np.array(put_in)), np.exp(np.array(left_out)))
     right, wrong = ScoredCanaries(np.array(put_in), np.array(left_out)).corners
-    level, canaries = {**RELATED, "beta": 0.05 / len(right)}, len(put_in) + len(left_out)
+    level, canaries = {**LEVELS, "beta": 0.05 / len(right)}, len(put_in) + len(left_out)
     made = [Guesses(canaries, r + w, r) for r, w in zip(right.tolist(), wrong.tolist(), strict=True)]
-    guesses, curve = by_guesses(scored, **RELATED), by_curve(scored, **RELATED)
+    guesses, curve = by_guesses(scored, **LEVELS), by_curve(scored, **LEVELS)
     assert guesses.epsilon == max(each.bound(**level).epsilon for each in made)
     assert curve.epsilon == max(if_gaussian(each, **level).epsilon for each in made)
     assert guesses.thresholds == curve.thresholds == len(right)
@@ -95,10 +94,11 @@ def _root(falling):
 
 def test_estimates_say_what_they_are():
     scored = ScoredCanaries(np.arange(100) + 100, np.arange(100))
-    found = by_rates(scored, **LEVELS), by_guesses(scored, **RELATED), by_curve(scored, **RELATED)
+    found = by_rates(scored, **LEVELS), by_guesses(scored, **LEVELS), by_curve(scored, **LEVELS)
     for estimate in found:
         assert "an estimate and no bound: best of 3 thresholds" in str(estimate)
         assert estimate.epsilon > 2
+        assert estimate.neighbouring is Neighbouring.ADD_REMOVE
         assert not isinstance(estimate, EpsilonBound)
         assert not hasattr(estimate, "refutes")
     assert "the trade-off curve Gaussian" in str(found[2])
@@ -116,8 +116,6 @@ def test_scores_that_are_none_are_refused(sides):
 )
 def test_levels_out_of_range_are_refused(wrong):
     scored = ScoredCanaries(np.array([2]), np.array([1]))
-    with pytest.raises(InvalidNumberError):
-        by_rates(scored, **(LEVELS | wrong))
-    for estimate in (by_guesses, by_curve):
+    for estimate in (by_rates, by_guesses, by_curve):
         with pytest.raises(InvalidNumberError):
-            estimate(scored, **(RELATED | wrong))
+            estimate(scored, **(LEVELS | wrong))

@@ -42,6 +42,7 @@ class ThresholdEstimate:
         delta: At which it is told.
         beta: The nominal level, shared among the thresholds.
         thresholds: Among how many.
+        neighbouring: The relation that it is meant for.
         assumption: What it takes for granted.
     """
 
@@ -49,6 +50,7 @@ class ThresholdEstimate:
     delta: float
     beta: float
     thresholds: int
+    neighbouring: Neighbouring
     assumption: str
 
     def __str__(self) -> str:
@@ -58,7 +60,9 @@ class ThresholdEstimate:
         )
 
 
-def by_rates(scored: ScoredCanaries, *, delta: float, beta: float) -> ThresholdEstimate:
+def by_rates(
+    scored: ScoredCanaries, *, delta: float, beta: float, neighbouring: Neighbouring
+) -> ThresholdEstimate:
     """From error rates, if each canary's score is of a run of its own.
 
     Raises:
@@ -71,7 +75,9 @@ def by_rates(scored: ScoredCanaries, *, delta: float, beta: float) -> ThresholdE
     alarms = _at_most(wrong, len(scored.left_out), level)
     ratio = float(np.max(hits / alarms))
     epsilon = float(np.log(ratio)) if ratio > 1 else 0.0
-    return ThresholdEstimate(epsilon, delta, beta, len(right), "canaries independent of each other")
+    return ThresholdEstimate(
+        epsilon, delta, beta, len(right), neighbouring, "canaries independent of each other"
+    )
 
 
 def by_guesses(
@@ -84,7 +90,7 @@ def by_guesses(
     best = max(
         each.bound(delta=delta, beta=level, neighbouring=neighbouring).epsilon for each in guesses
     )
-    return ThresholdEstimate(best, delta, beta, len(guesses), "chosen by the same scores")
+    return ThresholdEstimate(best, delta, beta, len(guesses), neighbouring, "chosen by the same scores")
 
 
 def by_curve(
@@ -98,7 +104,9 @@ def by_curve(
     for each in guesses:
         if excess(each, best.mu, level) > 0:
             best = if_gaussian(each, delta=delta, beta=level, neighbouring=neighbouring)
-    return ThresholdEstimate(best.epsilon, delta, beta, len(guesses), "the trade-off curve Gaussian")
+    return ThresholdEstimate(
+        best.epsilon, delta, beta, len(guesses), neighbouring, "the trade-off curve Gaussian"
+    )
 
 
 def _guesses(scored: ScoredCanaries) -> Iterator[Guesses]:
