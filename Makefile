@@ -35,10 +35,8 @@ deep: $(READY)  ## torch, for the black boxes ctgan and pate-gan, into the envir
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/
 	@$(BIN)/python -m examples.demo
 
-test: $(READY)  ## every test, with coverage of the core
-	@$(BIN)/python -m coverage erase
-	@$(BIN)/python -m coverage run -m pytest
-	@$(BIN)/python -m coverage report
+test: $(READY)  ## every test, on all cores (four at most), with coverage of the core
+	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --cov
 
 check: $(READY) ## lint, format, types, protos, containers
 	@$(BIN)/ruff check .
