@@ -19,6 +19,7 @@ from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal
 from gencard.core.errors import (
+    CardStateError,
     DatasetChangedError,
     NotFoundError,
     ProposalRefusedError,
@@ -64,6 +65,17 @@ class Cards:
     def seen(self, tx: Connection, who: Identity, name: str) -> Negotiation:
         """A card that ``who`` may look at: analysts their own, auditors and stewards every one."""
         return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
+
+    def readable(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+        """A card whose releases and measures ``who`` may fetch.
+
+        Raises:
+            CardStateError: It was revoked, which gives analysts nothing more.
+        """
+        found = self.seen(tx, who, name)
+        if found.state is CardState.REVOKED and who.role is Role.ANALYST:
+            raise CardStateError(state=found.state)
+        return found
 
     def usable(self, tx: Connection, who: Identity, name: str) -> Negotiation:
         """The caller's own card, agreed and not expired.

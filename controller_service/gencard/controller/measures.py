@@ -26,10 +26,10 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
 from gencard.core.budget import FREE, Price
-from gencard.core.errors import CardStateError, InvalidInputError, NotFoundError, PermissionDeniedError
+from gencard.core.errors import InvalidInputError, NotFoundError, PermissionDeniedError
 from gencard.core.measures.measure import Measure
 from gencard.core.measures.registry import MEASURES, measure_named
-from gencard.core.negotiation import CardState, Negotiation
+from gencard.core.negotiation import Negotiation
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.card_codec import timestamp
 from gencard.wire.identity import Identity, Role
@@ -100,11 +100,9 @@ class Measures:
         """
         with self.database.reading() as tx:
             row = self.store.get(tx, name)
-            card = self.cards.seen(tx, who, row.card)
-        if who.role is Role.ANALYST and row.submitter != who.uri:
-            raise NotFoundError
-        if who.role is Role.ANALYST and card.state is CardState.REVOKED:
-            raise CardStateError(state=card.state)
+            if who.role is Role.ANALYST and row.submitter != who.uri:
+                raise NotFoundError
+            self.cards.readable(tx, who, row.card)
         return measures_message(row)
 
     def page(

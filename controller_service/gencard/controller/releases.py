@@ -29,11 +29,11 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.core.errors import CardStateError, InvalidInputError, InvalidNumberError, TooLargeError
-from gencard.core.negotiation import CardState, Negotiation
+from gencard.core.negotiation import Negotiation
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.card_codec import timestamp
-from gencard.wire.identity import Identity, Role
+from gencard.wire.identity import Identity
 
 KIND = "release"
 SPENT_ON = "psi"
@@ -126,7 +126,7 @@ class Releases:
             CardStateError: It is not measured yet, or the card was revoked.
         """
         with self.database.reading() as tx:
-            found = self._readable(tx, who, card)
+            found = self.cards.readable(tx, who, card)
             row = self.psis.find(tx, card)
         if row is None:
             raise CardStateError(state=found.state)
@@ -169,15 +169,8 @@ class Releases:
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:
         row = self.store.get(tx, name)
-        self._readable(tx, who, row.card)
+        self.cards.readable(tx, who, row.card)
         return row
-
-    def _readable(self, tx: Connection, who: Identity, card: str) -> Negotiation:
-        """A card whose releases ``who`` may fetch: a revoked one gives analysts nothing more."""
-        found = self.cards.seen(tx, who, card)
-        if found.state is CardState.REVOKED and who.role is Role.ANALYST:
-            raise CardStateError(state=found.state)
-        return found
 
 
 def _refuse_seed(seed: int) -> None:
