@@ -1,7 +1,7 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gencard.controller.boxes import Boxes
@@ -34,15 +34,12 @@ class Desk:
     ledger: Ledger
     cards: Cards
     boxes: Boxes
+    salt: bytes = field(repr=False)
+    """Secret of the digests of records."""
 
     @property
     def log(self) -> EventLog:
         return self.cards.log
-
-    @property
-    def salt(self) -> bytes:
-        """Secret of the digests of records."""
-        return _salt(self.settings)
 
     def stewardship(self, steward: str) -> Stewardship:
         return Stewardship(self.database, self.cards, self.ledger, steward)
@@ -54,7 +51,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
     Raises:
         InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
     """
-    salt = _salt(settings)
+    salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
     holdings = Holdings(holding_of(entry, salt) for entry in settings.datasets)
     log = EventLog(signing_key(settings.signing.log_key, "signing.log_key"))
     card_key = signing_key(settings.signing.card_key, "signing.card_key")
@@ -71,7 +68,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
         key=card_key,
         clock=clock,
     )
-    return Desk(settings, database, Ledger(_caps(settings)), cards, boxes)
+    return Desk(settings, database, Ledger(_caps(settings)), cards, boxes, salt)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -86,7 +83,3 @@ def _caps(settings: Settings) -> dict[str, Caps]:
         )
         for entry in settings.datasets
     }
-
-
-def _salt(settings: Settings) -> bytes:
-    return secret_bytes(settings.signing.version_salt, "signing.version_salt")

@@ -8,25 +8,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from gencard.controller.error_documents import error_of_document
+from gencard.controller.refunds import UNSEEN
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.core.errors import (
-    DatasetChangedError,
-    DatasetUnavailableError,
     GencardError,
-    NegotiationError,
-    OperationCancelledError,
     ServiceBusyError,
     ServiceUnavailableError,
     UniqueFreeFailedError,
 )
 
-_UNTRIED = (
-    OperationCancelledError,
-    ServiceUnavailableError,
-    NegotiationError,
-    DatasetUnavailableError,
-    DatasetChangedError,
-)
+_UNTRIED = (*UNSEEN, ServiceUnavailableError)
 
 
 def check_untried(releases: Iterable[OperationRow]) -> None:

@@ -16,13 +16,10 @@ from gencard.core.errors import (
     StorageError,
 )
 
-NOTHING_LEARNT = (
-    OperationCancelledError,
-    DatasetUnavailableError,
-    DatasetChangedError,
-    NegotiationError,
-    StorageError,
-)
+UNSEEN = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError, NegotiationError)
+"""Ends of operations that were called off, or that did not come as far as the records."""
+
+NOTHING_LEARNT = (*UNSEEN, StorageError)
 """Ends that depend on no record. After any other, a reservation stays until a steward has looked."""
 
 
