@@ -4,6 +4,7 @@ The core draws without a drawing library. ``C0``, ``C1`` and ``C2`` are the firs
 the release, what stands out, and what it is compared with.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
@@ -31,3 +32,15 @@ class Axes(Protocol):
     def set_yticks(self, *args: Any, **kwargs: Any) -> Any: ...
     def stairs(self, *args: Any, **kwargs: Any) -> Any: ...
     def tick_params(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+def draw_beside(
+    axes: Axes, names: Sequence[str], release: Sequence[float], records: Sequence[float]
+) -> None:
+    """Shares in per cent, a line for each name, the first on top: bars, with the records' as marks."""
+    places = range(len(names))
+    axes.barh(places, [100 * one for one in release], color=RELEASE, height=0.5)
+    axes.scatter([100 * one for one in records], places, color=BESIDE, **MARK)
+    axes.set_yticks(places, [name[:24] for name in names])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)

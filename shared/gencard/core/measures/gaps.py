@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gencard.core.errors import InvalidInputError
-from gencard.core.measures.axes import BESIDE, MARK, RELEASE, Axes
+from gencard.core.measures.axes import BESIDE, Axes, draw_beside
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
 from gencard.core.measures.shown import Shown
@@ -54,13 +54,8 @@ class GapFinding(Shown):
 
     def plot(self, axes: Axes) -> None:
         """Each level's gap, the release's beside that of the records."""
-        places = np.arange(len(self.levels))
         axes.axvline(0, color=BESIDE, linewidth=0.8)
-        axes.barh(places, [100 * one for one in self.synthetic], color=RELEASE, height=0.5)
-        axes.scatter([100 * one for one in self.original], places, color=BESIDE, **MARK)
-        axes.set_yticks(places, [name[:24] for name in self.levels])
-        axes.invert_yaxis()
-        axes.tick_params(axis="y", length=0)
+        draw_beside(axes, self.levels, self.synthetic, self.original)
         axes.set_xlabel("bar: gap in the release, %; mark: among the records")
 
 

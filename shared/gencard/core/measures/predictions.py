@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from gencard.core.coding import level_values
 from gencard.core.domain import Clique
-from gencard.core.measures.axes import BESIDE, MARK, RELEASE, Axes
+from gencard.core.measures.axes import Axes, draw_beside
 from gencard.core.measures.finding import Line
 from gencard.core.measures.material import Material
 from gencard.core.measures.shown import Shown
@@ -79,12 +77,7 @@ class PredictionsFinding(Shown):
 
     def plot(self, axes: Axes) -> None:
         """Importances, the release's beside those of the records."""
-        places = np.arange(len(self.predictors))
-        axes.barh(places, [100 * one for one in self.synthetic], color=RELEASE, height=0.5)
-        axes.scatter([100 * one for one in self.real], places, color=BESIDE, **MARK)
-        axes.set_yticks(places, [name[:24] for name in self.predictors])
-        axes.invert_yaxis()
-        axes.tick_params(axis="y", length=0)
+        draw_beside(axes, self.predictors, self.synthetic, self.real)
         axes.set_xlabel("bar: accuracy lost in the release, %; mark: among the records")
 
 

@@ -63,10 +63,19 @@ def if_gaussian(
     Raises:
         InvalidNumberError: delta is not between 0 and 1, or beta not above 0 and at most 1/2.
     """
+    check_level(delta, beta)
+    return IfGaussian(_least_mu(guesses, beta), delta, beta, neighbouring)
+
+
+def check_level(delta: float, beta: float) -> None:
+    """Refuse what no curve can be told at.
+
+    Raises:
+        InvalidNumberError: delta is not between 0 and 1, or beta not above 0 and at most 1/2.
+    """
     check_beta(beta)
     if not 0 < delta < 1:
         raise InvalidNumberError(field="delta", expected="above 0 and below 1")
-    return IfGaussian(_least_mu(guesses, beta), delta, beta, neighbouring)
 
 
 def excess(guesses: Guesses, mu: float, beta: float) -> float:

@@ -26,9 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from gencard.core.budget import Neighbouring
-from gencard.core.errors import InvalidNumberError
-from gencard.core.privacy.curve_audit import IfGaussian, excess, if_gaussian
-from gencard.core.privacy.epsilon_bound import check_beta
+from gencard.core.privacy.curve_audit import IfGaussian, check_level, excess, if_gaussian
 from gencard.core.privacy.one_run import Guesses
 from gencard.core.privacy.roc import Counts, ScoredCanaries
 
@@ -68,7 +66,7 @@ def by_rates(
     Raises:
         InvalidNumberError: delta is not between 0 and 1, or beta not above 0 and at most 1/2.
     """
-    _check(delta, beta)
+    check_level(delta, beta)
     right, wrong = scored.corners
     level = beta / (2 * len(right))
     hits = 1 - _at_most(len(scored.put_in) - right, len(scored.put_in), level) - delta
@@ -84,7 +82,7 @@ def by_guesses(
     scored: ScoredCanaries, *, delta: float, beta: float, neighbouring: Neighbouring
 ) -> ThresholdEstimate:
     """From guesses in one run; raises as ``by_rates`` does."""
-    _check(delta, beta)
+    check_level(delta, beta)
     guesses = list(_guesses(scored))
     level = beta / len(guesses)
     best = max(
@@ -97,7 +95,7 @@ def by_curve(
     scored: ScoredCanaries, *, delta: float, beta: float, neighbouring: Neighbouring
 ) -> ThresholdEstimate:
     """From guesses in one run, if the trade-off curve is Gaussian; raises as ``by_rates`` does."""
-    _check(delta, beta)
+    check_level(delta, beta)
     guesses = list(_guesses(scored))
     level = beta / len(guesses)
     best = IfGaussian(0.0, delta, level, neighbouring)
@@ -119,9 +117,3 @@ def _at_most(seen: Counts, attempts: int, level: float) -> NDArray[np.float64]:
     """Clopper and Pearson's upper end of a share, for so many seen of so many attempts."""
     ends = betaincinv(seen + 1, np.maximum(attempts - seen, 1), 1 - level)
     return np.where(seen < attempts, ends, 1.0)
-
-
-def _check(delta: float, beta: float) -> None:
-    check_beta(beta)
-    if not 0 < delta < 1:
-        raise InvalidNumberError(field="delta", expected="above 0 and below 1")
