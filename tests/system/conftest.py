@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gencard.client import Analyst
 from tests.system.house import House, running
 
 
@@ -17,3 +18,10 @@ def fresh_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A running controller of one's own."""
     with running(tmp_path_factory.mktemp("fresh")) as started:
         yield started
+
+
+@pytest.fixture
+def ana(house: House) -> Iterator[Analyst]:
+    """An analyst at the controller of the test's module, or at the one of all."""
+    with house.analyst() as analyst:
+        yield analyst

@@ -41,12 +41,6 @@ def house(tmp_path_factory):
 
 
 @pytest.fixture
-def ana(house):
-    with house.analyst() as analyst:
-        yield analyst
-
-
-@pytest.fixture
 def aud(house):
     with house.analyst("aud") as auditor:
         yield auditor

@@ -70,12 +70,6 @@ def house(tmp_path_factory, frame):
 
 
 @pytest.fixture
-def ana(house):
-    with house.analyst() as analyst:
-        yield analyst
-
-
-@pytest.fixture
 def card(ana):
     return ana.propose("survey", BOTH, purpose="a test", rows=700, without_uniques=True).accept()
 
