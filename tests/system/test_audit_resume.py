@@ -1,6 +1,7 @@
 """An audit that was cancelled or stopped ends as an undisturbed one, once it is carried on."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -86,7 +87,9 @@ def ended(house: House, analyst: Analyst, name: str) -> tuple[audit_pb2.Audit, b
 
 
 def journals(house: House) -> list[Path]:
-    return sorted(house.settings().state.journals.glob("*/*"))
+    """What is kept of runs; a folder may go while it is listed, which `os.walk` passes over."""
+    kept = os.walk(house.settings().state.journals)
+    return sorted(Path(folder, name) for folder, _, names in kept for name in names)
 
 
 @pytest.fixture(scope="module")
