@@ -35,7 +35,8 @@ def test_the_maximal_cliques_have_the_same_closure_and_none_contains_another(dat
     kept = maximal(cliques)
     assert closure(kept) == closure(cliques)
     assert set(kept) <= set(cliques)
-    assert not any(set(one) < set(other) for one in kept for other in kept)
+    alone = [one for one in cliques if not any(set(one) < set(other) for other in cliques)]
+    assert kept == tuple(alone)
 
 
 def test_maximal_keeps_the_order_and_one_of_equal_sets():

@@ -1,7 +1,8 @@
 """Which sets of attributes a workload determines, and how many independent counts that is."""
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import combinations
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations, groupby
 from math import prod
 
 from gencard.core.domain import Clique, Domain
@@ -40,12 +41,23 @@ def maximal(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
     first: dict[Attributes, Clique] = {}
     for clique in cliques:
         first.setdefault(frozenset(clique), clique)
-    wider = {width: [other for other in first if len(other) > width] for width in set(map(len, first))}
-    return tuple(
-        clique
-        for names, clique in first.items()
-        if not any(names < other for other in wider[len(names)])
-    )
+    wider: dict[str, list[Attributes]] = defaultdict(list)
+    inner: set[Attributes] = set()
+    for _, alike in groupby(sorted(first, key=len, reverse=True), key=len):
+        same_width = list(alike)
+        inner.update(names for names in same_width if _lies_in_one(names, wider))
+        for names in same_width:
+            for name in names:
+                wider[name].append(names)
+    return tuple(clique for names, clique in first.items() if names not in inner)
+
+
+def _lies_in_one(names: Attributes, holding: Mapping[str, Sequence[Attributes]]) -> bool:
+    """Whether a set lies in one of some sets, which are given for each attribute that they have."""
+    if not names:
+        return bool(holding)
+    fewest = min((holding.get(name, ()) for name in names), key=len)
+    return any(names < other for other in fewest)
 
 
 def dimension(domain: Domain, cliques: Sequence[Clique]) -> int:

@@ -73,13 +73,14 @@ class Counter:
 
     def marginals(self) -> list[NDArray[np.int64]]:
         """Counts so far, in records, in the order of the cliques; axes in the clique's own order."""
-        return [self._marginal(clique) for clique in self._cliques]
-
-    def _marginal(self, clique: Clique) -> NDArray[np.int64]:
-        holding = (tally for tally in self._tallies if set(clique) <= set(tally.domain.attributes))
-        tally = min(holding, key=lambda tally: tally.domain.cells)
-        table = tally.counts.reshape(tally.domain.sizes)
-        return np.array(project(table, tally.domain.attributes, clique), order="C")
+        tallies = sorted(self._tallies, key=lambda tally: tally.domain.cells)
+        inside = np.zeros((len(self._domain), len(tallies)), dtype=bool)
+        for number, tally in enumerate(tallies):
+            inside[list(tally.axes), number] = True
+        return [
+            tallies[inside[list(self._domain.axes(clique))].all(axis=0).argmax()].marginal(clique)
+            for clique in self._cliques
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +100,11 @@ class _Tally:
         cells = cell_numbers([block[axis] for axis in self.axes], self.domain.sizes)
         counts = self.counts
         counts += np.bincount(cells, minlength=len(counts))
+
+    def marginal(self, clique: Clique) -> NDArray[np.int64]:
+        """Of a clique inside, its axes in its own order."""
+        table = self.counts.reshape(self.domain.sizes)
+        return np.array(project(table, self.domain.attributes, clique), order="C")
 
 
 def cell_numbers(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:

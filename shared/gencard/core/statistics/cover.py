@@ -1,7 +1,7 @@
 """Few attribute sets that hold many cliques, so that one table serves all cliques inside it."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,37 +20,104 @@ def cover(domain: Domain, cliques: Sequence[Clique], most_cells: int) -> tuple[C
     >>> cover(Domain.of({"a": 2, "b": 2, "c": 2, "d": 2}), [("a", "b"), ("b", "c"), ("c", "d")], 8)
     (('a', 'b', 'c'), ('c', 'd'))
     """
-    wanted = [domain.axes(clique) for clique in maximal(cliques)]
-    open_cliques = np.zeros((len(wanted), len(domain)), dtype=bool)
-    for row, axes in enumerate(wanted):
-        open_cliques[row, list(axes)] = True
-    sets = []
-    while len(open_cliques):
-        inside = _grown(open_cliques, np.array(domain.sizes, dtype=float), most_cells)
-        sets.append(tuple(domain.attributes[axis] for axis in np.flatnonzero(inside)))
-        open_cliques = open_cliques[(open_cliques & ~inside).any(axis=1)]
-    return tuple(sets)
+    wanted = maximal(cliques)
+    if not wanted:
+        return ()
+    sets = _Wanted.of(domain, wanted).sets(most_cells)
+    return tuple(tuple(domain.attributes[axis] for axis in inside) for inside in sets)
 
 
-def _grown(cliques: NDArray[Any], sizes: NDArray[Any], most_cells: int) -> NDArray[Any]:
-    """One set as a mask over the attributes; ``cliques`` has one such mask per row."""
-    inside: NDArray[Any] = cliques[0].copy()
-    while True:
-        missing = cliques & ~inside
-        room = most_cells / np.prod(sizes[inside])
-        fits = missing.any(axis=1) & (np.prod(np.where(missing, sizes, 1.0), axis=1) <= room)
-        if not fits.any():
-            return inside
-        inside |= _next(missing[fits], sizes)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """The cliques to cover, each in a row.
+
+    Args:
+        axes: Shape ``(cliques, widest)``; short rows end with an axis of size 1 that every set has.
+        sizes: Of the attributes, and 1.
+        holding: For each axis, the rows of the cliques that have it.
+        widths: Axes of each clique.
+        cells: Of each clique.
+    """
+
+    axes: NDArray[np.intp]
+    sizes: NDArray[np.float64]
+    holding: tuple[NDArray[np.intp], ...]
+    widths: NDArray[np.intp]
+    cells: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, domain: Domain, cliques: Sequence[Clique]) -> "_Wanted":
+        axes = np.full((len(cliques), max(map(len, cliques))), len(domain))
+        for row, clique in enumerate(cliques):
+            axes[row, : len(clique)] = domain.axes(clique)
+        holding = (np.flatnonzero((axes == axis).any(axis=1)) for axis in range(len(domain)))
+        sizes = np.array([*domain.sizes, 1], dtype=float)
+        widths = np.sum(axes < len(domain), axis=1)
+        return cls(axes, sizes, tuple(holding), widths, np.prod(sizes[axes], axis=1))
+
+    def sets(self, most_cells: int) -> Iterator[list[int]]:
+        """The axes of each set."""
+        covered = np.zeros(len(self.axes), dtype=bool)
+        for row in range(len(self.axes)):
+            if not covered[row]:
+                growing = _Growing.from_row(self, row, covered)
+                growing.grow(most_cells)
+                covered |= growing.lacking == 0
+                yield np.flatnonzero(growing.inside[:-1]).tolist()
 
 
-def _next(missing: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
-    """What to add: the attribute that completes most cliques, or else the smallest addition."""
-    lacking = missing.sum(axis=1)
-    if lacking.min() > 1:
-        chosen: NDArray[Any] = missing[np.argmin(np.prod(np.where(missing, sizes, 1.0), axis=1))]
-        return chosen
-    completed = missing[lacking == 1].sum(axis=0)
-    smallest_of_best = np.where(completed == completed.max(), sizes, np.inf)
-    best: NDArray[Any] = np.arange(len(sizes)) == np.argmin(smallest_of_best)
-    return best
+@dataclass(frozen=True, slots=True, eq=False)
+class _Growing:
+    """One set while it grows.
+
+    Args:
+        inside: Which axes it has.
+        lacking: How many axes each clique has that the set has not.
+        cells: Of those axes; infinite where the clique is covered by this set or by another one.
+    """
+
+    wanted: _Wanted
+    inside: NDArray[np.bool_]
+    lacking: NDArray[np.intp]
+    cells: NDArray[np.float64]
+
+    @classmethod
+    def from_row(cls, wanted: _Wanted, row: int, covered: NDArray[np.bool_]) -> "_Growing":
+        """A set of one clique's axes."""
+        inside = np.arange(len(wanted.sizes)) == len(wanted.holding)
+        cells = np.where(covered, np.inf, wanted.cells)
+        growing = cls(wanted, inside, wanted.widths.copy(), cells)
+        growing._add(wanted.axes[row])
+        return growing
+
+    def grow(self, most_cells: int) -> None:
+        """Add axes until no further clique fits."""
+        while True:
+            room = most_cells / np.prod(self.wanted.sizes[self.inside])
+            fits = np.flatnonzero(self.cells <= room)
+            if not len(fits):
+                return
+            self._add(self._next(fits))
+
+    def _next(self, fits: NDArray[np.intp]) -> NDArray[np.intp]:
+        """What to add: the axis that completes most cliques, or else the smallest addition."""
+        one_short = fits[self.lacking[fits] == 1]
+        if not len(one_short):
+            return self._missing(fits[[np.argmin(self.cells[fits])]])
+        completed = np.bincount(self._missing(one_short), minlength=len(self.inside))
+        smallest_of_best = np.where(completed == completed.max(), self.wanted.sizes, np.inf)
+        return np.array([np.argmin(smallest_of_best)])
+
+    def _missing(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The axes that the cliques of some rows lack, one after another."""
+        axes = self.wanted.axes[rows]
+        return axes[~self.inside[axes]]
+
+    def _add(self, added: NDArray[np.intp]) -> None:
+        """Take in some axes; only the cliques that have them change."""
+        for axis in added[~self.inside[added]]:
+            self.inside[axis] = True
+            rows = self.wanted.holding[axis]
+            self.lacking[rows] -= 1
+            self.cells[rows] /= self.wanted.sizes[axis]
+            self.cells[rows[self.lacking[rows] == 0]] = np.inf
