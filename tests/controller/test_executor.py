@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.psi_document import psi_document
+from tests.system.edge import eventually, is_alive
 
 CANARY = "CANARY-Ann-Smith-HIV"
 LIMITS = {"cpu_seconds": 60, "memory_mib": 4096}
@@ -49,6 +51,15 @@ def endless() -> tasks.Job:
     return {"records": records, "cliques": [["a"]]}
 
 
+def open_files(pid: int) -> list[str]:
+    """What a process has open; while it starts, one or the other is closed again."""
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(str(entry.readlink()))
+    return found
+
+
 class Reports(list):
     def __call__(self, *what: str) -> None:
         self.append(what)
@@ -65,25 +76,13 @@ def executor(reports):
         yield executor
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
-
-
-def until(condition, seconds: float) -> float:
-    """Seconds until the condition holds; fails where it does not."""
-    start = time.monotonic()
-    while not condition():
-        assert time.monotonic() - start < seconds, "it took too long"
-        time.sleep(0.01)
-    return time.monotonic() - start
+def until(condition, seconds: float = 60.0) -> None:
+    """Waits for the condition; fails where it does not hold in time."""
+    assert eventually(condition, seconds), "it took too long"
 
 
 def process_of(executor: ProcessExecutor, future) -> WorkerProcess:
-    until(lambda: executor._jobs.get(future), 5)
+    until(lambda: executor._jobs.get(future))
     return executor._jobs[future]
 
 
@@ -113,7 +112,7 @@ class TestResults:
             raise GoneError
 
         future = executor.submit(tasks.MEASURE, endless(), progress=listen)
-        assert isinstance(future.exception(timeout=10), GoneError)
+        assert isinstance(future.exception(timeout=60), GoneError)
         assert not executor._jobs
 
     def test_many_jobs_wait_their_turn(self, executor, tmp_path):
@@ -131,7 +130,7 @@ class TestResults:
         executor = ProcessExecutor(1, **LIMITS, report=reports)
         spare = executor._spare
         executor.shutdown()
-        assert not is_running(spare.pid)
+        assert not is_alive(spare.pid)
         with pytest.raises(RuntimeError):
             executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
 
@@ -168,7 +167,7 @@ class TestErrors:
     def test_a_worker_that_is_killed_from_outside_is_an_incident(self, executor, tmp_path, reports):
         future = executor.submit(tasks.MEASURE, endless())
         os.kill(process_of(executor, future).pid, signal.SIGKILL)
-        assert type(future.exception(timeout=10)) is JobFailedError
+        assert type(future.exception(timeout=60)) is JobFailedError
         assert reports[0][2] == "it ended without a word"
 
     def test_a_last_word_cut_short_is_no_word(self, monkeypatch, reports, tmp_path):
@@ -181,7 +180,7 @@ class TestErrors:
 
     def test_a_spare_that_died_is_replaced(self, executor, tmp_path):
         os.kill(executor._spare.pid, signal.SIGKILL)
-        until(lambda: not is_running(executor._spare.pid), 2)
+        until(lambda: not is_alive(executor._spare.pid))
         assert executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result()
 
     def test_s10_memory_is_bounded(self, tmp_path, reports):
@@ -205,19 +204,30 @@ class TestCancel:
         pid = process_of(executor, future).pid
         time.sleep(0.5)
         assert future.cancel()
-        assert until(lambda: not is_running(pid), 2) < 2
+        until(lambda: not is_alive(pid), 2)
         with pytest.raises(CancelledError):
             future.result()
         until(lambda: not executor._jobs, 2)
+
+    def test_s13_who_hears_of_a_cancel_can_wait_for_the_end(self, executor, tmp_path, monkeypatch):
+        """Also one who is quicker than the kill: a folder that is thrown away must not be written."""
+        monkeypatch.setattr(ProcessExecutor, "_kill_where_cancelled", lambda *_: None)
+        future = executor.submit(tasks.MEASURE, endless())
+        pid = process_of(executor, future).pid
+        assert future.cancel()
+        assert is_alive(pid)
+        executor.await_end(future)
+        assert not is_alive(pid)
+        executor.await_end(executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)))
 
     def test_s13_whatever_a_worker_started_is_gone_too(self, monkeypatch):
         shell = """sleep 60 & echo "{\\"child\\": $!}"; wait"""
         monkeypatch.setattr("gencard.controller.jobs.process._COMMAND", ("/bin/sh", "-c", shell))
         worker = WorkerProcess()
         child = next(worker.talk({}))["child"]
-        assert is_running(child)
+        assert is_alive(child)
         worker.kill()
-        until(lambda: not is_running(child) and not is_running(worker.pid), 2)
+        until(lambda: not is_alive(child) and not is_alive(worker.pid), 2)
         assert worker.end() == -signal.SIGKILL
 
     def test_a_waiting_job_never_starts(self, tmp_path, reports):
@@ -226,7 +236,7 @@ class TestCancel:
             second = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
             assert second.cancel()
             assert first.cancel()
-            assert wait([first, second], timeout=5).not_done == set()
+            assert wait([first, second], timeout=60).not_done == set()
         assert not (tmp_path / "rows").exists()
 
     def test_a_finished_job_stays_finished(self, executor, tmp_path):
@@ -240,14 +250,14 @@ class TestCancel:
         pid = process_of(executor, future).pid
         executor.shutdown(cancel_futures=True)
         assert future.cancelled()
-        assert not is_running(pid)
+        assert not is_alive(pid)
 
     @pytest.mark.parametrize("seconds", [0, 0.01, 0.05, 0.2])
     def test_cancelling_at_any_moment_ends_well(self, executor, tmp_path, seconds):
         future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
         time.sleep(seconds)
         assert future.cancel() or future.result()
-        until(lambda: not executor._jobs, 5)
+        until(lambda: not executor._jobs)
 
 
 _SERVICE = """
@@ -269,33 +279,31 @@ class TestWorker:
     def test_it_dies_with_the_service(self, tmp_path):
         service = subprocess.Popen([sys.executable, "-c", _SERVICE], stdout=subprocess.PIPE, text=True)
         pid = int(service.stdout.readline())
-        assert is_running(pid)
+        assert is_alive(pid)
         service.kill()
         service.wait()
         service.stdout.close()
-        assert until(lambda: not is_running(pid), 5) < 5
+        until(lambda: not is_alive(pid), 5)
 
     def test_it_gets_nothing_of_the_service_but_three_pipes(self, monkeypatch):
         monkeypatch.setenv("GENCARD_SECRET", CANARY)
         worker = WorkerProcess()
         try:
-            until(lambda: b"LC_ALL" in Path(f"/proc/{worker.pid}/environ").read_bytes(), 5)
+            until(lambda: b"LC_ALL" in Path(f"/proc/{worker.pid}/environ").read_bytes())
             environment = Path(f"/proc/{worker.pid}/environ").read_bytes()
             assert CANARY.encode() not in environment
             entries = dict(entry.split("=") for entry in environment.decode().split("\0") if entry)
             assert entries == process._ENVIRONMENT
             assert Path(f"/proc/{worker.pid}/cwd").readlink() == Path("/")
-            until(lambda: "numpy" in Path(f"/proc/{worker.pid}/maps").read_text(), 20)
-            descriptors = Path(f"/proc/{worker.pid}/fd").iterdir()
-            targets = [str(entry.readlink()) for entry in descriptors]
-            assert not [target for target in targets if "socket" in target]
+            until(lambda: "numpy" in Path(f"/proc/{worker.pid}/maps").read_text())
+            assert not [name for name in open_files(worker.pid) if "socket" in name]
         finally:
             worker.end()
 
     def test_it_never_loads_grpc(self, executor, tmp_path):
         future = executor.submit(tasks.MEASURE, endless())
         pid = process_of(executor, future).pid
-        until(lambda: "numpy" in Path(f"/proc/{pid}/maps").read_text(), 20)
+        until(lambda: "numpy" in Path(f"/proc/{pid}/maps").read_text())
         time.sleep(1)
         assert "grpc" not in Path(f"/proc/{pid}/maps").read_text()
         future.cancel()
@@ -309,7 +317,7 @@ class TestWorker:
         future = executor.submit(tasks.MEASURE, endless())
         pid = process_of(executor, future).pid
         path = Path(f"/proc/{pid}/limits")
-        until(lambda: f"{4096 << 20}" in path.read_text(), 20)
+        until(lambda: f"{4096 << 20}" in path.read_text())
         limits = {line[:25].strip(): line[25:].split() for line in path.read_text().splitlines()[1:]}
         assert limits["Max core file size"][:2] == ["0", "0"]
         assert limits["Max cpu time"][:2] == ["60", "65"]

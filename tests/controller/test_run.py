@@ -8,6 +8,7 @@ import pytest
 from gencard.controller.jobs import tasks
 from gencard.controller.run import Run
 from gencard.controller.state.operations import OperationRow, OperationState
+from gencard.core.errors import OperationCancelledError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,10 +24,25 @@ class Telling:
         return done
 
 
-def told(task, role):
-    """Stages and permilles that are written down for somebody to read."""
+class Cancelled:
+    """An executor whose jobs are cancelled; what was waited for."""
+
+    def __init__(self):
+        self.awaited = []
+
+    def submit(self, _task, _description, *, progress):
+        job = Future()
+        job.cancel()
+        job.set_running_or_notify_cancel()
+        return job
+
+    def await_end(self, job):
+        self.awaited.append(job)
+
+
+def row_of(role):
     owner = f"spiffe://example/survey/{role}/somebody"
-    row = OperationRow(
+    return OperationRow(
         1,
         "operations/o",
         owner,
@@ -41,8 +57,12 @@ def told(task, role):
         NOW,
         NOW,
     )
+
+
+def told(task, role):
+    """Stages and permilles that are written down for somebody to read."""
     found = []
-    Run(row, Telling(), lambda stage, permille: found.append((stage, permille))).job(task, {})
+    Run(row_of(role), Telling(), lambda stage, permille: found.append((stage, permille))).job(task, {})
     return found
 
 
@@ -65,3 +85,11 @@ def test_and_all_of_what_sees_no_record(task):
 @pytest.mark.parametrize("task", [tasks.AUDIT, tasks.COMPARE])
 def test_who_may_read_the_results_hears_all(task, role):
     assert len(told(task, role)) == 201
+
+
+def test_s13_nobody_goes_on_before_the_process_of_a_cancelled_job_is_gone():
+    """It may still be writing into the folder that is thrown away next."""
+    executor = Cancelled()
+    with pytest.raises(OperationCancelledError):
+        Run(row_of("analyst"), executor, lambda *_: None).job(tasks.MEASURE, {})
+    assert len(executor.awaited) == 1

@@ -2,7 +2,7 @@
 
 import json
 import os
-import time
+import sys
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
@@ -14,6 +14,7 @@ from gencard.client.analyst import Analyst
 from gencard.client.card import Card
 from gencard.client.operations import cancel, progress_of
 from gencard.controller import audits
+from gencard.controller.jobs import process
 from gencard.controller.state.audits import AuditStore
 from gencard.core.budget import SpendState
 from gencard.core.card import AuditTerms
@@ -21,6 +22,7 @@ from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.core.negotiation import CardState
 from gencard.v1 import audit_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
+from tests.system import held_worker
 from tests.system.edge import enrolled, eventually
 from tests.system.house import House, build, request_id, survey
 
@@ -28,12 +30,31 @@ PAIRS = list(combinations(("sex", "health", "work"), 2))
 HALF = 500
 """Permille at which an audit is disturbed."""
 
+BEYOND = 70
+"""Runs of 150 after which a held audit waits: more than half of it is done, and much is left."""
+
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A controller that draws the same part of all seeds."""
+def hold(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Audits wait beyond their half for as long as it is there."""
+    return tmp_path_factory.mktemp("hold") / "hold"
+
+
+@pytest.fixture
+def held(hold: Path) -> Iterator[Path]:
+    """The hold, there until it is taken away."""
+    hold.touch()
+    yield hold
+    hold.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory, hold: Path) -> Iterator[House]:
+    """A controller that draws the same part of all seeds, and whose audits can be held."""
+    worker = (sys.executable, "-I", held_worker.__file__, str(hold), str(BEYOND))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audits, "_drawn", lambda seed: seed + 1_000)
+        patch.setattr(process, "_COMMAND", worker)
         built = build(tmp_path_factory.mktemp("resume"), survey(2_000))
         built.raise_caps()
         built.edit({"generators": '["ipf", "honest"]'})
@@ -63,13 +84,8 @@ def asked(analyst: Analyst, name: str) -> operations_pb2.Operation:
 
 def at_half(analyst: Analyst, name: str) -> OperationProgress:
     """Wait until about half of it is done; what it then says."""
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        progress = progress_of(asked(analyst, name))
-        if progress.permille >= HALF:
-            return progress
-        time.sleep(0.005)
-    raise AssertionError("it did not get there")
+    assert eventually(lambda: progress_of(asked(analyst, name)).permille >= HALF, seconds=120)
+    return progress_of(asked(analyst, name))
 
 
 def ended(house: House, analyst: Analyst, name: str) -> tuple[audit_pb2.Audit, bytes]:
@@ -105,7 +121,7 @@ def states(analyst: Analyst, card: Card) -> list[SpendState]:
 
 
 def test_cancelled_at_half_and_carried_on_after_a_restart(
-    house: House, undisturbed: tuple[audit_pb2.Audit, bytes]
+    house: House, undisturbed: tuple[audit_pb2.Audit, bytes], held: Path
 ) -> None:
     name = enrolled(house, "bob", project="other")
     with house.analyst(name) as bob:
@@ -121,6 +137,7 @@ def test_cancelled_at_half_and_carried_on_after_a_restart(
     runs = {path: path.stat().st_mtime_ns for path in journals(house)}
     assert len(runs) >= 40
     assert {path.stat().st_mode & 0o777 for path in runs} == {0o600}
+    held.unlink()
     house.start()
     assert {path: path.stat().st_mtime_ns for path in journals(house)} == runs
     with house.analyst(name) as bob:
@@ -134,7 +151,7 @@ def test_cancelled_at_half_and_carried_on_after_a_restart(
 
 
 def test_stopped_at_half_it_carries_itself_on(
-    house: House, undisturbed: tuple[audit_pb2.Audit, bytes]
+    house: House, undisturbed: tuple[audit_pb2.Audit, bytes], held: Path
 ) -> None:
     name = enrolled(house, "cyd", project="third")
     with house.analyst(name) as cyd:
@@ -143,6 +160,7 @@ def test_stopped_at_half_it_carries_itself_on(
         at_half(cyd, operation.name)
     house.stop(grace=0.2)
     assert journals(house)
+    held.unlink()
     house.start()
     with house.analyst(name) as cyd:
         _, report = ended(house, cyd, operation.name)
@@ -157,6 +175,7 @@ def refusal(call: Callable[[], object], kind: type[Exception]) -> str:
     return str(refused.value)
 
 
+@pytest.mark.usefixtures("held")
 def test_what_cannot_be_carried_on(house: House) -> None:
     with house.analyst(enrolled(house, "dot", project="fourth")) as dot, house.analyst() as ana:
         card, other = agreed(dot), agreed(dot)
@@ -183,6 +202,7 @@ def test_what_cannot_be_carried_on(house: House) -> None:
         assert AuditStore().attempts(tx, "datasets/survey", dot.identity.uri) == 2
 
 
+@pytest.mark.usefixtures("held")
 def test_runs_that_nobody_can_carry_on_are_thrown_away(house: House) -> None:
     """At the first start after their card has ended."""
     with house.analyst(enrolled(house, "flo", project="fifth")) as flo:

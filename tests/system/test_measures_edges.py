@@ -186,7 +186,7 @@ class TestEndedCards:
         assert held.waits.wait(60)
         house.controller.desk.stewardship(SAM).revoke(card.name, "no longer")
         held.goes_on.set()
-        assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED, 60)
+        assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
         line = next(line for line in ana.spends() if line.kind == "audit")
         assert (line.resource.startswith(card.name), line.state) == (True, SpendState.VOIDED)
 
@@ -224,7 +224,7 @@ class TestQueues:
             for name in found:
                 cancel(person._connection, name)
         held.goes_on.set()
-        assert eventually(lambda: not house.controller.operations._runs, 60)
+        assert eventually(lambda: not house.controller.operations._runs)
         assert set(measures.run(aud._connection, release.name, ["clones"], False).findings) == {"clones"}
 
 
@@ -236,7 +236,7 @@ class TestStops:
         for name in reversed(names):
             cancel(ana._connection, name)
         held.goes_on.set()
-        assert eventually(lambda: not house.controller.operations._runs, 60)
+        assert eventually(lambda: not house.controller.operations._runs)
         assert {state_of(ana, name) for name in names} == {OperationProgress.STATE_CANCELLED}
         assert spent.states(ana) == [SpendState.VOIDED] * 3
 
@@ -255,7 +255,7 @@ class TestStops:
         stopping.join(60)
         house.start()
         with house.analyst() as analyst:
-            assert eventually(lambda: state_of(analyst, name) == OperationProgress.STATE_SUCCEEDED, 60)
+            assert eventually(lambda: state_of(analyst, name) == OperationProgress.STATE_SUCCEEDED)
             assert spent.states(analyst) == [SpendState.SETTLED]
             assert "marginals" in measures.known(analyst._connection, release.name).findings
 
@@ -267,5 +267,5 @@ def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, mad
     line = ana.spends()[0]
     house.controller.desk.stewardship(SAM).settle(line.line, void=True)
     held.goes_on.set()
-    assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED, 60)
+    assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
     assert "clones" not in measures.known(ana._connection, release.name).findings

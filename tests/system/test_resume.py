@@ -32,7 +32,7 @@ class Gate:
 
     def worker(self) -> int:
         """Number of the one process that waits."""
-        assert eventually(lambda: len(self.waiting()) == 1, seconds=20)
+        assert eventually(lambda: len(self.waiting()) == 1)
         return self.waiting()[0]
 
     def waiting(self) -> list[int]:

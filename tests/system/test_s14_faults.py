@@ -138,7 +138,7 @@ def test_s19_a_disk_that_fails_for_a_while_ends_the_operation_late(frail: Frail,
     card = frail.ana.agreed().name
     with frail.faults.armed(nth, JOB, lasting=True):
         operation = frail.ana.begun(card)
-        assert eventually(lambda: len(frail.faults.failed) > 3, seconds=10)
+        assert eventually(lambda: len(frail.faults.failed) > 3)
     frail.check(failure_of(frail.ended(operation)))
     assert frail.ended(frail.ana.begun(card)).HasField("response")
 

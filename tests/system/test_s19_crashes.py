@@ -66,7 +66,7 @@ def test_s19_killed_at_any_step_of_a_release(cradle: Zygote, desk: Desk) -> None
         card, request = mortal.ana.agreed().name, request_id()
         mortal.arm()
         mortal.ana.begun(card, request=request)
-        assert eventually(partial(is_over, desk, mortal, card), seconds=30)
+        assert eventually(partial(is_over, desk, mortal, card))
         if mortal.is_alive():
             break
         mortal.kill()

@@ -390,11 +390,9 @@ class TestJob:
         mark = f"CANARY-cancelled-program-of-{os.getpid()}"
         text = f"trap '' TERM; setsid sh -c 'while :; do sleep 1; done' {mark} & while :; do :; done"
         future = executor.submit(RUN_BLACK_BOX, job(text))
-        assert eventually(lambda: running_with(mark), 20)
+        assert eventually(lambda: running_with(mark))
         future.cancel()
-        begin = time.monotonic()
-        assert eventually(lambda: not running_with(mark), 20)
-        assert time.monotonic() - begin < 2
+        assert eventually(lambda: not running_with(mark), 2)
 
     def test_s35_a_program_that_changed_does_not_run(self, executor, job, tmp_path):
         described = job(ANSWER)

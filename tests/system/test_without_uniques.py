@@ -167,5 +167,5 @@ class TestOneTry:
             card.release(1, progress=False)
         cancel(ana._connection, first.name)
         goes_on.set()
-        assert eventually(lambda: not house.controller.operations._runs, 60)
+        assert eventually(lambda: not house.controller.operations._runs)
         assert len(card.release(SEVERAL, progress=False).dataset) == SEVERAL

@@ -47,6 +47,7 @@ class Run:
             result: Job = self._job.result()
             self.check()
             return result
+        self.executor.await_end(self._job)
         raise self._refusal or OperationCancelledError
 
     def cancel(self) -> None:

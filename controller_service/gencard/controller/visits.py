@@ -104,7 +104,10 @@ class Visit:
             running = self.visits.executor.submit(tasks.RUN_BLACK_BOX, job)
             if not on_end(lambda: _stop(running)):
                 _stop(running)
-            running.result()
+            try:
+                running.result()
+            finally:
+                self.visits.executor.await_end(running)
             return RowsFile(folder / "out").dataset()
 
 

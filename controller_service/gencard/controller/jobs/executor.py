@@ -71,6 +71,16 @@ class ProcessExecutor(Executor):
         future.add_done_callback(self._kill_where_cancelled)
         return future
 
+    def await_end(self, future: Future[Any]) -> None:
+        """Return once no process works for a future any more, where need be by killing it.
+
+        Who waits for a future may hear that it was cancelled before its process is killed.
+        """
+        with self._lock:
+            process = self._jobs.get(future)
+        if process:
+            process.kill_and_wait()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; let the present ones end, or with ``cancel_futures`` kill them."""
         with self._lock:

@@ -81,6 +81,13 @@ class WorkerProcess:
             if self._process.returncode is None:  # until it is reaped, nobody else has its number
                 os.killpg(self.pid, signal.SIGKILL)
 
+    def kill_and_wait(self) -> None:
+        """The same, and return once it has ended; whoever talks to it reaps it."""
+        self.kill()
+        with self._reaping:
+            if self._process.returncode is None:
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
     def end(self) -> int:
         """Kill what is left, and reap: the exit code, negative for a signal."""
         self.kill()
