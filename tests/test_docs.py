@@ -19,7 +19,7 @@ from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audit_run import _payload
 from gencard.controller.settings_policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.transform import USUAL_CHECKS
 from gencard.wire.canonical import json_bytes, time_of
@@ -73,7 +73,7 @@ class TestCardFormat:
         assert set(examples.examples()["verdict"]["predicate"]) == set(signed["predicate"])
 
     def test_the_checkpoint_is_what_the_log_signs(self):
-        envelope = EventLog(examples.LOG_KEY)._signed(bytes(32), 5, time_of(examples.TIME))
+        envelope = signed_checkpoint(examples.LOG_KEY, bytes(32), 5, time_of(examples.TIME))
         facts = predicate_of(verify(envelope, [examples.LOG_KEY.public_key()]), CHECKPOINT)
         assert set(examples.examples()["checkpoint"]["predicate"]) == set(facts)
 

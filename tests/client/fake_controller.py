@@ -244,6 +244,10 @@ class Accounts(ledger_pb2_grpc.LedgerServiceServicer, ledger_pb2_grpc.LogService
         return ledger.GetInclusionProofResponse(leaf=self.world.leaves[request.index], path=path)
 
     @unary
+    def GetKeyHistory(self, request):
+        return ledger.GetKeyHistoryResponse(changes=self.world.key_changes)
+
+    @unary
     def GetConsistencyProof(self, request):
         path = merkle.consistency_path(self.world.node, request.old_size, request.new_size)
         return ledger.GetConsistencyProofResponse(path=path)

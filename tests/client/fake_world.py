@@ -91,6 +91,7 @@ class World:
     pending: int = 0
     """How many times an operation is still running when it is asked about."""
     leaves: list[bytes] = field(default_factory=list)
+    key_changes: list[bytes] = field(default_factory=list)
     box: Callable[[Dataset, int, int], Dataset] | None = None
     richest: int = 2
     """Marginals of a higher order are dropped from a proposal."""

@@ -14,6 +14,7 @@ from gencard.client.verify import Keys, Outcome, rebuild, verify
 from gencard.core import errors
 from gencard.wire import dsse
 from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.key_history import CARDS, KeyHistory
 from gencard.wire.statements import REVOCATION, VERDICT, statement
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -44,7 +45,8 @@ def test_what_was_saved_passes(kept, keys):
 
 @pytest.mark.parametrize("lost", ["controller", "analyst"])
 def test_a_card_that_one_side_did_not_sign(kept, keys, lost):
-    stranger = Ed25519PrivateKey.generate().public_key()
+    key = Ed25519PrivateKey.generate().public_key()
+    stranger = key if lost == "analyst" else KeyHistory(key, CARDS)
     assert failed(kept, replace(keys, **{lost: stranger})) == ["Card,"]
 
 

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from gencard.controller.desk import open_desk
 from gencard.controller.holdings import Holdings
+from gencard.controller.key_rotation import key_history
 from gencard.controller.keys import signing_key
 from gencard.controller.negotiations import Negotiations
 from gencard.controller.request import Request
@@ -38,6 +39,7 @@ from gencard.core.negotiation import CardState, Negotiation, Turn
 from gencard.wire.dsse import signature_of
 from gencard.wire.dsse import verify as verify_envelope
 from gencard.wire.identity import Identity
+from gencard.wire.key_history import CARDS, LOG, KeyHistory
 from tests.system.house import build
 
 DATASET = "datasets/survey"
@@ -179,6 +181,10 @@ class Machine(RuleBasedStateMachine):
             self.model[name].state = CardState.REVOKED
             self.model[name].steps += 1
 
+    @rule(use=st.sampled_from([CARDS, LOG]))
+    def rotate(self, use: str) -> None:
+        self.desk.rotation(STEWARD).rotate(use)
+
     @rule(days=st.sampled_from([1, VALID_DAYS - 1, VALID_DAYS]))
     def wait(self, days: int) -> None:
         self.clock.now += timedelta(days=days)
@@ -195,8 +201,9 @@ class Machine(RuleBasedStateMachine):
             assert len(card.history) == modelled.steps
             assert bool(card.envelope) == any(step.action == "sign" for step in card.history)
             if card.envelope:
-                keys = [self.keys[modelled.owner].public_key(), self.desk.cards.key.public_key()]
-                assert verify_envelope(card.envelope, keys) == card.offer.statement
+                own = self.keys[modelled.owner].public_key()
+                assert verify_envelope(card.envelope, [own]) == card.offer.statement
+                assert self._history(CARDS).payload_of(card.envelope) == card.offer.statement
 
     @invariant()
     def lists_show_ones_own(self) -> None:
@@ -210,7 +217,11 @@ class Machine(RuleBasedStateMachine):
         with self.desk.database.transaction() as tx:
             self.desk.log.checkpoint(tx, self.clock())
             entries, envelopes = list(self.desk.log.entries(tx)), self.desk.log.checkpoints(tx)
-        assert verify(entries, envelopes, self.desk.log.public_key) == len(entries)
+        assert verify(entries, envelopes, self._history(LOG)) == len(entries)
+
+    def _history(self, use: str) -> KeyHistory:
+        with self.desk.database.reading() as tx:
+            return key_history(tx, self.desk.keys[use])
 
     def _read(self, name: str) -> Negotiation:
         return self.negotiations.get(PEOPLE[self.model[name].owner], name)

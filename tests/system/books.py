@@ -6,11 +6,13 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from gencard.controller.desk import Desk
+from gencard.controller.key_rotation import key_history
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.state import tables
 from gencard.controller.state.accounts import Account, Scope, accounts_of, columns_of
 from gencard.controller.state.log_check import verify
 from gencard.core.budget import Spend, SpendState
+from gencard.wire.key_history import LOG
 
 Counted = Counter[tuple[Account, str]]
 
@@ -46,7 +48,8 @@ def assert_ledger_and_log(desk: Desk) -> None:
     """The ledger is balanced, and the log verifies."""
     assert_balanced(desk)
     with desk.database.reading() as tx:
-        entries = verify(desk.log.entries(tx), desk.log.checkpoints(tx), desk.log._key.public_key())
+        keys = key_history(tx, desk.keys[LOG])
+        entries = verify(desk.log.entries(tx), desk.log.checkpoints(tx), keys)
         assert entries == desk.log.size(tx)
 
 

@@ -10,6 +10,7 @@ from google.longrunning import operations_pb2
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
+from gencard.controller.service.shares import Bounds
 from gencard.v1 import audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server
 from gencard.wire.identity import Role
@@ -45,7 +46,10 @@ EXPECTED = {
     },
     "MeasuresService": {"RunMeasures": "AUS", "GetMeasures": "AUS", "ListMeasures": "AUS"},
     "LedgerService": {"ListSpends": "AUS", "GetBudget": "AUS"},
-    "LogService": {"GetCheckpoint": "AUS", "GetInclusionProof": "AUS", "GetConsistencyProof": "AUS"},
+    "LogService": {
+        "GetCheckpoint": "AUS", "GetInclusionProof": "AUS", "GetConsistencyProof": "AUS",
+        "GetKeyHistory": "AUS",
+    },
     "Operations": {
         "ListOperations": "AUS", "GetOperation": "AUS", "CancelOperation": "AUS",
         "WaitOperation": "AUS", "DeleteOperation": "",
@@ -95,7 +99,7 @@ class TestS03Matrix:
 
     def test_s03_a_method_that_the_table_does_not_name_stops_the_start(self, monkeypatch):
         monkeypatch.delitem(MAY_CALL, LIST)
-        guard = Guard(lambda _: True, lambda *_: None, calls_per_identity=1, calls=1)
+        guard = Guard(lambda _: True, lambda *_: None, Bounds(1, 1, 1, 1))
         catalog = partial(add_CatalogServiceServicer_to_server, _Anything())
         with pytest.raises(RuntimeError, match=r"CatalogService.ListDatasets is missing"):
             start("localhost:0", None, guard, [catalog])

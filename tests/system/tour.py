@@ -234,6 +234,7 @@ WELL: list[tuple[str, Prepare]] = [
         "GetConsistencyProof",
         lambda *_: ledger_pb2.GetConsistencyProofRequest(old_size=2, new_size=5),
     ),
+    _reads("log", "GetKeyHistory", lambda *_: ledger_pb2.GetKeyHistoryRequest()),
     _reads("operations", "ListOperations", lambda *_: operations_pb2.ListOperationsRequest(page_size=3)),
     ("CancelOperation", _cancels),
 ]
@@ -308,6 +309,7 @@ def accounts(who: Visitor) -> None:
     who.call(who.log.GetCheckpoint, ledger_pb2.GetCheckpointRequest())
     who.call(who.log.GetInclusionProof, ledger_pb2.GetInclusionProofRequest(index=0, size=2))
     who.call(who.log.GetConsistencyProof, ledger_pb2.GetConsistencyProofRequest(old_size=1, new_size=2))
+    who.call(who.log.GetKeyHistory, ledger_pb2.GetKeyHistoryRequest())
     who.call(who.operations.ListOperations, operations_pb2.ListOperationsRequest())
     who.call(who.health.Check, health_pb2.HealthCheckRequest())
     who.call(who.health.List, health_pb2.HealthListRequest())

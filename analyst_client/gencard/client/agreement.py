@@ -65,10 +65,10 @@ class Agreement:
         if not negotiation.envelope:
             raise CardStateError(state=negotiation.state)
         credentials = connection.credentials
-        keys = [credentials.public_controller_key()]
+        envelope = negotiation.envelope
+        payload = connection.keys.cards(envelope).payload_of(envelope)
         if credentials.identity().uri == negotiation.analyst:
-            keys.append(credentials.public_signing_key())
-        payload = dsse.verify(negotiation.envelope, keys)
+            dsse.verify(envelope, [credentials.public_signing_key()])
         card = card_of_statement(payload)
         if card.name != negotiation.name or card.analyst != negotiation.analyst:
             raise VerificationError(problem="the envelope holds another card")
@@ -192,13 +192,13 @@ class Agreement:
             return None
         request = negotiation.GetCardRequest(name=self.card.name)
         answer = self.connection.call(self.connection.negotiation.GetCard, request)
-        key = self.connection.credentials.public_controller_key()
         facts = answer.card.attestations
-        return passing_verdict(facts, receipt.audited, key, self.card, self.digest)
+        keys = self.connection.keys.cards(*facts)
+        return passing_verdict(facts, receipt.audited, keys, self.card, self.digest)
 
     def _receipt(self, found: pb.Release) -> Receipt:
-        key = self.connection.credentials.public_controller_key()
-        receipt = checked_receipt(found.receipt, key, self.card, card_digest=self.digest)
+        keys = self.connection.keys.cards(found.receipt)
+        receipt = checked_receipt(found.receipt, keys, self.card, card_digest=self.digest)
         told = (found.name, found.rows, found.seed, found.digest, found.psi_digest)
         seed = receipt.seed or 0
         signed = (receipt.name, receipt.rows, seed, receipt.rows_digest, receipt.psi_digest)
@@ -212,9 +212,12 @@ class Agreement:
         Args:
             verdict: That of the audit, where the release names one.
         """
+        checkpoint = LogWatch(self.connection).checkpoint().envelope
+        changes = self.connection.keys.changes()
         return {
             **({} if verdict is None else {folder.VERDICT: verdict}),
-            folder.CHECKPOINT: LogWatch(self.connection).checkpoint().envelope,
+            **({} if changes is None else {folder.KEYS: changes}),
+            folder.CHECKPOINT: checkpoint,
             folder.CARD: self.envelope,
             folder.SCHEMA: json_bytes(coding_document(self.coding)),
             folder.PSI: psi_document(self.psi),

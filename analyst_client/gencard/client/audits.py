@@ -26,7 +26,6 @@ from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
-from gencard.wire import dsse
 from gencard.wire.canonical import document_of
 from gencard.wire.identity import Role
 from gencard.wire.statements import VERDICT, predicate_of, subject_digest
@@ -152,8 +151,7 @@ def _told(agreement: Agreement, told: pb.Audit, black_box: str) -> Audit:
 
 def _check_signed(agreement: Agreement, told: pb.Audit, black_box: str) -> None:
     """Raises VerificationError where the signed verdict is another than the one told, or about else."""
-    key = agreement.connection.credentials.public_controller_key()
-    payload = dsse.verify(told.attestation, [key])
+    payload = agreement.connection.keys.cards(told.attestation).payload_of(told.attestation)
     signed = predicate_of(payload, VERDICT)
     facts = {
         "attempt": str(told.attempt),

@@ -9,6 +9,7 @@ from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.statistics.psi import Psi
 from gencard.wire.canonical import Document, document_of
 from gencard.wire.dsse import opened
+from gencard.wire.key_history import LINKS
 from gencard.wire.psi_document import psi_of_document
 from gencard.wire.schema_codec import coding_of_document
 from gencard.wire.statements import CARD, CHECKPOINT, RECEIPT, REVOCATION, VERDICT
@@ -31,7 +32,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What some files hold, by kind: the kinds of ``ENVELOPES``, "psi", "schema" and "rows"."""
+    """What some files hold, by kind: the kinds of ``ENVELOPES``, "psi", "schema", "keys" and "rows"."""
 
     files: dict[str, list[File]] = field(default_factory=dict)
 
@@ -98,6 +99,8 @@ def _recognised(path: Path) -> tuple[str | None, bytes]:
 def _kind(document: Document, content: bytes) -> str | None:
     if "payloadType" in document:
         return ENVELOPES.get(document_of(opened(content)[0], "statement").get("predicateType", ""))
+    if LINKS in document:
+        return "keys"
     if "measurements" in document:
         return "psi"
     return "schema" if "structuralZeros" in document else None

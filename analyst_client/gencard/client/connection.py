@@ -8,6 +8,7 @@ import grpc
 from google.longrunning import operations_pb2_grpc
 
 from gencard.client.credentials import Credentials, read, read_secret
+from gencard.client.key_watch import KeyWatch
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import (
     audit_pb2_grpc,
@@ -34,7 +35,9 @@ IDEMPOTENT = {
     "gencard.v1.AuditService": ("RunAudit", "GetAudit", "ListAudits", "GetAuditReport"),
     "gencard.v1.MeasuresService": ("RunMeasures", "GetMeasures", "ListMeasures"),
     "gencard.v1.LedgerService": ("ListSpends", "GetBudget"),
-    "gencard.v1.LogService": ("GetCheckpoint", "GetInclusionProof", "GetConsistencyProof"),
+    "gencard.v1.LogService": (
+        "GetCheckpoint", "GetInclusionProof", "GetConsistencyProof", "GetKeyHistory",
+    ),
     "google.longrunning.Operations": ("GetOperation", "WaitOperation", "CancelOperation"),
 }  # fmt: skip
 """What may be sent again: what only reads, and what carries a request_id. RunBlackBox does neither."""
@@ -52,6 +55,7 @@ class Connection:
     def __init__(self, address: str, credentials: Credentials) -> None:
         self.address, self.credentials = address, credentials
         self.channel = _channel(address, credentials)
+        self.keys = KeyWatch(self)
         self.catalog = catalog_pb2_grpc.CatalogServiceStub(self.channel)
         self.negotiation = negotiation_pb2_grpc.NegotiationServiceStub(self.channel)
         self.synthesis = synthesis_pb2_grpc.SynthesisServiceStub(self.channel)

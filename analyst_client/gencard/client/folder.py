@@ -9,7 +9,7 @@ from secrets import token_hex
 from gencard.core.errors import InvalidInputError
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
-CHECKPOINT, VERDICT = "checkpoint.json", "verdict.json"
+CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
 
 
 def save_documents(folder: Path, documents: dict[str, bytes]) -> None:

@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from gencard.client.bounds import LARGEST_WORD, whole
 from gencard.client.connection import Connection
 from gencard.client.folder import appearing
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.v1 import ledger_pb2 as pb
-from gencard.wire import dsse
+from gencard.wire.key_history import KeyHistory
 from gencard.wire.merkle import check_consistency, check_inclusion
 from gencard.wire.statements import CHECKPOINT, predicate_of
 
@@ -31,9 +29,9 @@ class Checkpoint:
         return [("Entries", f"{self.size:,}"), ("Root", self.root), ("Signed", self.time)]
 
 
-def checkpoint_of(envelope: bytes, key: Ed25519PublicKey) -> Checkpoint:
-    """Raises VerificationError where this is no checkpoint signed with the log's key."""
-    facts = predicate_of(dsse.verify(envelope, [key]), CHECKPOINT)
+def checkpoint_of(envelope: bytes, keys: KeyHistory) -> Checkpoint:
+    """Raises VerificationError where this is no checkpoint signed with a key of the log."""
+    facts = predicate_of(keys.payload_of(envelope), CHECKPOINT)
     try:
         root = bytes.fromhex(facts["root"])
         return Checkpoint(int(facts["size"]), root.hex(), str(facts["time"]), envelope)
@@ -55,7 +53,7 @@ class LogWatch:
         """
         seen = self._seen()  # before the answer: what another program of ours sees meanwhile is newer
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
-        new = checkpoint_of(answer.checkpoint, self._key)
+        new = self._checked(answer.checkpoint)
         if seen is not None:
             self._check_continues(seen, new)
         self._remember(new)
@@ -75,9 +73,8 @@ class LogWatch:
         check_inclusion(proof.leaf, index, checkpoint.size, proof.path, root)
         return proof.leaf.hex()
 
-    @property
-    def _key(self) -> Ed25519PublicKey:
-        return self._connection.credentials.public_log_key()
+    def _checked(self, envelope: bytes) -> Checkpoint:
+        return checkpoint_of(envelope, self._connection.keys.log(envelope))
 
     @property
     def _file(self) -> Path:
@@ -90,7 +87,7 @@ class LogWatch:
             return None
         except OSError:
             raise InvalidInputError(field="log", problem=f"cannot read {self._file}") from None
-        return checkpoint_of(envelope, self._key)
+        return self._checked(envelope)
 
     def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
         if new.size < seen.size:

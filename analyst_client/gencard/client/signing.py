@@ -1,14 +1,12 @@
 """What we sign, and what we believe because others signed it."""
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card import Card, Tier
 from gencard.core.errors import VerificationError
 from gencard.core.negotiation import Negotiation, Offer
-from gencard.wire import dsse
 from gencard.wire.canonical import digest_of, time_text
 from gencard.wire.card_document import card_of_document, card_statement
+from gencard.wire.key_history import KeyHistory
 from gencard.wire.receipt import Receipt, receipt_of_document, receipt_statement
 from gencard.wire.schema_codec import coding_digest
 from gencard.wire.statements import CARD, RECEIPT, predicate_of, subject_digest
@@ -53,13 +51,13 @@ def card_of_statement(payload: bytes) -> Card:
     return card
 
 
-def checked_receipt(envelope: bytes, key: Ed25519PublicKey, card: Card, *, card_digest: str) -> Receipt:
+def checked_receipt(envelope: bytes, keys: KeyHistory, card: Card, *, card_digest: str) -> Receipt:
     """The receipt of a release, signed by the controller, about this card and within its terms.
 
     Raises:
         VerificationError: Not signed, not a receipt, or not of this card; names what.
     """
-    payload = dsse.verify(envelope, [key])
+    payload = keys.payload_of(envelope)
     receipt = receipt_of_document(predicate_of(payload, RECEIPT))
     if receipt_statement(receipt) != payload:
         raise VerificationError(problem="the receipt is not in its canonical form")

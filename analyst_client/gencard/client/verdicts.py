@@ -2,25 +2,24 @@
 
 from collections.abc import Iterable
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from gencard.core.audit.verdict import Verdict
 from gencard.core.card import Card
 from gencard.core.errors import GencardError, VerificationError
 from gencard.wire import dsse
 from gencard.wire.canonical import sha256
+from gencard.wire.key_history import KeyHistory
 from gencard.wire.receipt import AuditedBox
 from gencard.wire.statements import VERDICT, predicate_of, subject_digest
 
 
 def passing_verdict(
-    envelopes: Iterable[bytes], audited: AuditedBox, key: Ed25519PublicKey, card: Card, digest: str
+    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: Card, digest: str
 ) -> bytes:
     """The envelope of the verdict that a receipt names.
 
     Args:
         envelopes: Signed facts, among which it should be.
-        key: The controller's.
+        keys: The controller's.
         digest: SHA-256, in hex, of the card.
 
     Raises:
@@ -30,7 +29,7 @@ def passing_verdict(
     found = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
     if not found:
         raise VerificationError(problem="the verdict that the receipt names is not there")
-    payload = dsse.verify(found[0], [key])
+    payload = keys.payload_of(found[0])
     said = predicate_of(payload, VERDICT)
     facts = {
         "blackBox": card.terms.generator,

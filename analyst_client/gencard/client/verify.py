@@ -1,7 +1,7 @@
 """Checks the whole chain without the controller: card, schema, psi, receipts, rows, log, verdicts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from gencard.client.bundle import Bundle, File
 from gencard.client.credentials import Credentials
 from gencard.client.files import read_rows
+from gencard.client.key_watch import known_history
 from gencard.client.log_watch import Checkpoint, checkpoint_of
 from gencard.client.replay import check_psi, rebuilt
 from gencard.client.signing import card_of_statement, checked_receipt
@@ -22,6 +23,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, VerificationError
 from gencard.wire import dsse
 from gencard.wire.canonical import Document, sha256, time_of
+from gencard.wire.key_history import CARDS, LOG, KeyHistory, changes_in
 from gencard.wire.receipt import Receipt
 from gencard.wire.schema_codec import coding_digest
 from gencard.wire.statements import REVOCATION, VERDICT, predicate_of, subject_digest
@@ -50,18 +52,29 @@ class Check:
 class Keys:
     """Whom to believe. They must not come from the bundle itself."""
 
-    controller: Ed25519PublicKey
+    controller: KeyHistory
     analyst: Ed25519PublicKey
-    log: Ed25519PublicKey
+    log: KeyHistory
 
     @classmethod
     def of(cls, credentials: Credentials) -> "Keys":
-        """Those that we were handed, our own as the analyst's."""
-        return cls(
-            credentials.public_controller_key(),
-            credentials.public_signing_key(),
-            credentials.public_log_key(),
-        )
+        """Those that we were handed, and those that followed; our own as the analyst's."""
+        cards, log = (known_history(credentials, use) for use in (CARDS, LOG))
+        return cls(cards, credentials.public_signing_key(), log)
+
+    def followed(self, bundle: Bundle) -> "Keys":
+        """These, and the changes in a bundle that lead on from them.
+
+        Raises:
+            VerificationError: Those in the bundle tell another history.
+        """
+        keys = self
+        for file in bundle.all("keys"):
+            changes = changes_in(file.content)
+            keys = replace(
+                keys, controller=keys.controller.followed(changes), log=keys.log.followed(changes)
+            )
+        return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,8 @@ class _Record:
 def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     """Every check. Without a card that both sides signed nothing else would mean anything."""
     record = _Record()
+    if bundle.all("keys"):
+        keys = record.check("Keys that followed", partial(keys.followed, bundle), _keys_text) or keys
     signed = partial(signed_card, bundle, keys)
     card = record.check("Card, signed by both", signed, lambda card: card.name)
     if card is None:
@@ -112,7 +127,9 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
 
 def signed_card(bundle: Bundle, keys: Keys) -> Card:
     """The card; raises VerificationError where not both sides signed it."""
-    return card_of_statement(dsse.verify(bundle.one("card").content, [keys.controller, keys.analyst]))
+    envelope = bundle.one("card").content
+    dsse.verify(envelope, [keys.analyst])
+    return card_of_statement(keys.controller.payload_of(envelope))
 
 
 def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
@@ -122,10 +139,16 @@ def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
         VerificationError: Something does not agree, or the rows come out differently.
         InvalidInputError: Card, psi, schema or receipt is missing, or there are several.
     """
+    keys = keys.followed(bundle)
     card = signed_card(bundle, keys)
     coding = _schema(bundle, card)
     receipt = _receipt(bundle, card, bundle.one("receipt"), keys)
     return receipt, rebuilt(card, bundle.psi(), receipt, coding), coding
+
+
+def _keys_text(keys: Keys) -> str:
+    changes = sorted((*keys.controller.changes, *keys.log.changes), key=lambda change: change.time)
+    return ", ".join(f"{change.use} {change.number}, {change.time}" for change in changes)
 
 
 def _card_digest(bundle: Bundle) -> str:
@@ -196,7 +219,7 @@ def _checkpoint(
 
 def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
     """What the controller said later about the card."""
-    payload = dsse.verify(file.content, [keys.controller])
+    payload = keys.controller.payload_of(file.content)
     fact = predicate_of(payload, kind)
     if subject_digest(payload) != card_digest:
         raise VerificationError(problem="this is about another card")

@@ -88,7 +88,7 @@ class AuditRun:
             verdict, wording = outcome = _outcome(report, known)
             self._log(tx, row, verdict, now)
             payload = _payload(row, card, plan, outcome, now)
-            attestation = sign(payload, [audits.cards.key])
+            attestation = sign(payload, [audits.cards.signing_key(tx)])
             audits.store.conclude(
                 tx,
                 row.name,

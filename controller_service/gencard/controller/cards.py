@@ -39,7 +39,7 @@ class Cards:
     Args:
         facts: What a card says of a generator, by its name; raises NotFoundError.
         controller: The controller's own URI.
-        key: Signs cards for the controller.
+        signing_key: The key that signs for the controller, as of a transaction.
     """
 
     store: CardStore
@@ -48,7 +48,7 @@ class Cards:
     limits: Limits
     facts: Callable[[str], GeneratorFacts]
     controller: str
-    key: Ed25519PrivateKey
+    signing_key: Callable[[Connection], Ed25519PrivateKey]
     clock: Callable[[], datetime]
 
     def card(self, tx: Connection, name: str) -> Negotiation:

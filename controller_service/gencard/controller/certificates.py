@@ -130,8 +130,12 @@ def certify(
 def new_signing_key(path: Path) -> Ed25519PublicKey:
     """Write a new Ed25519 private key; returns its public half."""
     key = Ed25519PrivateKey.generate()
-    write_new(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_new(path, private_pem(key))
     return key.public_key()
+
+
+def private_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def public_pem(key: Ed25519PublicKey) -> bytes:

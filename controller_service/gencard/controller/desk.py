@@ -1,22 +1,25 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import PREFIX, Holdings
-from gencard.controller.keys import secret_bytes, signing_key
+from gencard.controller.key_rotation import KeyRotation
+from gencard.controller.keys import secret_bytes
 from gencard.controller.limits import Limits
 from gencard.controller.records import holding_of
 from gencard.controller.settings import Settings
+from gencard.controller.signing_key import SigningKey
 from gencard.controller.state.accounts import Caps
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.stewardship import Stewardship
+from gencard.wire.key_history import CARDS, LOG
 
 Clock = Callable[[], datetime]
 
@@ -34,6 +37,8 @@ class Desk:
     ledger: Ledger
     cards: Cards
     boxes: Boxes
+    keys: Mapping[str, SigningKey]
+    """The controller's signing keys, by use."""
     salt: bytes = field(repr=False)
     """Secret of the digests of records."""
 
@@ -44,6 +49,9 @@ class Desk:
     def stewardship(self, steward: str) -> Stewardship:
         return Stewardship(self.database, self.cards, self.ledger, steward)
 
+    def rotation(self, steward: str) -> KeyRotation:
+        return KeyRotation(self.database, self.log, self.keys, self.cards.clock, steward)
+
 
 def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
     """The state and the cards.
@@ -53,22 +61,32 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
     """
     salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
     holdings = Holdings(holding_of(entry, salt) for entry in settings.datasets)
-    log = EventLog(signing_key(settings.signing.log_key, "signing.log_key"))
-    card_key = signing_key(settings.signing.card_key, "signing.card_key")
+    keys = _signing_keys(settings)
     database = Database(settings.state.database_url)
     database.migrate()
+    with database.reading() as tx:
+        for key in keys.values():
+            key.check(tx)
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell)
     cards = Cards(
         store=CardStore(),
-        log=log,
+        log=EventLog(keys[LOG].current),
         holdings=holdings,
         limits=_limits(settings),
         facts=boxes.facts,
         controller=settings.identity.uri,
-        key=card_key,
+        signing_key=keys[CARDS].current,
         clock=clock,
     )
-    return Desk(settings, database, Ledger(_caps(settings)), cards, boxes, salt)
+    return Desk(settings, database, Ledger(_caps(settings)), cards, boxes, keys, salt)
+
+
+def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
+    files = settings.signing
+    return {
+        CARDS: SigningKey(CARDS, files.card_key, "signing.card_key"),
+        LOG: SigningKey(LOG, files.log_key, "signing.log_key"),
+    }
 
 
 def _limits(settings: Settings) -> Limits:

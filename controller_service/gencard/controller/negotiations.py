@@ -106,7 +106,7 @@ class Negotiations:
             self.cards.grants.check_joins(tx, signed_card(card))
             accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
             accepted = self.cards.move(tx, card, self.cards.stepped(accepted, who.uri, "accept"))
-            envelope = self._countersigned(statement, key, signature)
+            envelope = self._countersigned(tx, statement, key, signature)
             agreed = replace(accepted, state=CardState.AGREED, turn=Turn.NOBODY, envelope=envelope)
             agreed = self.cards.stepped(agreed, self.cards.controller, "sign")
             return self.cards.move(tx, accepted, agreed)
@@ -180,11 +180,12 @@ class Negotiations:
     def _answered(self, card: Negotiation, holding: Holding, outcome: CounterOffer) -> Negotiation:
         return self.cards.offered(card, holding, outcome, self.cards.controller)
 
-    def _countersigned(self, statement: bytes, key: Ed25519PublicKey, signature: bytes) -> bytes:
-        ours = signature_of(statement, self.cards.key)
-        return envelope_of(
-            statement, {key_id(key): signature, key_id(self.cards.key.public_key()): ours}
-        )
+    def _countersigned(
+        self, tx: Connection, statement: bytes, key: Ed25519PublicKey, signature: bytes
+    ) -> bytes:
+        ours = self.cards.signing_key(tx)
+        signatures = {key_id(key): signature, key_id(ours.public_key()): signature_of(statement, ours)}
+        return envelope_of(statement, signatures)
 
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> Negotiation:
         """The caller's card, with an offer that the caller is to answer."""

@@ -28,3 +28,12 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
         with suppress(OSError):
             draft.unlink()
     raise StorageError
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the disk know the folder's present entries, before the state names one of them."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

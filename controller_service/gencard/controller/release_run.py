@@ -24,6 +24,7 @@ from gencard.controller.holdings import Holding
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.one_try import one_try
+from gencard.controller.private_file import flush_folder
 from gencard.controller.refunds import refund
 from gencard.controller.releases import SPENT_ON, Releases, release_message
 from gencard.controller.run import Run
@@ -190,7 +191,7 @@ class ReleaseRun:
                 audited=audited,
                 without_uniques=without,
             )
-            signed = sign(receipt_statement(receipt), [self.cards.key])
+            signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
             row = _row_of(receipt, signed, run, file_name, now)
             self.releases.store.insert(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
@@ -224,21 +225,12 @@ def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: date
     )
 
 
-def _settle(folder: Path) -> None:
-    """Have the disk know the folder's present entries, before the state names one of them."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _move(source: Path, target: Path) -> None:
     """Raises StorageError where the file cannot be put in its place."""
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.replace(source, target)
-        _settle(target.parent)
+        flush_folder(target.parent)
         return
     except OSError:
         pass

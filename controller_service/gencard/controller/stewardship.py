@@ -64,7 +64,7 @@ class Stewardship:
                 raise CardStateError(state=card.state)
             facts = {"card": name, "remark": remark, "time": time_text(self.cards.clock())}
             payload = statement(REVOCATION, name, facts, offer_of(card).digest)
-            fact = sign(payload, [self.cards.key])
+            fact = sign(payload, [self.cards.signing_key(tx)])
             revoked = replace(card, attestations=(*card.attestations, fact))
             return self.cards.end(tx, revoked, CardState.REVOKED, self.steward, "revoke", remark=remark)
 

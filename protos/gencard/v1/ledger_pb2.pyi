@@ -307,3 +307,37 @@ class GetConsistencyProofResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["path", b"path"]) -> None: ...
 
 Global___GetConsistencyProofResponse: typing_extensions.TypeAlias = GetConsistencyProofResponse
+
+@typing.final
+class GetKeyHistoryRequest(google.protobuf.message.Message):
+    """Asks for the history of the controller's signing keys."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___GetKeyHistoryRequest: typing_extensions.TypeAlias = GetKeyHistoryRequest
+
+@typing.final
+class GetKeyHistoryResponse(google.protobuf.message.Message):
+    """The history of the controller's signing keys."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: builtins.int
+    @property
+    def changes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
+        """DSSE envelopes, JSON, each over one change, signed with the key before it and with the new one; those of
+        the key for cards and those of the key for the log, each oldest first.
+        """
+
+    def __init__(
+        self,
+        *,
+        changes: collections.abc.Iterable[builtins.bytes] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes"]) -> None: ...
+
+Global___GetKeyHistoryResponse: typing_extensions.TypeAlias = GetKeyHistoryResponse

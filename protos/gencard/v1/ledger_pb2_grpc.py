@@ -170,6 +170,11 @@ class LogServiceStub(object):
                 request_serializer=gencard_dot_v1_dot_ledger__pb2.GetConsistencyProofRequest.SerializeToString,
                 response_deserializer=gencard_dot_v1_dot_ledger__pb2.GetConsistencyProofResponse.FromString,
                 _registered_method=True)
+        self.GetKeyHistory = channel.unary_unary(
+                '/gencard.v1.LogService/GetKeyHistory',
+                request_serializer=gencard_dot_v1_dot_ledger__pb2.GetKeyHistoryRequest.SerializeToString,
+                response_deserializer=gencard_dot_v1_dot_ledger__pb2.GetKeyHistoryResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -197,6 +202,13 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetKeyHistory(self, request, context):
+        """Returns every change of the controller's signing keys.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -214,6 +226,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.GetConsistencyProof,
                     request_deserializer=gencard_dot_v1_dot_ledger__pb2.GetConsistencyProofRequest.FromString,
                     response_serializer=gencard_dot_v1_dot_ledger__pb2.GetConsistencyProofResponse.SerializeToString,
+            ),
+            'GetKeyHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetKeyHistory,
+                    request_deserializer=gencard_dot_v1_dot_ledger__pb2.GetKeyHistoryRequest.FromString,
+                    response_serializer=gencard_dot_v1_dot_ledger__pb2.GetKeyHistoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -298,6 +315,33 @@ class LogService(object):
             '/gencard.v1.LogService/GetConsistencyProof',
             gencard_dot_v1_dot_ledger__pb2.GetConsistencyProofRequest.SerializeToString,
             gencard_dot_v1_dot_ledger__pb2.GetConsistencyProofResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetKeyHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gencard.v1.LogService/GetKeyHistory',
+            gencard_dot_v1_dot_ledger__pb2.GetKeyHistoryRequest.SerializeToString,
+            gencard_dot_v1_dot_ledger__pb2.GetKeyHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -170,7 +170,23 @@ _LogServiceGetConsistencyProofType = typing_extensions.TypeVar(
     ],
 )
 
-class LogServiceStub(typing.Generic[_LogServiceGetCheckpointType, _LogServiceGetInclusionProofType, _LogServiceGetConsistencyProofType]):
+_LogServiceGetKeyHistoryType = typing_extensions.TypeVar(
+    '_LogServiceGetKeyHistoryType',
+    grpc.UnaryUnaryMultiCallable[
+        gencard.v1.ledger_pb2.GetKeyHistoryRequest,
+        gencard.v1.ledger_pb2.GetKeyHistoryResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        gencard.v1.ledger_pb2.GetKeyHistoryRequest,
+        gencard.v1.ledger_pb2.GetKeyHistoryResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        gencard.v1.ledger_pb2.GetKeyHistoryRequest,
+        gencard.v1.ledger_pb2.GetKeyHistoryResponse,
+    ],
+)
+
+class LogServiceStub(typing.Generic[_LogServiceGetCheckpointType, _LogServiceGetInclusionProofType, _LogServiceGetConsistencyProofType, _LogServiceGetKeyHistoryType]):
     """Proves what the log holds."""
 
     @typing.overload
@@ -186,6 +202,10 @@ class LogServiceStub(typing.Generic[_LogServiceGetCheckpointType, _LogServiceGet
         grpc.UnaryUnaryMultiCallable[
             gencard.v1.ledger_pb2.GetConsistencyProofRequest,
             gencard.v1.ledger_pb2.GetConsistencyProofResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            gencard.v1.ledger_pb2.GetKeyHistoryRequest,
+            gencard.v1.ledger_pb2.GetKeyHistoryResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -203,6 +223,10 @@ class LogServiceStub(typing.Generic[_LogServiceGetCheckpointType, _LogServiceGet
             gencard.v1.ledger_pb2.GetConsistencyProofRequest,
             gencard.v1.ledger_pb2.GetConsistencyProofResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            gencard.v1.ledger_pb2.GetKeyHistoryRequest,
+            gencard.v1.ledger_pb2.GetKeyHistoryResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     GetCheckpoint: _LogServiceGetCheckpointType
@@ -213,6 +237,9 @@ class LogServiceStub(typing.Generic[_LogServiceGetCheckpointType, _LogServiceGet
 
     GetConsistencyProof: _LogServiceGetConsistencyProofType
     """Proves that a newer log continues an older one."""
+
+    GetKeyHistory: _LogServiceGetKeyHistoryType
+    """Returns every change of the controller's signing keys."""
 
 LogServiceAsyncStub: typing_extensions.TypeAlias = LogServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -226,6 +253,10 @@ LogServiceAsyncStub: typing_extensions.TypeAlias = LogServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         gencard.v1.ledger_pb2.GetConsistencyProofRequest,
         gencard.v1.ledger_pb2.GetConsistencyProofResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        gencard.v1.ledger_pb2.GetKeyHistoryRequest,
+        gencard.v1.ledger_pb2.GetKeyHistoryResponse,
     ],
 ]
 
@@ -255,5 +286,13 @@ class LogServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[gencard.v1.ledger_pb2.GetConsistencyProofResponse, collections.abc.Awaitable[gencard.v1.ledger_pb2.GetConsistencyProofResponse]]:
         """Proves that a newer log continues an older one."""
+
+    @abc.abstractmethod
+    def GetKeyHistory(
+        self,
+        request: gencard.v1.ledger_pb2.GetKeyHistoryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[gencard.v1.ledger_pb2.GetKeyHistoryResponse, collections.abc.Awaitable[gencard.v1.ledger_pb2.GetKeyHistoryResponse]]:
+        """Returns every change of the controller's signing keys."""
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -15,10 +15,11 @@ from gencard.controller.state.tables import metadata
 from gencard.core.budget import Price
 from gencard.core.errors import StorageError
 from gencard.core.negotiation import CardState
+from gencard.wire.key_history import KeyHistory
 from tests.controller.state.samples import ANA, CARD, NOW, insert_card, ledger_of, reserve
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-LOG = EventLog(KEY)
+LOG = EventLog(lambda _tx: KEY)
 REQUEST = "0a2d9c86-2f4e-4c0b-9d0e-6a3f7f6b1c11"
 
 
@@ -110,4 +111,4 @@ def test_s39_a_fault_at_any_step_leaves_everything_as_it_was(database, before):
         "psis",
     }
     with database.reading() as tx:
-        assert verify(LOG.entries(tx), LOG.checkpoints(tx), KEY.public_key()) == 2
+        assert verify(LOG.entries(tx), LOG.checkpoints(tx), KeyHistory(KEY.public_key(), "log")) == 2

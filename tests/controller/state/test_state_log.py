@@ -16,10 +16,11 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.wire import merkle
+from gencard.wire.key_history import LOG, KeyHistory
 from tests.controller.state.samples import ANA, CARD, NOW
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-PUBLIC = KEY.public_key()
+PUBLIC = KeyHistory(KEY.public_key(), LOG)
 SIZE = 13
 CHECKED = (5, 9, 13)
 """Sizes at which the sample log was signed."""
@@ -38,7 +39,7 @@ def append(log, tx, number, now=None):
 
 @pytest.fixture
 def log():
-    return EventLog(KEY)
+    return EventLog(lambda _tx: KEY)
 
 
 @pytest.fixture
@@ -228,15 +229,14 @@ class TestTampering:
         assert problem_of(forged, []) == "entry 4 of the log is not an entry"
 
     def test_s38_a_checkpoint_of_another_key_proves_nothing(self, database, entries):
-        other = EventLog(Ed25519PrivateKey.from_private_bytes(bytes(32)))
+        stranger = Ed25519PrivateKey.from_private_bytes(bytes(32))
+        other = EventLog(lambda _tx: stranger)
         with database.transaction() as tx:
             envelope = other.checkpoint(tx, NOW)
         with pytest.raises(VerificationError):
             checkpoint_of(envelope.replace(b"sig", b"gis"), PUBLIC)
         with pytest.raises(VerificationError):
-            verify(
-                entries, [envelope], Ed25519PrivateKey.from_private_bytes(bytes(31) + b"1").public_key()
-            )
+            verify(entries, [envelope], KeyHistory(stranger.public_key(), LOG))
 
     def test_s38_two_checkpoints_unmask_a_fork(self, filled, log, entries, checkpoints, tmp_path):
         """Two readers were shown two logs that part at entry 7: no proof joins their checkpoints."""

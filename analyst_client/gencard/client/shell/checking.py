@@ -9,12 +9,14 @@ import typer
 from gencard.client.bundle import Bundle
 from gencard.client.credentials import Credentials, public_key
 from gencard.client.files import read_rows
+from gencard.client.key_watch import known_history
 from gencard.client.replay import Replayed
 from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
 from gencard.client.text import plain
 from gencard.client.verify import Check, Keys, Outcome, rebuild
 from gencard.client.verify import verify as verify_bundle
 from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.wire.key_history import CARDS, LOG, KeyHistory
 
 ControllerKey = Annotated[
     Path | None, typer.Option(help="The controller's public key for cards; else the connection's.")
@@ -75,12 +77,17 @@ def replay(
 
 
 def _keys(folder: Path, controller: Path | None, analyst: Path | None, log: Path | None) -> Keys:
+    """Those that were named, else the connection's with all that followed them."""
     credentials = Credentials.of_folder(folder)
     return Keys(
-        public_key(controller or credentials.controller_key, "controller_key"),
+        _named(controller, "controller_key", CARDS) or known_history(credentials, CARDS),
         public_key(analyst, "analyst_key") if analyst else credentials.public_signing_key(),
-        public_key(log or credentials.log_key, "log_key"),
+        _named(log, "log_key", LOG) or known_history(credentials, LOG),
     )
+
+
+def _named(file: Path | None, field: str, use: str) -> KeyHistory | None:
+    return None if file is None else KeyHistory(public_key(file, field), use)
 
 
 def _show(checks: list[Check]) -> None:

@@ -35,6 +35,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/gencard.v1.LogService/GetCheckpoint": EVERYBODY,
     "/gencard.v1.LogService/GetInclusionProof": EVERYBODY,
     "/gencard.v1.LogService/GetConsistencyProof": EVERYBODY,
+    "/gencard.v1.LogService/GetKeyHistory": EVERYBODY,
     "/google.longrunning.Operations/ListOperations": EVERYBODY,
     "/google.longrunning.Operations/GetOperation": EVERYBODY,
     "/google.longrunning.Operations/CancelOperation": EVERYBODY,

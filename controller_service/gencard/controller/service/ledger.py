@@ -11,6 +11,7 @@ from gencard.controller.service.paging import page_size
 from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.key_changes import all_changes
 from gencard.controller.state.ledger import Ledger
 from gencard.core.budget import Spend, SpendState
 from gencard.v1 import ledger_pb2 as pb
@@ -52,7 +53,7 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
 
 @dataclass(frozen=True, slots=True)
 class LogServicer(ledger_pb2_grpc.LogServiceServicer):
-    """Checkpoints and proofs; hashes alone leave the log."""
+    """Checkpoints, proofs and changes of keys; hashes alone leave the log."""
 
     database: Database
     log: EventLog
@@ -77,6 +78,12 @@ class LogServicer(ledger_pb2_grpc.LogServiceServicer):
         with self.database.reading() as tx:
             path = self.log.consistency(tx, request.old_size, request.new_size)
         return pb.GetConsistencyProofResponse(path=path)
+
+    def GetKeyHistory(
+        self, request: pb.GetKeyHistoryRequest, context: grpc.ServicerContext
+    ) -> pb.GetKeyHistoryResponse:
+        with self.database.reading() as tx:
+            return pb.GetKeyHistoryResponse(changes=all_changes(tx))
 
 
 def _line(spend: Spend) -> pb.Spend:

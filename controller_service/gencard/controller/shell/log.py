@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from gencard.controller.key_rotation import key_history
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -18,6 +19,7 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state.event import Event, event_of
 from gencard.controller.state.log_check import verify as verify_log
 from gencard.wire.canonical import time_text
+from gencard.wire.key_history import LOG
 
 app = typer.Typer(help="Every decision, append-only.", invoke_without_command=True)
 
@@ -58,10 +60,10 @@ def show(
 @app.command()
 def verify(config: ConfigFile = HERE) -> None:
     """Check every entry, the chain and every checkpoint; names the first entry that is wrong."""
-    with desk(config) as opened:
-        key = opened.log.public_key
-        with console.status("Reading the whole log"), opened.database.reading() as tx:
-            size = verify_log(opened.log.entries(tx), opened.log.checkpoints(tx), key)
+    reading = console.status("Reading the whole log")
+    with desk(config) as opened, reading, opened.database.reading() as tx:
+        keys = key_history(tx, opened.keys[LOG])
+        size = verify_log(opened.log.entries(tx), opened.log.checkpoints(tx), keys)
     console.print(f"[green]In order:[/] {size} entries, every checkpoint agrees.")
     console.print("[dim]Nothing here shows that others were shown the same log: compare checkpoints.[/]")
 

@@ -1,9 +1,9 @@
 """The log: append-only, hash-chained, and signed as a whole by Merkle checkpoints."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, func, insert, select
 
 from gencard.controller.state.event import FIRST, Event, event_of
@@ -18,13 +18,8 @@ from gencard.wire.statements import CHECKPOINT, statement
 class EventLog:
     """Appends entries, proves what is in the log, and signs checkpoints with a key of its own."""
 
-    def __init__(self, key: Ed25519PrivateKey) -> None:
-        self._key = key
-
-    @property
-    def public_key(self) -> Ed25519PublicKey:
-        """Checks the log's checkpoints."""
-        return self._key.public_key()
+    def __init__(self, signing_key: Callable[[Connection], Ed25519PrivateKey]) -> None:
+        self._signing_key = signing_key
 
     def append(
         self,
@@ -68,7 +63,8 @@ class EventLog:
         known = select(checkpoints.c.envelope).where(checkpoints.c.size == size)
         envelope = tx.execute(known).scalar_one_or_none()
         if envelope is None:
-            envelope = self._signed(merkle.root(_node_of(tx), size), size, now)
+            root = merkle.root(_node_of(tx), size)
+            envelope = signed_checkpoint(self._signing_key(tx), root, size, now)
             tx.execute(insert(checkpoints).values(size=size, envelope=envelope))
         return bytes(envelope)
 
@@ -102,10 +98,6 @@ class EventLog:
         query = select(checkpoints.c.envelope).order_by(checkpoints.c.size)
         return [bytes(envelope) for envelope in tx.execute(query).scalars()]
 
-    def _signed(self, root: bytes, size: int, now: datetime) -> bytes:
-        facts = {"root": root.hex(), "size": str(size), "time": time_text(now)}
-        return dsse.sign(statement(CHECKPOINT, "log", facts, root.hex()), [self._key])
-
     def _refuse_beyond(self, tx: Connection, size: int) -> None:
         if size > (present := self.size(tx)):
             raise InvalidNumberError(field="size", expected=f"at most {present}")
@@ -115,6 +107,12 @@ class EventLog:
         query = select(events.c.body).order_by(events.c.index.desc()).limit(1)
         body = tx.execute(query).scalar_one_or_none()
         return None if body is None else event_of(bytes(body))
+
+
+def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datetime) -> bytes:
+    """The envelope over the root of the first ``size`` entries."""
+    facts = {"root": root.hex(), "size": str(size), "time": time_text(now)}
+    return dsse.sign(statement(CHECKPOINT, "log", facts, root.hex()), [key])
 
 
 def _store(tx: Connection, event: Event) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from gencard.controller.state.event import FIRST, Event, event_of
 from gencard.core.errors import VerificationError
-from gencard.wire import dsse, merkle
+from gencard.wire import merkle
+from gencard.wire.key_history import KeyHistory
 from gencard.wire.merkle import leaf_hash
 from gencard.wire.statements import CHECKPOINT, predicate_of
 
@@ -34,27 +33,27 @@ class Checkpoint:
     time: str
 
 
-def checkpoint_of(envelope: bytes, key: Ed25519PublicKey) -> Checkpoint:
+def checkpoint_of(envelope: bytes, keys: KeyHistory) -> Checkpoint:
     """The checkpoint in an envelope, once its signature is found to be the log's.
 
     Raises:
         VerificationError: The signature is missing or wrong, or it signs something else.
     """
-    facts = predicate_of(dsse.verify(envelope, [key]), CHECKPOINT)
+    facts = predicate_of(keys.payload_of(envelope), CHECKPOINT)
     try:
         return Checkpoint(bytes.fromhex(facts["root"]), int(facts["size"]), str(facts["time"]))
     except (KeyError, TypeError, ValueError):
         raise VerificationError(problem="the statement is not a checkpoint") from None
 
 
-def verify(entries: Iterable[Entry], checkpoints: Iterable[bytes], key: Ed25519PublicKey) -> int:
+def verify(entries: Iterable[Entry], checkpoints: Iterable[bytes], keys: KeyHistory) -> int:
     """Check every entry, the chain, the clock and every checkpoint; the number of entries.
 
     Raises:
         VerificationError: Names the first index that is wrong; or, where a stretch of the log was
             rewritten with all its hashes, the stretch between two checkpoints.
     """
-    walk = _Walk([checkpoint_of(envelope, key) for envelope in checkpoints])
+    walk = _Walk([checkpoint_of(envelope, keys) for envelope in checkpoints])
     for entry in entries:
         walk.step(entry)
     walk.end()

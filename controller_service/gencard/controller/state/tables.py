@@ -205,3 +205,11 @@ measures = Table(
     Index(None, "release"),
     sqlite_autoincrement=True,
 )
+
+key_changes = Table(
+    "key_changes",
+    metadata,
+    Column("use", String(20), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("envelope", LargeBinary, nullable=False),
+)
