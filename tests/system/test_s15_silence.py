@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
+from gencard.controller.service.shares import Bounds
 from gencard.core.errors import PermissionDeniedError
 from gencard.v1 import synthesis_pb2
 from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server
@@ -28,6 +29,7 @@ from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
 from tests.system.edge import agreed, call, methods
 
 SECRET = "CANARY-Ann-Smith-HIV"
+BOUNDS = Bounds(per_identity=8, calls=8, per_second=1_000, request_seconds=60)
 DEVELOPERS = {
     role: f"spiffe://gencard.local/development/{role}/developer" for role in ("analyst", "auditor")
 }
@@ -75,7 +77,7 @@ def raising():
     """A server whose methods raise: its servicer, its incidents, and its address by role."""
     servicer, reports, addresses, services = Raising(), Reports(), {}, []
     for role, uri in DEVELOPERS.items():
-        guard = Guard(lambda _: True, reports, 8, 8, development=uri)
+        guard = Guard(lambda _: True, reports, BOUNDS, development=uri)
         service = start("localhost:0", None, guard, [partial(add, servicer) for add in SERVICES])
         services.append(service)
         addresses[role] = f"localhost:{service.port}"
@@ -143,7 +145,7 @@ class TestS15Silence:
         def enrolled(_):
             raise KeyError(SECRET)
 
-        guard = Guard(enrolled, lambda *_: None, 8, 8, development=DEVELOPERS["analyst"])
+        guard = Guard(enrolled, lambda *_: None, BOUNDS, development=DEVELOPERS["analyst"])
         service = start("localhost:0", None, guard, [partial(SERVICES[0], Raising())])
         with grpc.insecure_channel(f"localhost:{service.port}") as channel:
             ending = call(channel, PATHS[0], b"")
@@ -156,7 +158,7 @@ class TestS15Silence:
             def __getattr__(self, name):
                 return lambda request, context: SECRET
 
-        guard = Guard(lambda _: True, lambda *_: None, 8, 8, development=DEVELOPERS["analyst"])
+        guard = Guard(lambda _: True, lambda *_: None, BOUNDS, development=DEVELOPERS["analyst"])
         service = start("localhost:0", None, guard, [partial(SERVICES[0], Wrong())])
         with grpc.insecure_channel(f"localhost:{service.port}") as channel:
             ending = call(channel, PATHS[0], b"")

@@ -28,6 +28,8 @@ class Server(Section):
     """Where and for whom the service listens.
 
     ``insecure_dev`` is plaintext without certificates, and is refused anywhere but on loopback.
+    ``per_identity`` and ``maximum_concurrent_rpcs`` bound calls at a time, ``calls_per_second`` those of
+    one certificate in the long run; ``request_seconds`` is how long a caller may take for one message.
     """
 
     address: Address = "localhost:7443"
@@ -37,6 +39,8 @@ class Server(Section):
     authority: Path = Path("authority/certificate.pem")
     maximum_concurrent_rpcs: PositiveInt = 64
     per_identity: PositiveInt = 8
+    calls_per_second: PositiveInt = 100
+    request_seconds: PositiveInt = 60
 
     @model_validator(mode="after")
     def _plaintext_stays_on_loopback(self) -> "Server":

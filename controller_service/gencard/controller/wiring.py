@@ -17,6 +17,7 @@ from gencard.controller.readiness import (
 )
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import Service, TlsFiles, start
+from gencard.controller.service.shares import Bounds
 from gencard.controller.servicers import servicers
 from gencard.controller.settings import Settings
 from gencard.controller.settings_tables import Limits
@@ -125,8 +126,13 @@ def tls_files(settings: Settings) -> TlsFiles | None:
 
 def _guard(settings: Settings) -> Guard:
     server = settings.server
-    limits = server.per_identity, server.maximum_concurrent_rpcs
+    bounds = Bounds(
+        server.per_identity,
+        server.maximum_concurrent_rpcs,
+        server.calls_per_second,
+        server.request_seconds,
+    )
     if server.insecure_dev:
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
-        return Guard(lambda _developer: True, report, *limits, development=developer)
-    return Guard(Roster(settings.signing.identities).includes, report, *limits)
+        return Guard(lambda _developer: True, report, bounds, development=developer)
+    return Guard(Roster(settings.signing.identities).includes, report, bounds)

@@ -1,16 +1,16 @@
 """Every call ends here: in a message, or in one error of the catalogue and no stray word.
 
-The guard is the innermost interceptor. It decides who may call, refuses garbage and unknown
-fields, bounds concurrent calls of one identity, and turns whatever is raised, streams included,
-into a status. It leaves the ``except`` block before it ends the call: gRPC would otherwise keep
-the exception's text in spans and logs.
+The guard is the innermost interceptor. It decides who may call, gives each caller a share and so
+much time to say what is wanted, refuses garbage and unknown fields, and turns whatever is raised,
+streams included, into a status. Every method is served as one of a stream of requests, the same on
+the wire: so the caller is known, and counted, before gRPC waits for a message. The guard leaves the
+``except`` block before it ends a call: gRPC would otherwise keep the exception's text in spans and logs.
 """
 
 import secrets
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
@@ -19,12 +19,14 @@ from grpc_status import rpc_status
 
 from gencard.controller.service.access import EXEMPT, MAY_CALL
 from gencard.controller.service.caller import Enrolled, caller_of
-from gencard.controller.service.intake import check_request, checked, decoder
+from gencard.controller.service.intake import check_request, decoder
+from gencard.controller.service.patience import Patience
+from gencard.controller.service.shares import Bounds, Shares
 from gencard.core.errors import (
     GencardError,
     InternalError,
+    InvalidInputError,
     PermissionDeniedError,
-    ServiceBusyError,
 )
 from gencard.wire.error_table import status_message
 from gencard.wire.identity import Identity
@@ -33,6 +35,9 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Found: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Report = Callable[[str, str, str], None]
 """Called with (method, incident, exception's class name) when something unexpected was raised."""
+
+Read = Callable[[Iterator[Any], grpc.ServicerContext], Any]
+"""What a method is given of the requests that come."""
 
 CALLER: threading.local = threading.local()
 
@@ -50,18 +55,24 @@ class Guard(grpc.ServerInterceptor):
     Args:
         enrolled: Whether an identity is on the controller's list.
         report: Where incidents go; gets no exception text.
-        calls_per_identity: Concurrent calls of one identity.
-        calls: Concurrent calls of everybody; what is exempt comes on top.
+        bounds: How much of the service callers may have.
         development: URI of plaintext callers in development; None elsewhere.
     """
 
     enrolled: Enrolled
     report: Report
-    calls_per_identity: int
-    calls: int
+    bounds: Bounds
     development: str | None = None
-    _running: Counter[str] = field(default_factory=Counter)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _shares: Shares = field(init=False)
+    _patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shares = Shares(self.bounds)
+        self._patience = Patience(self.bounds.request_seconds)
+
+    def stop(self) -> None:
+        """Nobody is watched any more."""
+        self._patience.stop()
 
     def intercept_service(
         self,
@@ -72,43 +83,54 @@ class Guard(grpc.ServerInterceptor):
         return None if handler is None else self._guarded(handler, details.method)
 
     def _guarded(self, handler: Handler, method: str) -> Handler:
-        decode = decoder(handler.request_deserializer)
+        decode, encode = decoder(handler.request_deserializer), handler.response_serializer
         if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(
-                self._single(handler.unary_unary, method), decode, handler.response_serializer
-            )
+            single = self._single(handler.unary_unary, method)
+            return grpc.stream_unary_rpc_method_handler(single, decode, encode)
         if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(
-                self._stream(handler.unary_stream, method), decode, handler.response_serializer
-            )
+            stream = self._stream(handler.unary_stream, method, self._only)
+            return grpc.stream_stream_rpc_method_handler(stream, decode, encode)
         if handler.stream_stream:
-            return grpc.stream_stream_rpc_method_handler(
-                self._stream(handler.stream_stream, method), decode, handler.response_serializer
-            )
-        return grpc.unary_unary_rpc_method_handler(_refuse, decode, handler.response_serializer)
+            stream = self._stream(handler.stream_stream, method, self._each)
+            return grpc.stream_stream_rpc_method_handler(stream, decode, encode)
+        return grpc.unary_unary_rpc_method_handler(_refuse, decode, encode)
 
     def _single(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
-        def call(request: Any, context: grpc.ServicerContext) -> Any:
+        def call(requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
             with self._ending(context, method) as caught, self._admitted(context, method):
-                check_request(request)
-                return behaviour(request, context)
+                return behaviour(self._only(requests, context), context)
             return _end(context, caught)
 
         return call
 
     def _stream(
-        self, behaviour: Callable[..., Iterator[Any]], method: str
+        self, behaviour: Callable[..., Iterator[Any]], method: str, read: Read
     ) -> Callable[..., Iterator[Any]]:
-        def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        def call(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             with self._ending(context, method) as caught, self._admitted(context, method):
-                incoming = checked(request) if hasattr(request, "__next__") else request
-                if incoming is request:
-                    check_request(request)
-                yield from behaviour(incoming, context)
+                for answer in behaviour(read(requests, context), context):
+                    with self._patience.waiting(context):
+                        yield answer
             if caught:
                 _end(context, caught)
 
         return call
+
+    def _only(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
+        """The one request of a call; raises InvalidInputError where there is none in order."""
+        for request in self._each(requests, context):
+            return request
+        raise InvalidInputError(field="request", problem="is missing")
+
+    def _each(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        """The requests as they come, each checked; the call ends where one does not come in time."""
+        while True:
+            with self._patience.waiting(context):
+                request = next(requests, None)
+            if request is None:
+                return
+            check_request(request)
+            yield request
 
     @contextmanager
     def _ending(self, context: grpc.ServicerContext, method: str) -> Iterator[list[GencardError]]:
@@ -126,27 +148,14 @@ class Guard(grpc.ServerInterceptor):
 
     @contextmanager
     def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[None]:
-        """Runs the call as its caller, within the caller's share of concurrent calls."""
+        """Runs the call as its caller, within the caller's share."""
         who = caller_of(context, self.enrolled, self.development)
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
-        with self._counted(who) if method not in EXEMPT else nullcontext():
+        room = self._shares.exempt if method in EXEMPT else self._shares.taken
+        with room(who.uri):
             CALLER.identity = who
             yield
-
-    @contextmanager
-    def _counted(self, who: Identity) -> Iterator[None]:
-        with self._lock:
-            if self._running[who.uri] >= self.calls_per_identity:
-                raise ServiceBusyError(what="concurrent calls of one certificate")
-            if self._running.total() >= self.calls:
-                raise ServiceBusyError(what="concurrent calls")
-            self._running[who.uri] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running[who.uri] -= 1
 
 
 def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> NoReturn:

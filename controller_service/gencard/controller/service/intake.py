@@ -1,7 +1,7 @@
 """What may come in: bytes that are a message, of bounded size, with no field that nobody knows."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,13 +51,6 @@ def check_request(request: Any) -> None:
         raise InvalidInputError(field="request", problem="is not a valid message")
     if isinstance(request, Message):
         _check_parts(request)
-
-
-def checked(requests: Iterator[Any]) -> Iterator[Any]:
-    """The same requests, each checked as it is read."""
-    for request in requests:
-        check_request(request)
-        yield request
 
 
 def _check_parts(message: Message) -> None:

@@ -16,13 +16,15 @@ from gencard.controller.keys import secret_bytes
 from gencard.controller.logs import silence_grpc
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
+from gencard.controller.service.shares import EXEMPT_AT_A_TIME
 from gencard.core.errors import InvalidInputError
 
 MESSAGE_BYTES = 4 * 1024 * 1024
 METADATA_BYTES = 8 * 1024
 HARD_METADATA_BYTES = 16 * 1024
 STREAM_SECONDS = 3_600
-SPARE_CALLS = 8
+HANDSHAKE_SECONDS = 20
+SPARE_CALLS = 8 * EXEMPT_AT_A_TIME
 """Calls beyond the guard's limit: there is always room to ask for health, and to cancel."""
 
 OPTIONS = (
@@ -31,6 +33,7 @@ OPTIONS = (
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
     ("grpc.so_reuseport", 0),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1_000),
     ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.max_connection_age_ms", STREAM_SECONDS * 1_000),
     ("grpc.max_connection_age_grace_ms", 60_000),
@@ -94,12 +97,14 @@ class Service:
 
     server: grpc.Server
     health: HealthServicer
+    guard: Guard
     port: int
 
     def stop(self, grace: float = 10.0) -> None:
         """Refuse new calls, wait up to ``grace`` seconds for running ones, then end."""
         self.health.enter_graceful_shutdown()
         self.server.stop(grace).wait()
+        self.guard.stop()
 
 
 def start(
@@ -115,7 +120,7 @@ def start(
         InvalidInputError: The address cannot be listened on.
     """
     silence_grpc()
-    threads = guard.calls + SPARE_CALLS
+    threads = guard.bounds.calls + SPARE_CALLS
     server = grpc.server(
         ThreadPoolExecutor(max_workers=threads, thread_name_prefix="call"),
         interceptors=[guard],
@@ -130,7 +135,7 @@ def start(
     port = _bind(server, address, tls)
     server.start()
     health.set("", health_pb2.HealthCheckResponse.SERVING)
-    return Service(server, health, port)
+    return Service(server, health, guard, port)
 
 
 class _Registry:

@@ -1,0 +1,219 @@
+"""S11, S12: callers who say nothing, take nothing or never stop; and everybody else meanwhile."""
+
+import socket
+import ssl
+import threading
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
+
+import grpc
+import pytest
+
+from gencard.controller.service import server
+from gencard.controller.service.guard import Guard
+from gencard.controller.service.patience import Patience
+from gencard.controller.service.shares import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Shares
+from gencard.core.errors import ServiceBusyError
+from gencard.v1 import synthesis_pb2
+from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
+from tests.system.edge import call, configure, eventually, resident_kib
+from tests.system.house import build
+
+LIST = "/gencard.v1.CatalogService/ListDatasets"
+CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
+UPLOAD = "/gencard.v1.AuditService/RunBlackBox"
+ROWS = "/gencard.v1.SynthesisService/StreamRows"
+OK, BUSY = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
+STREAMS, SECONDS, RATE = 200, 60.0, 5
+
+
+@pytest.fixture(scope="module")
+def hasty_house(tmp_path_factory):
+    house = build(tmp_path_factory.mktemp("hasty"))
+    yield configure(house, "server", request_seconds=2, calls_per_second=RATE).start()
+    house.stop()
+
+
+class Silent:
+    """Calls that were opened, and whose callers say nothing."""
+
+    def __init__(self, channel, path, streams=STREAMS):
+        self._said = threading.Event()
+        method = channel.stream_unary(path)
+        self.calls = [method.future(self._nothing(), timeout=SECONDS) for _ in range(streams)]
+
+    def _nothing(self):
+        self._said.wait(SECONDS)
+        yield from ()
+
+    def are_few(self):
+        """Whether all but the caller's share were refused."""
+        return sum(not silent.done() for silent in self.calls) <= 8
+
+    def endings(self):
+        """How each was ended, once all are."""
+        assert eventually(lambda: all(silent.done() for silent in self.calls), SECONDS)
+        return Counter(silent.code() for silent in self.calls)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._said.set()
+        for silent in self.calls:
+            silent.cancel()
+
+
+class TestS12Patience:
+    @pytest.mark.parametrize("path", [LIST, CHECK, WATCH, UPLOAD])
+    def test_s12_two_hundred_silent_calls_end_and_keep_nobody_out(self, hasty_house, path):
+        """They end before their own deadline; another is served while they are open, and they after."""
+        ana, aud = hasty_house.channel("ana"), hasty_house.channel("aud")
+        assert eventually(lambda: call(ana, CHECK, b"").code is OK, SECONDS)
+        with Silent(ana, path) as silent:
+            assert eventually(silent.are_few, SECONDS)
+            assert (call(aud, LIST, b"").code, call(aud, CHECK, b"").code) == (OK, OK)
+            endings = silent.endings()
+        assert endings.keys() <= {BUSY, grpc.StatusCode.CANCELLED}
+        assert endings[grpc.StatusCode.CANCELLED] > 0
+        assert eventually(lambda: call(ana, LIST, b"").code is OK, SECONDS)
+
+    def test_s12_memory_stays_flat(self, hasty_house):
+        """As many again, and again, take no more memory than the first."""
+        channel, sizes = hasty_house.channel("ana"), []
+        for _ in range(3):
+            with Silent(channel, LIST) as silent:
+                silent.endings()
+            sizes.append(resident_kib())
+        assert sizes[-1] - sizes[0] < 32 << 10
+
+    @pytest.mark.parametrize("secured", [False, True])
+    def test_s12_connections_that_say_nothing_are_closed(self, hasty_house, monkeypatch, secured):
+        """As plain sockets, or after TLS and before a word of HTTP/2."""
+        hasty_house.stop()
+        short = {"grpc.server_handshake_timeout_ms": 3_000}
+        assert short.keys() <= dict(server.OPTIONS).keys()
+        monkeypatch.setattr(server, "OPTIONS", [*(dict(server.OPTIONS) | short).items()])
+        hasty_house.start()
+        with ExitStack() as opened:
+            idle = [opened.enter_context(connected(hasty_house, secured)) for _ in range(20)]
+            aud = hasty_house.channel("aud")
+            assert eventually(lambda: call(aud, LIST, b"").code is OK, SECONDS)
+            assert all(is_closed(connection) for connection in idle)
+
+    def test_s12_rows_that_nobody_takes_are_not_held_out_for_ever(self):
+        ended = threading.Event()
+
+        class Endless:
+            def __getattr__(self, name):
+                return self.stream
+
+            def stream(self, request, context):
+                context.add_callback(ended.set)
+                while True:
+                    chunk = synthesis_pb2.StreamRowsResponse()
+                    chunk.chunk.batch.codes.append(bytes(1 << 20))
+                    yield chunk
+
+        uri = "spiffe://gencard.local/development/analyst/developer"
+        guard = Guard(lambda _: True, lambda *_: None, Bounds(8, 8, 100, 1), development=uri)
+        add = partial(add_SynthesisServiceServicer_to_server, Endless())
+        service = server.start("localhost:0", None, guard, [add])
+        with grpc.insecure_channel(f"localhost:{service.port}") as channel:
+            unread = channel.unary_stream(ROWS)(b"", timeout=2 * SECONDS)
+            assert ended.wait(SECONDS)
+            unread.cancel()
+        service.stop(0)
+
+
+class TestS11Rates:
+    def test_s11_who_never_stops_is_refused_and_others_are_not(self, hasty_house):
+        ana, aud = hasty_house.channel("ana"), hasty_house.channel("aud")
+        endings = Counter(call(ana, LIST, b"").reason for _ in range(BURST_SECONDS * RATE + 200))
+        assert endings["SERVICE_BUSY"] > 0
+        assert call(ana, CHECK, b"").code is OK
+        assert call(aud, LIST, b"").code is OK
+        assert eventually(lambda: call(ana, LIST, b"").code is OK, SECONDS)
+
+    def test_s11_a_burst_and_then_so_many_by_the_second(self):
+        time = [0.0]
+        shares = Shares(Bounds(8, 8, per_second=2, request_seconds=1), lambda: time[0])
+        assert admitted(shares, "ana") == 2 * BURST_SECONDS
+        time[0] += 1.5
+        assert (admitted(shares, "ana"), admitted(shares, "bea")) == (3, 2 * BURST_SECONDS)
+        time[0] += 1_000
+        assert admitted(shares, "ana") == 2 * BURST_SECONDS
+
+    def test_s11_what_is_exempt_has_a_share_of_its_own(self):
+        shares = Shares(Bounds(per_identity=1, calls=1, per_second=0.1, request_seconds=1), lambda: 0.0)
+        with ExitStack() as held:
+            held.enter_context(shares.taken("ana"))
+            for _ in range(EXEMPT_AT_A_TIME):
+                held.enter_context(shares.exempt("ana"))
+            for refused in (shares.taken, shares.exempt):
+                with pytest.raises(ServiceBusyError), refused("ana"):
+                    pass
+            with shares.exempt("bea"):
+                pass
+        with shares.exempt("ana"):
+            pass
+
+
+class TestPatience:
+    def test_only_who_is_late_is_cancelled_and_each_once(self):
+        cancelled, patience = Counter(), Patience(0.2)
+        done = threading.Event()
+
+        class Context:
+            def __init__(self, name):
+                self.name = name
+
+            def cancel(self):
+                cancelled[self.name] += 1
+                if {"late", "later"} <= cancelled.keys():
+                    done.set()
+
+        for name in range(50):
+            with patience.waiting(Context(name)):
+                pass
+        with patience.waiting(Context("late")), patience.waiting(Context("later")):
+            assert done.wait(SECONDS)
+        patience.stop()
+        assert (cancelled["late"], cancelled["later"]) == (1, 1)
+
+
+def admitted(shares, who):
+    """Calls that follow each other, until one is refused."""
+    for calls in range(1_000):
+        try:
+            with shares.taken(who):
+                pass
+        except ServiceBusyError:
+            return calls
+    return 1_000
+
+
+def connected(house, secured):
+    host, port = house.address.split(":")
+    plain = socket.create_connection((host, int(port)), timeout=SECONDS)
+    if not secured:
+        return plain
+    person = house.person("ana")
+    context = ssl.create_default_context(cafile=person / "authority.pem")
+    context.load_cert_chain(person / "certificate.pem", person / "key.pem")
+    context.set_alpn_protocols(["h2"])
+    return context.wrap_socket(plain, server_hostname=host)
+
+
+def is_closed(connection):
+    """Whether the service ends it, whatever it says before."""
+    try:
+        while connection.recv(4096):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
