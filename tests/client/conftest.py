@@ -15,7 +15,8 @@ def people(tmp_path_factory):
 
 @pytest.fixture
 def service(people):
-    (people / "ana/log_seen.json").unlink(missing_ok=True)
+    for seen in ("log_seen.json", "keys_seen.json"):
+        (people / "ana" / seen).unlink(missing_ok=True)
     with served(people) as (world, port):
         yield world, port
 
