@@ -1,52 +1,70 @@
 """S41: signing keys are rotated, and what the old ones signed verifies for ever."""
 
+import json
+import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
+from gencard.client import Analyst
 from gencard.client.bundle import Bundle
 from gencard.client.credentials import Credentials
+from gencard.client.key_watch import SEEN
+from gencard.client.shell.main import app as client_app
 from gencard.client.verify import Keys, Outcome, verify
+from gencard.controller import key_rotation
+from gencard.controller.desk import Desk, open_desk
 from gencard.controller.key_rotation import key_history
 from gencard.controller.keys import signing_key
 from gencard.controller.shell.main import app
+from gencard.controller.signing_key import SigningKey
+from gencard.controller.state.event import event_of
+from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.dsse import key_id, opened
-from gencard.wire.key_history import CARDS
+from gencard.wire.identity import Role
+from gencard.wire.key_history import CARDS, LOG
 from tests.system.books import assert_in_order
+from tests.system.here import jobs_stay_here
 from tests.system.house import House, build
 
-PAIR = [("sex", "health")]
+PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
+SAM = "spiffe://gencard.local/service/steward/sam"
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory):
-    """A controller whose keys this module rotates."""
-    built = build(tmp_path_factory.mktemp("rotating"))
-    yield built.start()
-    built.stop()
-
-
-def rotate(house: House, *words: str) -> str:
-    """By the steward's shell, beside the running service."""
-    command = ["keys", *words, "--config", str(house.settings_file)]
-    result = CliRunner().invoke(app, command, catch_exceptions=False)
+def steward(house: House, *words: str) -> str:
+    """What the steward's shell says, beside the running service."""
+    result = CliRunner().invoke(
+        app, [*words, "--config", str(house.settings_file)], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def rotated(house: House) -> None:
+    steward(house, "keys", "rotate", "--steward", "sam")
 
 
 def signer_of(envelope: bytes, house: House, use: str = CARDS) -> int:
     """Place in the history of the controller's key that signed an envelope."""
     _, signatures = opened(envelope)
-    with house.controller.desk.database.reading() as tx:
-        periods = key_history(tx, house.controller.desk.keys[use]).periods
-    (place,) = (p for p, period in enumerate(periods) if key_id(period.key) in signatures)
+    (place,) = (p for p, key in enumerate(key_ids(house.controller.desk, use)) if key in signatures)
     return place
 
 
-def card_key(house: House) -> Ed25519PrivateKey:
-    return signing_key(house.settings().signing.card_key, "card_key")
+def key_ids(desk: Desk, use: str = CARDS) -> list[str]:
+    with desk.database.reading() as tx:
+        return [key_id(period.key) for period in key_history(tx, desk.keys[use]).periods]
+
+
+def rotations_in_log(desk: Desk) -> list[tuple[str, str, str]]:
+    """Resource, actor and new key of each, oldest first."""
+    with desk.database.reading() as tx:
+        events = [event_of(entry.body) for entry in desk.log.entries(tx)]
+    found = [event for event in events if event.action == "rotate"]
+    return [(event.resource, event.actor, event.details["key"]) for event in found]
 
 
 def failed(folder, keys: Keys) -> list[str]:
@@ -54,25 +72,196 @@ def failed(folder, keys: Keys) -> list[str]:
     return [check.what for check in checks if check.outcome is Outcome.FAILED]
 
 
-def test_s41_rotate_and_verify_old(house, tmp_path):
-    """The whole story, over TLS, while the service runs and the analyst stays connected."""
-    with house.analyst() as ana:
-        card = ana.propose("survey", PAIR, purpose="Before", rows=100)
-        card.accept()
-        before = card.release(rows=50, seed=1)
-        before.save(tmp_path / "before")
-        offered = ana.propose("survey", PAIR, purpose="Between", rows=100)
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A running controller whose keys this module rotates."""
+    built = build(tmp_path_factory.mktemp("rotating"))
+    with pytest.MonkeyPatch.context() as patch:
+        jobs_stay_here(patch)
+        yield built.start()
+        built.stop()
+
+
+class TestWhileServing:
+    @pytest.fixture
+    def house(self, served):
+        return served
+
+    @pytest.fixture
+    def ana(self, house):
+        with house.analyst() as analyst:
+            yield analyst
+
+    def released(self, analyst: Analyst, folder) -> object:
+        card = analyst.propose("survey", PAIRS, purpose="Health by sex", rows=100).accept()
+        card.release(rows=50, seed=1, progress=False).save(folder)
+        return card
+
+    def test_s41_rotate_and_verify_old(self, house, ana, tmp_path):
+        """The whole story: who is connected stays so; a card is offered before and accepted after."""
+        card = self.released(ana, tmp_path / "before")
+        between = ana.propose("survey", PAIRS, purpose="Between", rows=100)
         first = signer_of(card.agreement.envelope, house)
-        rotate(house, "rotate")
-        offered.accept()
-        after = card.release(rows=50, seed=2)
+        rotated(house)
+        between.accept()
+        after = card.release(rows=50, seed=2, progress=False)
         after.save(tmp_path / "after")
-        assert signer_of(card.agreement.envelope, house) == first
-        assert signer_of(offered.agreement.envelope, house) == first + 1
+        assert signer_of(between.agreement.envelope, house) == first + 1
+        assert signer_of((tmp_path / "before/receipt.json").read_bytes(), house) == first
         assert signer_of((tmp_path / "after/receipt.json").read_bytes(), house) == first + 1
-        assert [card.replay(release).seed for release in (before, after)] == [1, 2]
+        assert signer_of((tmp_path / "before/checkpoint.json").read_bytes(), house, LOG) == first
+        assert signer_of((tmp_path / "after/checkpoint.json").read_bytes(), house, LOG) == first + 1
         assert len(list(card.agreement.receipts())) == 2
-    keys = Keys.of(Credentials.of_folder(house.person("ana")))
-    for name in ("before", "after"):
-        assert failed(tmp_path / name, keys) == []
-    assert_in_order(house.controller.desk)
+        assert card.replay(after).seed == 2
+        keys = Keys.of(Credentials.of_folder(house.person("ana")))
+        assert [failed(tmp_path / name, keys) for name in ("before", "after")] == [[], []]
+        assert_in_order(house.controller.desk)
+        assert "In order" in steward(house, "log", "verify")
+
+    def test_s41_who_was_enrolled_later_or_never_came_back_follows_too(self, house, ana, tmp_path):
+        card = self.released(ana, tmp_path / "kept")
+        pinned = shutil.copytree(house.person("ana"), tmp_path / "pinned")
+        (pinned / SEEN).unlink(missing_ok=True)
+        rotated(house)
+        house.enrol("eve", Role.AUDITOR, "pilot")
+        with house.analyst("eve") as eve:
+            seen = eve.card(card.name)
+            assert [receipt.rows for receipt in seen.agreement.receipts()] == [50]
+        card.release(rows=50, seed=2, progress=False).save(tmp_path / "new")
+        handed = Keys.of(Credentials.of_folder(pinned))
+        assert failed(tmp_path / "new", handed) == []
+        newest = Credentials.of_folder(house.person("eve"))
+        keys = replace(Keys.of(newest), analyst=handed.analyst)
+        assert [failed(tmp_path / name, keys) for name in ("kept", "new")] == [[], []]
+
+    def test_s41_later_facts_on_an_old_card(self, house, ana, tmp_path):
+        """A verdict and a revocation that the new key signs, about a card that the old one signed."""
+        card = self.released(ana, tmp_path / "kept")
+        rotated(house)
+        assert card.audit("honest", where="card", progress=False).attestation
+        steward(house, "revoke", card.name, "--remark", "An error", "--steward", "sam")
+        facts = card.refresh().negotiation.attestations
+        for place, fact in enumerate(facts):
+            (tmp_path / f"kept/fact{place}.json").write_bytes(fact)
+        keys = Keys.of(Credentials.of_folder(house.person("ana")))
+        with house.analyst() as again:
+            again.log.checkpoint()
+        assert failed(tmp_path / "kept", keys)[0].startswith("Revocation fact")
+        assert len(failed(tmp_path / "kept", keys)) == 1
+
+    def test_s41_each_rotation_is_in_the_log_by_who_did_it(self, house):
+        before = rotations_in_log(house.controller.desk)
+        rotated(house)
+        new = [(f"keys/{use}", SAM, key_ids(house.controller.desk, use)[-1]) for use in (CARDS, LOG)]
+        assert rotations_in_log(house.controller.desk) == before + new
+
+    def test_s41_the_shell_shows_every_key(self, house, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "200")
+        told = json.loads(steward(house, "keys", "--json"))
+        expected = [(use, key) for use in (CARDS, LOG) for key in key_ids(house.controller.desk, use)]
+        assert [(line["use"], line["key"]) for line in told] == expected
+        shown = steward(house, "keys")
+        assert all(key[:16] in shown for _, key in expected)
+
+    def test_s41_one_key_alone(self, house):
+        desk = house.controller.desk
+        cards, log = key_ids(desk, CARDS), key_ids(desk, LOG)
+        assert cards[-1][:16] in steward(house, "keys", "rotate", "cards")
+        assert (key_ids(desk, CARDS)[:-1], key_ids(desk, LOG)) == (cards, log)
+
+    def test_s41_the_shell_of_the_client_verifies_what_it_kept(self, house, ana, tmp_path):
+        self.released(ana, tmp_path / "kept")
+        rotated(house)
+        words = ["verify", str(tmp_path / "kept"), "--connection", str(house.person("ana"))]
+        result = CliRunner().invoke(client_app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        assert "Keys that followed" in result.stdout
+
+
+class TestAtRest:
+    @pytest.fixture
+    def house(self, tmp_path):
+        return build(tmp_path)
+
+    @pytest.fixture
+    def desk(self, house):
+        opened = open_desk(house.settings())
+        yield opened
+        opened.database.close()
+
+    def file(self, house: House) -> str:
+        """Name of the key that lies in its place."""
+        key = signing_key(house.settings().signing.card_key, "card_key")
+        return key_id(key.public_key())
+
+    def test_s41_the_old_private_key_is_gone(self, house, desk):
+        folder = house.folder / "signing"
+        names = {path.name for path in folder.iterdir()}
+        old = (folder / "card_key.pem").read_bytes()
+        desk.rotation(SAM).rotate(CARDS)
+        assert {path.name for path in folder.iterdir()} == names
+        assert all(path.read_bytes() != old for path in folder.iterdir())
+        assert self.file(house) == key_ids(desk)[-1]
+        assert oct((folder / "card_key.pem").stat().st_mode)[-3:] == "600"
+
+    @pytest.mark.parametrize("step", ["add_change", "_number", "time_text"])
+    def test_s41_one_that_fails_leaves_the_old_key_in_force(self, house, desk, monkeypatch, step):
+        def fail(*_: object) -> None:
+            raise StorageError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(key_rotation, step, fail)
+            with pytest.raises(StorageError):
+                desk.rotation(SAM).rotate(CARDS)
+        assert len(key_ids(desk)) == 1
+        assert rotations_in_log(desk) == []
+        with desk.database.transaction() as tx:
+            assert key_id(desk.keys[CARDS].current(tx).public_key()) == self.file(house)
+        desk.rotation(SAM).rotate(CARDS)
+        assert key_ids(desk)[-1] == self.file(house)
+
+    def test_s41_killed_before_its_file_is_in_place(self, house, desk, monkeypatch):
+        """What was committed counts: the key is found aside, and the next rotation begins with it."""
+        old = self.file(house)
+        with monkeypatch.context() as patch:
+            patch.setattr(SigningKey, "settle", lambda *_: None)
+            desk.rotation(SAM).rotate(CARDS)
+        assert self.file(house) == old
+        later = open_desk(house.settings())
+        try:
+            with later.database.transaction() as tx:
+                current = later.keys[CARDS].current(tx)
+            assert key_id(current.public_key()) == key_ids(desk)[1]
+            later.rotation(SAM).rotate(CARDS)
+        finally:
+            later.database.close()
+        assert len(key_ids(desk)) == 3
+        assert self.file(house) == key_ids(desk)[2]
+
+    def test_s41_a_file_that_cannot_be_put_in_place_loses_no_key(self, house, desk, monkeypatch):
+        def fail(*_: object) -> None:
+            raise StorageError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SigningKey, "settle", fail)
+            with pytest.raises(StorageError):
+                desk.rotation(SAM).rotate(CARDS)
+        assert len(key_ids(desk)) == 1
+
+    def test_s41_a_key_that_is_not_the_newest_is_refused_at_the_start(self, house, desk):
+        """As after a restore of ``signing/`` from before the rotation."""
+        file = house.settings().signing.card_key
+        old = file.read_bytes()
+        desk.rotation(SAM).rotate(CARDS)
+        file.write_bytes(old)
+        with pytest.raises(InvalidInputError, match="not the key that the last rotation made"):
+            open_desk(house.settings())
+
+    def test_s41_a_stranger_among_the_files_is_not_taken(self, house, desk):
+        """A file left aside by a rotation that was never committed."""
+        desk.keys[CARDS].prepare(Ed25519PrivateKey.generate())
+        before = self.file(house)
+        with desk.database.transaction() as tx:
+            desk.keys[CARDS].settle(tx)
+            assert key_id(desk.keys[CARDS].current(tx).public_key()) == before
+        assert self.file(house) == before
