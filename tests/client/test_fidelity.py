@@ -210,6 +210,6 @@ def test_a_browser_draws_it(tmp_path):
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1000,1400"]
     command = ["chromium", *options, f"--user-data-dir={tmp_path}/profile", f"--screenshot={picture}"]
     subprocess.run(
-        [*command, f"file://{tmp_path}/fidelity.html"], check=True, timeout=60, capture_output=True
+        [*command, f"file://{tmp_path}/fidelity.html"], check=True, timeout=240, capture_output=True
     )
     assert re.match(rb"\x89PNG", picture.read_bytes())

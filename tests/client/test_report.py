@@ -220,7 +220,7 @@ def test_a_browser_draws_it(tmp_path):
     ]
     command = ["chromium", *options, f"--user-data-dir={tmp_path}/profile", f"--screenshot={picture}"]
     subprocess.run(
-        [*command, f"file://{tmp_path}/report.html"], check=True, timeout=60, capture_output=True
+        [*command, f"file://{tmp_path}/report.html"], check=True, timeout=240, capture_output=True
     )
 
     pixels = imread(picture)[:, :, :3]

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
-from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.psi_document import psi_document
-from tests.system.edge import eventually, is_alive
+from tests.system.edge import eventually, is_alive, open_files
 
 CANARY = "CANARY-Ann-Smith-HIV"
 LIMITS = {"cpu_seconds": 60, "memory_mib": 4096}
@@ -49,15 +48,6 @@ def endless() -> tasks.Job:
     schema = {"title": "t", "declared_by": "d", "attributes": [{"name": "a", "labels": ["x"]}]}
     records = {"data": "/dev/zero", "schema": schema, "version": "0", "salt": ""}
     return {"records": records, "cliques": [["a"]]}
-
-
-def open_files(pid: int) -> list[str]:
-    """What a process has open; while it starts, one or the other is closed again."""
-    found = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            found.append(str(entry.readlink()))
-    return found
 
 
 class Reports(list):
@@ -296,7 +286,7 @@ class TestWorker:
             assert entries == process._ENVIRONMENT
             assert Path(f"/proc/{worker.pid}/cwd").readlink() == Path("/")
             until(lambda: "numpy" in Path(f"/proc/{worker.pid}/maps").read_text())
-            assert not [name for name in open_files(worker.pid) if "socket" in name]
+            assert not [name for name in open_files(worker.pid).values() if "socket" in name]
         finally:
             worker.end()
 

@@ -335,10 +335,10 @@ class TestS10Bounds:
         rich = replace(POLICY, largest_order=8, largest_marginal_cells=1_000, most_rows=10**9)
         seconds = []
         for _ in range(5):
-            began = time.perf_counter()
+            began = time.thread_time()
             with pytest.raises(TooLargeError):
                 judge(asked.in_order_of(WIDE), rich, WIDE, LIMITS, {})
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.thread_time() - began)
         assert sorted(seconds)[2] < 0.05
 
     def test_s10_the_number_of_marginals_is_bounded(self):

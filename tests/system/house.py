@@ -160,7 +160,7 @@ def build(folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA) 
     house = House(folder / "controller")
     draft(house.folder, file, now=datetime.now(UTC))
     (house.folder / "schema.toml").write_text(schema)
-    house.edit({"address": '"localhost:0"'})
+    house.edit({"address": '"localhost:0"\ncalls_per_second = 100_000  # tests are quick'})
     with house.settings_file.open("a") as settings:
         settings.write(LEAKY_BOXES)
     return house

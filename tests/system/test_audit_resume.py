@@ -13,7 +13,6 @@ from google.longrunning import operations_pb2
 from gencard.client.analyst import Analyst
 from gencard.client.card import Card
 from gencard.client.operations import cancel, progress_of
-from gencard.controller import audits
 from gencard.controller.jobs import process
 from gencard.controller.state.audits import AuditStore
 from gencard.core.budget import SpendState
@@ -23,7 +22,7 @@ from gencard.core.negotiation import CardState
 from gencard.v1 import audit_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from tests.system import held_worker
-from tests.system.edge import enrolled, eventually
+from tests.system.edge import enrolled, eventually, known_seeds
 from tests.system.house import House, build, request_id, survey
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
@@ -52,8 +51,7 @@ def held(hold: Path) -> Iterator[Path]:
 def house(tmp_path_factory: pytest.TempPathFactory, hold: Path) -> Iterator[House]:
     """A controller that draws the same part of all seeds, and whose audits can be held."""
     worker = (sys.executable, "-I", held_worker.__file__, str(hold), str(BEYOND))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audits, "_drawn", lambda seed: seed + 1_000)
+    with known_seeds(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "_COMMAND", worker)
         built = build(tmp_path_factory.mktemp("resume"), survey(2_000))
         built.raise_caps()

@@ -36,7 +36,7 @@ from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import synthesis_pb2
 from gencard.wire.dsse import opened
 from gencard.wire.statements import VERDICT, predicate_of
-from tests.system.edge import enrolled
+from tests.system.edge import enrolled, known_seeds
 from tests.system.house import build, survey
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
@@ -253,7 +253,7 @@ class TestRows:
 @pytest.fixture(scope="module")
 def kept(boxed, tmp_path_factory) -> Path:
     """A release in a folder; of a real audit."""
-    with boxed.analyst() as ana:
+    with boxed.analyst() as ana, known_seeds():
         card = agreed(ana)
         card.audit(where="card", progress=False)
         return card.release(ROWS, progress=False).save(tmp_path_factory.mktemp("kept"))

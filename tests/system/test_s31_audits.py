@@ -12,7 +12,7 @@ from gencard.core.budget import Price, SpendState
 from gencard.core.card import AuditTerms
 from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError, TooManyAuditsError
 from gencard.v1 import audit_pb2
-from tests.system.edge import call, enrolled, nothing_changes
+from tests.system.edge import call, enrolled, known_seeds, nothing_changes
 from tests.system.house import build, request_id
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
@@ -50,6 +50,11 @@ def audit(card, box, seed=0):
 
 class TestRealAudits:
     """Nothing is made up: real records, real jobs."""
+
+    @pytest.fixture(autouse=True)
+    def seeds(self):
+        with known_seeds():
+            yield
 
     def test_s31_an_honest_box_leaves_no_evidence_and_says_what_that_means(self, card):
         found = audit(card, "honest")

@@ -51,7 +51,7 @@ def test_s34_one_run_looks_like_the_other(tmp_path):
     job |= {"rows": 8_000, "rows_file": str(tmp_path / "rows")}
     executor = ProcessExecutor(1, cpu_seconds=60, memory_mib=2_048, report=print)
     try:
-        executor.submit(RUN_BLACK_BOX, job).result(60)
+        executor.submit(RUN_BLACK_BOX, job).result(240)
     finally:
         executor.shutdown(cancel_futures=True)
     made = box(SEES, interpreter="/usr/bin/perl")

@@ -8,6 +8,7 @@ from threading import Timer
 
 import pytest
 
+from gencard.controller import state_lock as state_lock_module
 from gencard.controller.state_lock import state_lock
 from gencard.controller.wiring import serve
 from gencard.core.errors import InvalidInputError
@@ -28,7 +29,8 @@ def test_a_state_has_one_service(tmp_path):
     house.start().stop()
 
 
-def test_one_that_was_just_killed_may_take_a_moment_to_let_go(tmp_path):
+def test_one_that_was_just_killed_may_take_a_moment_to_let_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_lock_module, "PATIENCE", 60.0)
     dying = ExitStack()
     dying.enter_context(state_lock(tmp_path))
     Timer(0.3, dying.close).start()
@@ -54,7 +56,7 @@ def test_an_address_that_is_taken_is_said_in_our_words(tmp_path):
         house.edit({"address": f'"127.0.0.1:{taken.getsockname()[1]}"'})
         program = "from gencard.controller.shell.main import main; main()"
         command = [sys.executable, "-c", program, "serve", "--config", house.settings_file]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1
     first, second = done.stderr.splitlines()
     assert first.startswith("INVALID_INPUT  server.address: is taken")

@@ -32,11 +32,11 @@ class Wiretap:
 
     def start(self) -> "Wiretap":
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        self.port = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        self.port = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(60)
         return self
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _listen(self) -> int:
@@ -68,4 +68,4 @@ class Wiretap:
         self._server.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=5)
+            await asyncio.wait(others, timeout=60)

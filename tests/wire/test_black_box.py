@@ -47,7 +47,7 @@ def test_it_is_a_black_box_as_it_stands():
 def test_a_script_says_the_same_as_the_function():
     asked = bytes_of_request(BoxRequest(BoxTask.RUN, RECORDS, 20, 5))
     run = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(run, input=asked, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(run, input=asked, capture_output=True, check=True, timeout=240)
     reader = AnswerReader(BoxRequest(BoxTask.RUN, RECORDS, 20, 5), lambda _: None)
     reader.feed(done.stdout)
     here = black_box(lambda table, rows, *, rng: table.dataset.take(rng.integers(len(table), size=rows)))

@@ -69,12 +69,12 @@ def _running(binaries: Path, folder: Path, user: str | None) -> Iterator[None]:
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=60,
+            timeout=240,
         )
 
     run("initdb", "--username=gencard", "--auth=trust", "--no-sync")
     options = f"-c listen_addresses= -c max_connections=200 -c fsync=off -k {folder}"
-    run("pg_ctl", "start", "-w", "-o", options, "-l", str(folder / "log"))
+    run("pg_ctl", "start", "-w", "-t", "240", "-o", options, "-l", str(folder / "log"))
     try:
         yield
     finally:

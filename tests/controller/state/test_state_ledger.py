@@ -224,7 +224,7 @@ class TestConcurrency:
         for process in processes:
             process.stdin.write("go\n")
             process.stdin.flush()
-        granted = sum(int(process.communicate(timeout=120)[0]) for process in processes)
+        granted = sum(int(process.communicate(timeout=240)[0]) for process in processes)
         assert 4 * spender.THREADS * spender.TRIES > spender.CAP
         assert granted == spender.CAP
         with database.reading() as tx:
@@ -260,7 +260,7 @@ class TestConcurrency:
 class TestCrashes:
     def test_s19_a_kill_at_any_step_loses_no_line_and_frees_none(self, database, url, tmp_path):
         process = python("crasher", url, str(tmp_path))
-        children = int(process.communicate(timeout=120)[0])
+        children = int(process.communicate(timeout=240)[0])
         assert process.returncode == 0
         assert children > 12
         seen = set()
