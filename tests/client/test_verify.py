@@ -46,7 +46,7 @@ def test_what_was_saved_passes(kept, keys):
 @pytest.mark.parametrize("lost", ["controller", "analyst"])
 def test_a_card_that_one_side_did_not_sign(kept, keys, lost):
     key = Ed25519PrivateKey.generate().public_key()
-    stranger = key if lost == "analyst" else KeyHistory(key, CARDS)
+    stranger = (key,) if lost == "analyst" else KeyHistory(key, CARDS)
     assert failed(kept, replace(keys, **{lost: stranger})) == ["Card,"]
 
 

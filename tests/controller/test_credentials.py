@@ -1,6 +1,7 @@
 """Certificates, keys and the people who hold them."""
 
 import os
+import shutil
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
+from gencard.client.credentials import Credentials
 from gencard.controller.certificates import (
     issue,
     new_authority,
@@ -181,6 +183,36 @@ class TestEnrolment:
         assert not (folder / "people" / "ana").exists()
         monkeypatch.undo()
         assert enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW).is_dir()
+
+    def test_s41_new_keys_for_somebody_enrolled_keep_the_old_in_mind(self, folder):
+        handed = []
+        for again in (False, True, True):
+            person = enrol(
+                folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW, again=again
+            )
+            handed.append((person / "signing_key.pub").read_text())
+            assert (person / "earlier_keys.pub").exists() == again
+            kept = Credentials.of_folder(shutil.move(person, folder / f"handed-{len(handed)}"))
+        (enrolled,) = read_identities(folder / "identities").values()
+        keys = (*enrolled.earlier, enrolled.signing_key)
+        assert [public_pem(key).decode() for key in keys] == handed
+        assert kept.public_signing_keys() == (enrolled.signing_key, *enrolled.earlier)
+
+    @pytest.mark.parametrize(
+        ("name", "project", "said"),
+        [("bob", "pilot", "not enrolled"), ("ana", "other", "not enrolled"), ("ana", "pilot", "taken")],
+    )
+    def test_s41_and_for_nobody_else(self, folder, name, project, said):
+        """For ana neither in another project, nor while her old folder lies there."""
+        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
+        before = (folder / "identities/ana.toml").read_bytes(), (person / "key.pem").read_bytes()
+        with pytest.raises(InvalidInputError, match=said):
+            enrol(folder, name, Role.ANALYST, project, address="localhost:1", now=NOW, again=True)
+        assert before == (
+            (folder / "identities/ana.toml").read_bytes(),
+            (person / "key.pem").read_bytes(),
+        )
+        assert not (folder / "people/bob").exists()
 
     @pytest.mark.parametrize("name", ["", "../ana", "Ana", "a/b", ".ana", "ana\n", "a" * 64])
     def test_a_name_that_is_no_name_is_refused(self, folder, name):

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,7 +23,7 @@ from gencard.controller.keys import signing_key
 from gencard.controller.shell.main import app
 from gencard.controller.signing_key import SigningKey
 from gencard.controller.state.event import event_of
-from gencard.core.errors import InvalidInputError, StorageError
+from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.wire.dsse import key_id, opened
 from gencard.wire.identity import Role
 from gencard.wire.key_history import CARDS, LOG
@@ -148,6 +149,27 @@ class TestWhileServing:
             again.log.checkpoint()
         assert failed(tmp_path / "kept", keys)[0].startswith("Revocation fact")
         assert len(failed(tmp_path / "kept", keys)) == 1
+
+    def test_s41_a_person_with_new_keys_keeps_what_the_old_ones_signed(self, house, tmp_path):
+        """And signs with the new one alone: the service takes no signature by the old."""
+        house.enrol("ann")
+        with house.analyst("ann") as ann:
+            name = self.released(ann, tmp_path / "kept").name
+        old = Path(shutil.move(house.person("ann"), tmp_path / "old"))
+        words = ["enrol", "ann", "--role", "analyst", "--project", "survey", "--again"]
+        steward(house, *words, "--steward", "sam")
+        with house.analyst("ann") as ann:
+            assert [receipt.rows for receipt in ann.card(name).agreement.receipts()] == [50]
+            self.released(ann, tmp_path / "new")
+        keys = Keys.of(Credentials.of_folder(house.person("ann")))
+        assert [failed(tmp_path / folder, keys) for folder in ("kept", "new")] == [[], []]
+        with Analyst.connect(house.address, folder=old) as thief:
+            card = thief.propose("survey", PAIRS, purpose="By the old key", rows=100)
+            with pytest.raises(VerificationError):
+                card.accept()
+        with house.controller.desk.database.reading() as tx:
+            events = [event_of(entry.body) for entry in house.controller.desk.log.entries(tx)]
+        assert [event.actor for event in events if event.resource == "people/ann"] == [SAM]
 
     def test_s41_each_rotation_is_in_the_log_by_who_did_it(self, house):
         before = rotations_in_log(house.controller.desk)

@@ -17,7 +17,7 @@ from gencard.client.progress import Shown, shown
 from gencard.client.releases import Release
 from gencard.client.replay import Replayed, check_psi, rebuilt
 from gencard.client.rows import fetch_rows
-from gencard.client.signing import card_of_statement, checked_receipt
+from gencard.client.signing import card_of_statement, check_signed_by_one, checked_receipt
 from gencard.client.verdicts import passing_verdict
 from gencard.core.card import Card
 from gencard.core.coding import Coding
@@ -68,7 +68,7 @@ class Agreement:
         envelope = negotiation.envelope
         payload = connection.keys.cards(envelope).payload_of(envelope)
         if credentials.identity().uri == negotiation.analyst:
-            dsse.verify(envelope, [credentials.public_signing_key()])
+            check_signed_by_one(envelope, credentials.public_signing_keys())
         card = card_of_statement(payload)
         if card.name != negotiation.name or card.analyst != negotiation.analyst:
             raise VerificationError(problem="the envelope holds another card")

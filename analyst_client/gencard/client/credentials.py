@@ -12,6 +12,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.identity import Identity
 
+_END = b"-----END PUBLIC KEY-----"
+"""Last line of each key in a file of several."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -85,6 +88,17 @@ class Credentials:
     def public_signing_key(self) -> Ed25519PublicKey:
         return self.private_signing_key().public_key()
 
+    def public_signing_keys(self) -> tuple[Ed25519PublicKey, ...]:
+        """Our own, and those that we signed with before, as the steward handed them over.
+
+        Raises:
+            InvalidInputError: A file cannot be used.
+        """
+        file = self.folder / "earlier_keys.pub"
+        content = read(file, "earlier_keys") if file.exists() else b""
+        pems = (part + _END for part in content.split(_END) if part.strip())
+        return (self.public_signing_key(), *(_public_key(pem, "earlier_keys") for pem in pems))
+
     def public_controller_key(self) -> Ed25519PublicKey:
         return public_key(self.controller_key, "controller_key")
 
@@ -140,8 +154,12 @@ def private_key(path: Path, field: str) -> Ed25519PrivateKey:
 
 def public_key(path: Path, field: str) -> Ed25519PublicKey:
     """Raises InvalidInputError where the file holds no Ed25519 public key."""
+    return _public_key(read(path, field), field)
+
+
+def _public_key(pem: bytes, field: str) -> Ed25519PublicKey:
     try:
-        key = load_pem_public_key(read(path, field))
+        key = load_pem_public_key(pem)
     except ValueError:
         key = None
     if not isinstance(key, Ed25519PublicKey):

@@ -1,9 +1,14 @@
 """What we sign, and what we believe because others signed it."""
 
+from collections.abc import Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card import Card, Tier
 from gencard.core.errors import VerificationError
 from gencard.core.negotiation import Negotiation, Offer
+from gencard.wire import dsse
 from gencard.wire.canonical import digest_of, time_text
 from gencard.wire.card_document import card_of_document, card_statement
 from gencard.wire.key_history import KeyHistory
@@ -49,6 +54,13 @@ def card_of_statement(payload: bytes) -> Card:
     if card_statement(card) != payload:
         raise VerificationError(problem="the card is not in its canonical form")
     return card
+
+
+def check_signed_by_one(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> None:
+    """Raises VerificationError where none of an analyst's keys signed: the present one or an earlier."""
+    _, signatures = dsse.opened(envelope)
+    named = [key for key in keys if dsse.key_id(key) in signatures]
+    dsse.verify(envelope, named or keys[:1])
 
 
 def checked_receipt(envelope: bytes, keys: KeyHistory, card: Card, *, card_digest: str) -> Receipt:

@@ -15,7 +15,7 @@ from gencard.client.files import read_rows
 from gencard.client.key_watch import known_history
 from gencard.client.log_watch import Checkpoint, checkpoint_of
 from gencard.client.replay import check_psi, rebuilt
-from gencard.client.signing import card_of_statement, checked_receipt
+from gencard.client.signing import card_of_statement, check_signed_by_one, checked_receipt
 from gencard.client.verdicts import passing_verdict
 from gencard.core.card import Card
 from gencard.core.coding import Coding
@@ -50,17 +50,21 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Whom to believe. They must not come from the bundle itself."""
+    """Whom to believe. They must not come from the bundle itself.
+
+    Args:
+        analyst: The analyst's key, and those that the analyst signed with before.
+    """
 
     controller: KeyHistory
-    analyst: Ed25519PublicKey
+    analyst: tuple[Ed25519PublicKey, ...]
     log: KeyHistory
 
     @classmethod
     def of(cls, credentials: Credentials) -> "Keys":
         """Those that we were handed, and those that followed; our own as the analyst's."""
         cards, log = (known_history(credentials, use) for use in (CARDS, LOG))
-        return cls(cards, credentials.public_signing_key(), log)
+        return cls(cards, credentials.public_signing_keys(), log)
 
     def followed(self, bundle: Bundle) -> "Keys":
         """These, and the changes in a bundle that lead on from them.
@@ -128,7 +132,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
 def signed_card(bundle: Bundle, keys: Keys) -> Card:
     """The card; raises VerificationError where not both sides signed it."""
     envelope = bundle.one("card").content
-    dsse.verify(envelope, [keys.analyst])
+    check_signed_by_one(envelope, keys.analyst)
     return card_of_statement(keys.controller.payload_of(envelope))
 
 

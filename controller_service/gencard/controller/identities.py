@@ -18,15 +18,21 @@ _Stamp = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """A person and the public half of the key that this person signs cards with."""
+    """A person and the public half of the key that this person signs cards with.
+
+    Args:
+        earlier: Keys that the person signed with before; they sign no more.
+    """
 
     identity: Identity
     signing_key: Ed25519PublicKey
+    earlier: tuple[Ed25519PublicKey, ...] = ()
 
 
 class _IdentityTable(Section):
     uri: str
     signing_key: str
+    earlier: tuple[str, ...] = ()
 
 
 def read_identities(folder: Path) -> Mapping[str, Enrolled]:
@@ -36,7 +42,7 @@ def read_identities(folder: Path) -> Mapping[str, Enrolled]:
         InvalidInputError: A file is malformed, or two files enrol the same URI.
         UnauthenticatedError: A URI is not that of an identity.
     """
-    enrolled = [_enrolled(path) for path in sorted(folder.glob("*.toml"))]
+    enrolled = [enrolled_in(path) for path in sorted(folder.glob("*.toml"))]
     people = {entry.identity.uri: entry for entry in enrolled}
     if len(people) != len(enrolled):
         raise InvalidInputError(field=folder.name, problem="two files enrol the same identity")
@@ -77,7 +83,9 @@ class Roster:
 def identity_text(enrolled: Enrolled) -> str:
     """The person's file."""
     pem = public_pem(enrolled.signing_key).decode()
-    return f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
+    text = f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
+    earlier = [public_pem(key).decode() for key in enrolled.earlier]
+    return f"{text}earlier = {toml_text(earlier)}\n" if earlier else text
 
 
 def _stamp(folder: Path) -> _Stamp:
@@ -92,11 +100,14 @@ def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
     found: dict[str, list[Enrolled]] = {}
     for path in paths:
         with suppress(GencardError):
-            enrolled = _enrolled(path)
+            enrolled = enrolled_in(path)
             found.setdefault(enrolled.identity.uri, []).append(enrolled)
     return {uri: people[0] for uri, people in found.items() if len(people) == 1}
 
 
-def _enrolled(path: Path) -> Enrolled:
+def enrolled_in(path: Path) -> Enrolled:
+    """Whom a file enrols; raises as ``read_identities``."""
     table = validated(_IdentityTable, read_table(path), path.name)
-    return Enrolled(Identity.of(table.uri), public_key(table.signing_key, f"{path.name}.signing_key"))
+    identity = Identity.of(table.uri)
+    earlier = (public_key(pem, f"{path.name}.earlier") for pem in table.earlier)
+    return Enrolled(identity, public_key(table.signing_key, f"{path.name}.signing_key"), tuple(earlier))

@@ -46,23 +46,27 @@ class KeyRotation:
             key.settle(tx)  # where it cannot be, the key is found aside
         return change
 
+    def note(self, resource: str) -> None:
+        """Say in the log that somebody's keys are about to be replaced."""
+        with self.database.transaction() as tx:
+            self._log(tx, "enrol", resource, {})
+
     def _changed(self, tx: Connection, key: SigningKey) -> KeyChange:
         key.settle(tx)  # what lies aside is written over
         old, new = key.current(tx), Ed25519PrivateKey.generate()
         key.prepare(new)
-        time = self._logged(tx, key.use, new)
+        time = self._log(tx, "rotate", f"keys/{key.use}", {"key": key_id(new.public_key())})
         change = KeyChange(key.use, _number(tx, key.use), old.public_key(), new.public_key(), time)
         add_change(tx, key.use, change.number, change.signed(old, new))
         return change
 
-    def _logged(self, tx: Connection, use: str, new: Ed25519PrivateKey) -> str:
-        """The time of the entry, which never goes back."""
-        details = {"key": key_id(new.public_key())}
+    def _log(self, tx: Connection, action: str, resource: str, details: Mapping[str, str]) -> str:
+        """The time of the new entry, which never goes back."""
         event = self.log.append(
             tx,
-            action="rotate",
+            action=action,
             actor=self.steward,
-            resource=f"keys/{use}",
+            resource=resource,
             details=details,
             now=self.clock(),
         )

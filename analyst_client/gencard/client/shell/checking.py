@@ -81,7 +81,7 @@ def _keys(folder: Path, controller: Path | None, analyst: Path | None, log: Path
     credentials = Credentials.of_folder(folder)
     return Keys(
         _named(controller, "controller_key", CARDS) or known_history(credentials, CARDS),
-        public_key(analyst, "analyst_key") if analyst else credentials.public_signing_key(),
+        (public_key(analyst, "analyst_key"),) if analyst else credentials.public_signing_keys(),
         _named(log, "log_key", LOG) or known_history(credentials, LOG),
     )
 

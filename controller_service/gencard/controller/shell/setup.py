@@ -15,7 +15,15 @@ from gencard.controller.readiness import check_cells, check_measures, check_poli
 from gencard.controller.records import check_records
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
-from gencard.controller.shell.terminal import HERE, ConfigFile, console, desk, table
+from gencard.controller.shell.terminal import (
+    HERE,
+    ConfigFile,
+    StewardName,
+    console,
+    desk,
+    steward_uri,
+    table,
+)
 from gencard.controller.wiring import tls_files
 from gencard.core.errors import InvalidInputError
 from gencard.wire.identity import Role
@@ -70,12 +78,21 @@ def enrol(
     name: Annotated[str, typer.Argument(help="Of a-z, 0-9, '.', '_' and '-'.")],
     role: Annotated[Role, typer.Option(help="What the certificate lets its holder do.")],
     project: Annotated[str, typer.Option(help="Its people share one budget.")],
+    again: Annotated[
+        bool, typer.Option("--again", help="New keys for somebody enrolled; old cards stay good.")
+    ] = False,
+    steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Make certificate and signing key for one more person."""
     address = Settings.load(config).server.address
     folder = config.absolute().parent
-    person = enrol_person(folder, name, role, project, address=address, now=datetime.now(UTC))
+    if again:
+        with desk(config) as opened:
+            opened.rotation(steward_uri(opened.settings, steward)).note(f"people/{name}")
+    person = enrol_person(
+        folder, name, role, project, address=address, now=datetime.now(UTC), again=again
+    )
     console.print(f"Hand over, on a safe way: [bold]{escape(str(person))}[/]")
 
 
