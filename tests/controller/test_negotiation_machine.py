@@ -95,7 +95,9 @@ class Machine(RuleBasedStateMachine):
         cards = replace(self.desk.cards, holdings=holdings)
         keys = {PEOPLE[name].uri: key.public_key() for name, key in self.keys.items()}
         self.negotiations = Negotiations(self.desk.database, cards, lambda who: keys[who.uri])
-        self.stewardship = Stewardship(self.desk.database, cards, self.desk.ledger, STEWARD)
+        self.stewardship = Stewardship(
+            self.desk.database, cards, self.desk.ledger, self.desk.refusals, STEWARD
+        )
         self.automatic = automatic
         self.model: dict[str, Modelled] = {}
 

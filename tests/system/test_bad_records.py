@@ -51,9 +51,9 @@ def records_house(tmp_path_factory):
 @pytest.mark.parametrize(
     ("dataset", "error", "held"),
     [
-        ("undeclared", errors.UndeclaredLevelError, 6),
-        ("empty", errors.EmptyDatasetError, 6),
-        ("lacking", errors.MissingAttributeError, 6),
+        ("undeclared", errors.MeasurementRefusedError, 6),
+        ("empty", errors.MeasurementRefusedError, 6),
+        ("lacking", errors.MeasurementRefusedError, 6),
         ("garbled", errors.DatasetUnavailableError, 0),
         ("gone", errors.DatasetUnavailableError, 0),
         ("changed", errors.DatasetChangedError, 0),

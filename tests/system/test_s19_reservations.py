@@ -5,7 +5,7 @@ from concurrent.futures import Future
 import pytest
 
 from gencard.core.budget import SpendState
-from gencard.core.errors import UndeclaredLevelError
+from gencard.core.errors import MeasurementRefusedError
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from tests.system.edge import agreed, eventually
 from tests.system.house import build
@@ -25,7 +25,7 @@ def faulty_house(tmp_path_factory):
 def test_s19_a_cancelled_try_does_not_free_what_an_earlier_one_learnt(faulty_house, monkeypatch):
     with faulty_house.analyst() as analyst:
         card = agreed(analyst, ("sex", "work"))
-        with pytest.raises(UndeclaredLevelError):
+        with pytest.raises(MeasurementRefusedError):
             card.generate(5, progress=False)
     assert lines(faulty_house, card.name) == [SpendState.RESERVED]
     executor = faulty_house.controller.operations._executor

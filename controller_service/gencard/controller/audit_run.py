@@ -53,7 +53,7 @@ class AuditRun:
         job = self.jobs.audit(
             holding, signed_card(card).version, self._recipe(run, plan), plan, VERSIONS, journal=journal
         )
-        self._conclude(run, card, plan, run.job(tasks.AUDIT, job)["report"])
+        self._conclude(run, card, plan, self._report(run, job))
         self.audits.journals.forget(run.request["audit"])
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -67,6 +67,15 @@ class AuditRun:
         )
         if not isinstance(error, OperationCancelledError):
             self.audits.journals.forget(request["audit"])
+
+    def _report(self, run: Run, job: tasks.Job) -> dict[str, Any]:
+        """Of a cancelled audit the runs stay that had ended at a tick: the others would tell when."""
+        try:
+            report: dict[str, Any] = run.job(tasks.AUDIT, job)["report"]
+            return report
+        except OperationCancelledError:
+            self.audits.journals.forget_since(run.request["audit"], run.ticks.last())
+            raise
 
     def _recipe(self, run: Run, plan: AuditPlan) -> Document:
         """Raises GeneratorChangedError where another box than the one counted goes by the name."""

@@ -6,6 +6,7 @@ from that. What lies there is made from records, and nobody but the service can 
 failed is not repeated either: who could see often whether and how it fails would learn about records.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from gencard.controller.state.releases import ReleaseStore
 from gencard.core.errors import (
     BoxRunFailedError,
     GencardError,
+    OperationCancelledError,
     ServiceUnavailableError,
     StorageError,
 )
@@ -87,10 +89,16 @@ class BoxRelease:
         self._run_once(run, job, folder / _FAILED)
 
     def _run_once(self, run: Run, job: tasks.Job, failed: Path) -> None:
-        """One error for all ends that may depend on a record, and no other run after it."""
+        """One error for all ends that may depend on a record, and no other run after it.
+
+        Of a run that was cancelled nothing stays, or the next one's time would tell how far it was.
+        """
         try:
             run.job(tasks.KEEP, job)
             return
+        except OperationCancelledError:
+            _throw_away(failed.parent)
+            raise
         except (*NOTHING_LEARNT, ServiceUnavailableError):
             raise
         except GencardError:
@@ -137,3 +145,9 @@ class BoxRelease:
             details={"box_digest": audited.digest, "verdict_digest": audited.verdict_digest},
             now=cards.clock(),
         )
+
+
+def _throw_away(folder: Path) -> None:
+    with suppress(OSError):
+        for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS):
+            (folder / name).unlink(missing_ok=True)

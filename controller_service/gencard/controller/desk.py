@@ -11,6 +11,7 @@ from gencard.controller.key_rotation import KeyRotation
 from gencard.controller.keys import secret_bytes
 from gencard.controller.limits import Limits
 from gencard.controller.records import holding_of
+from gencard.controller.refusals import Refusals
 from gencard.controller.settings import Settings
 from gencard.controller.signing_key import SigningKey
 from gencard.controller.state.accounts import Caps
@@ -18,6 +19,7 @@ from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.operations import OperationStore
 from gencard.controller.stewardship import Stewardship
 from gencard.wire.key_history import CARDS, LOG
 
@@ -46,8 +48,12 @@ class Desk:
     def log(self) -> EventLog:
         return self.cards.log
 
+    @property
+    def refusals(self) -> Refusals:
+        return Refusals(OperationStore(), self.settings.limits.refusals)
+
     def stewardship(self, steward: str) -> Stewardship:
-        return Stewardship(self.database, self.cards, self.ledger, steward)
+        return Stewardship(self.database, self.cards, self.ledger, self.refusals, steward)
 
     def rotation(self, steward: str) -> KeyRotation:
         return KeyRotation(self.database, self.log, self.keys, self.cards.clock, steward)

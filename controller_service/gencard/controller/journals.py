@@ -32,6 +32,13 @@ class Journals:
         """Throw its runs away."""
         shutil.rmtree(self._path(audit), ignore_errors=True)
 
+    def forget_since(self, audit: str, time: float) -> None:
+        """Throw away what was kept after a time, in seconds since 1970."""
+        with suppress(OSError):
+            for path in self._path(audit).iterdir():
+                if path.stat().st_mtime > time:
+                    path.unlink()
+
     def keep(self, audits: Collection[str]) -> None:
         """Throw away the runs of all others."""
         kept = {self._path(audit) for audit in audits}

@@ -12,20 +12,22 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
 from gencard.controller.error_documents import error_document, error_of_document
-from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.executor import ProcessExecutor, Report
+from gencard.controller.refusals import Refusals
 from gencard.controller.run import Run
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import (
     UNFINISHED,
     OperationRow,
     OperationState,
-    OperationStore,
 )
+from gencard.controller.ticks import Ticks
 from gencard.core.errors import (
     GencardError,
     InternalError,
@@ -35,9 +37,6 @@ from gencard.core.errors import (
     StorageError,
 )
 from gencard.wire.identity import Identity, Role
-
-Report = Callable[[str, str, str], None]
-"""Called with (place, incident, exception's class name) when something unexpected was raised."""
 
 
 class Runner(Protocol):
@@ -60,22 +59,24 @@ class Operations:
     Args:
         coordinators: How many operations run at a time; the others wait in order.
         most_of_one: Unfinished operations of one identity.
+        tick_seconds: Of the grid on which they tell how far they are, and that they end; 0 for none.
     """
 
     def __init__(
         self,
         database: Database,
-        store: OperationStore,
+        refusals: Refusals,
         executor: ProcessExecutor,
         clock: Callable[[], datetime],
         report: Report,
         *,
         coordinators: int,
         most_of_one: int,
+        tick_seconds: float = 0.0,
     ) -> None:
-        self._database, self._store, self._executor = database, store, executor
-        self._clock, self._report = clock, report
-        self._most_of_one = most_of_one
+        self._database, self._refusals, self._executor = database, refusals, executor
+        self._store, self._clock, self._report = refusals.store, clock, report
+        self._most_of_one, self._tick_seconds = most_of_one, tick_seconds
         self._pool = ThreadPoolExecutor(coordinators, thread_name_prefix="operation")
         self._runners: dict[str, Runner] = {}
         self._runs: dict[str, Run | None] = {}
@@ -93,7 +94,9 @@ class Operations:
 
         Raises:
             ServiceBusyError: ``who`` has too many that have not ended.
+            TooManyRefusalsError: Too many have failed at the records.
         """
+        self._refusals.check(tx, who, resource)
         if sum(row.owner == who.uri for row in self._store.unfinished(tx)) >= self._most_of_one:
             raise ServiceBusyError(what="unfinished operations of one certificate")
         name = f"operations/{secrets.token_hex(12)}"
@@ -119,7 +122,7 @@ class Operations:
         with self._lock:
             if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
-                self._pool.submit(self._drive, row)
+                self._pool.submit(self._drive, row, Ticks(self._tick_seconds))
         return replace(row, state=OperationState.QUEUED, stage="", permille=0, response=None, error=None)
 
     def resume(self) -> int:
@@ -197,9 +200,9 @@ class Operations:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _drive(self, row: OperationRow) -> None:
+    def _drive(self, row: OperationRow, ticks: Ticks) -> None:
         """One operation from its start to its end; nothing that it raises goes further."""
-        run = Run(row, self._executor, lambda stage, permille: self._note(row.name, stage, permille))
+        run = Run(row, self._executor, partial(self._note, row.name), ticks)
         with self._lock:
             if self._stopping.is_set():
                 return

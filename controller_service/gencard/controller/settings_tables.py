@@ -100,7 +100,9 @@ class Limits(Section):
     """Bounds that hold before any work is done; ``cpu_seconds`` and ``memory_mib`` for each job.
 
     ``audits`` bounds those that one submitter may begin on one dataset, ``operations`` the unfinished
-    ones of one certificate.
+    ones of one certificate, ``refusals`` those of one analyst that failed at the records of a dataset
+    and that no steward has looked at. Operations tell how far they are, and that they ended, at the
+    ticks of a grid of ``tick_seconds``; 0 for none.
     ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
     """
 
@@ -115,6 +117,8 @@ class Limits(Section):
     workers: PositiveInt = 2
     audits: PositiveInt = 20
     operations: PositiveInt = 50
+    refusals: PositiveInt = 10
+    tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
 
 
 class DatasetEntry(Section):

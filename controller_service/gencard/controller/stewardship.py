@@ -1,4 +1,4 @@
-"""The steward's side: look at what waits, offer, reject, revoke, settle."""
+"""The steward's side: look at what waits or failed, offer, reject, revoke, settle."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,9 @@ from sqlalchemy import Connection
 
 from gencard.controller.card_body import offer_of
 from gencard.controller.cards import Cards
+from gencard.controller.error_documents import error_of_document
 from gencard.controller.holdings import dataset_of
+from gencard.controller.refusals import Refusals
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card import Proposal
@@ -28,6 +30,7 @@ class Stewardship:
     database: Database
     cards: Cards
     ledger: Ledger
+    refusals: Refusals
     steward: str
 
     def approve(self, name: str) -> Negotiation:
@@ -82,6 +85,23 @@ class Stewardship:
                 resource=resource,
                 details={"line": str(line)},
                 now=now,
+            )
+
+    def look_at(self, operation: str) -> None:
+        """An operation that failed at the records counts against its analyst no longer.
+
+        Raises:
+            NotFoundError: No such operation does.
+        """
+        with self.database.transaction() as tx:
+            row = self.refusals.look_at(tx, operation)
+            self.cards.log.append(
+                tx,
+                action="look",
+                actor=self.steward,
+                resource=row.resource,
+                details={"operation": operation, "reason": error_of_document(row.error).reason},
+                now=self.cards.clock(),
             )
 
     def _offer(self, name: str, terms: Proposal | None) -> Negotiation:

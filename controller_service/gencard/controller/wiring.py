@@ -21,7 +21,6 @@ from gencard.controller.service.shares import Bounds
 from gencard.controller.servicers import servicers
 from gencard.controller.settings import Settings
 from gencard.controller.settings_tables import Limits
-from gencard.controller.state.operations import OperationStore
 from gencard.controller.state_lock import state_lock
 
 logger = logging.getLogger("gencard.controller")
@@ -96,12 +95,13 @@ def _operations(desk: Desk, executor: ProcessExecutor) -> Operations:
     limits = desk.settings.limits
     return Operations(
         desk.database,
-        OperationStore(),
+        desk.refusals,
         executor,
         desk.cards.clock,
         report,
         coordinators=limits.workers,
         most_of_one=limits.operations,
+        tick_seconds=limits.tick_seconds,
     )
 
 

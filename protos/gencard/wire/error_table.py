@@ -43,6 +43,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.CardExpiredError: _PRECONDITION,
     errors.AuditRequiredError: _PRECONDITION,
     errors.TooManyAuditsError: _PRECONDITION,
+    errors.TooManyRefusalsError: _PRECONDITION,
     errors.GeneratorChangedError: _PRECONDITION,
     errors.ProposalRefusedError: _PRECONDITION,
     errors.AccessError: grpc.StatusCode.PERMISSION_DENIED,

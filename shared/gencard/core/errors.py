@@ -187,6 +187,14 @@ class TooManyAuditsError(NegotiationError):
     advice = "Ask the steward, who may set `limits.audits` higher."
 
 
+class TooManyRefusalsError(NegotiationError):
+    """What fails at the records may say something about them, so a steward looks before more of it."""
+
+    reason = "TOO_MANY_REFUSALS"
+    text = "{limit} of your operations have failed at the records of this dataset."
+    advice = "Ask the steward to look at them, with `gencard-controller refusals`."
+
+
 class GeneratorChangedError(NegotiationError):
     reason = "GENERATOR_CHANGED"
     text = "What runs by the name of the card's generator is not what the card names."
@@ -275,7 +283,7 @@ class UndeclaredLevelError(DatasetError):
 
 class MeasurementRefusedError(DatasetError):
     reason = "MEASUREMENT_REFUSED"
-    text = "The measurement does not pass the checks that the card agrees on."
+    text = "The records gave no answer that may be told; why, may depend on them."
     advice = "Propose fewer or coarser marginals, or noise. The price stays spent: this is an answer."
 
 

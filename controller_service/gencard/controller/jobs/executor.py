@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 from gencard.controller.jobs.process import Message, WorkerProcess
-from gencard.controller.jobs.tasks import Progress, Task, no_progress
+from gencard.controller.jobs.tasks import Progress, Task, go_on, no_progress
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
 from gencard.wire.error_table import error_named
 
@@ -52,6 +52,9 @@ class ProcessExecutor(Executor):
     ) -> Future[_Result]:
         """Queue ``Task(job, progress=...)``; ``progress`` is called in a thread of this process.
 
+        ``hold=...`` is called there, too, once the process has ended: until it returns, the job has
+        not ended for anybody, and its place is not free.
+
         The future ends with the task's result or a GencardError: what the task raised,
         JobLimitError for a limit, JobFailedError for anything unexpected.
 
@@ -62,12 +65,13 @@ class ProcessExecutor(Executor):
             raise TypeError("only a Task can run in a process of its own")
         job: Any = args[0]
         progress: Any = kwargs.get("progress", no_progress)
+        hold: Any = kwargs.get("hold", go_on)
         future: Future[Any] = Future()
         with self._lock:
             if not self._open:
                 raise RuntimeError("the executor was shut down")
             self._jobs[future] = None
-            self._threads.submit(self._supervise, future, fn.name, job, progress)
+            self._threads.submit(self._supervise, future, hold, fn.name, job, progress)
         future.add_done_callback(self._kill_where_cancelled)
         return future
 
@@ -92,7 +96,14 @@ class ProcessExecutor(Executor):
             future.cancel()
         self._threads.shutdown(wait=wait)
 
-    def _supervise(self, future: Future[Any], task: str, job: Message, progress: Progress) -> None:
+    def _supervise(
+        self,
+        future: Future[Any],
+        hold: Callable[[], None],
+        task: str,
+        job: Message,
+        progress: Progress,
+    ) -> None:
         """One job from its turn to its end. Until then its future is pending, so it can be cancelled."""
         result, failure = None, None
         if not future.cancelled():
@@ -100,6 +111,7 @@ class ProcessExecutor(Executor):
                 result = self._run(future, task, job, progress)
             except BaseException as error:  # it belongs to whoever waits
                 failure = error
+            hold()
         with self._lock:
             self._jobs.pop(future, None)
         if not future.set_running_or_notify_cancel():

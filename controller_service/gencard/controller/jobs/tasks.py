@@ -56,6 +56,10 @@ def no_progress(_stage: str, _fraction: float) -> None:
     """Tell nobody."""
 
 
+def go_on() -> None:
+    """Hold nothing back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A function that a worker knows by name, and the module of ``jobs`` that holds it.
@@ -74,9 +78,17 @@ class Task:
         function: Callable[[Job, Progress], Job] = getattr(module, self.name)
         return function
 
-    def __call__(self, job: Job, *, progress: Progress = no_progress) -> Job:
-        """Do the job here: for executors whose workers are not processes of this service."""
-        return self.function()(job, progress)
+    def __call__(
+        self, job: Job, *, progress: Progress = no_progress, hold: Callable[[], None] = go_on
+    ) -> Job:
+        """Do the job here, and ``hold`` its end back, however it ends.
+
+        For executors whose workers are not processes of this service.
+        """
+        try:
+            return self.function()(job, progress)
+        finally:
+            hold()
 
 
 MEASURE = Task("measure", "measurement", steps=1)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.shell import cards, keys, ledger, log, serving, setup
+from gencard.controller.shell import cards, keys, ledger, log, refusals, serving, setup
 from gencard.controller.shell.terminal import told
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command()(cards.revoke)
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(log.app, name="log")
+app.add_typer(refusals.app, name="refusals")
 
 
 def _say_version(asked: bool) -> None:

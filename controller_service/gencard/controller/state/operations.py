@@ -24,6 +24,9 @@ class OperationState(StrEnum):
 
 
 UNFINISHED = (OperationState.QUEUED, OperationState.RUNNING)
+SEEN = "seen"
+"""Stage of an operation that failed, once a steward has looked at why."""
+
 _BEFORE: Mapping[OperationState, tuple[OperationState, ...]] = {
     OperationState.RUNNING: UNFINISHED,
     OperationState.SUCCEEDED: (OperationState.RUNNING,),
@@ -129,6 +132,19 @@ class OperationStore:
         )
         query = select(operations).where(*wanted).order_by(operations.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
+
+    def unseen(self, tx: Connection, owner: str | None = None) -> tuple[OperationRow, ...]:
+        """What failed and no steward has looked at, of one owner or all, oldest first."""
+        wanted = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
+        query = select(operations).where(*wanted).order_by(operations.c.number)
+        if owner is not None:
+            query = query.where(operations.c.owner == owner)
+        return tuple(map(_row_of, tx.execute(query).mappings()))
+
+    def see(self, tx: Connection, name: str) -> None:
+        """A steward has looked at one that failed."""
+        failed = operations.c.name == name, operations.c.state == OperationState.FAILED
+        tx.execute(update(operations).where(*failed).values(stage=SEEN))
 
     def of_kind(
         self, tx: Connection, kind: str, resource: str | None = None

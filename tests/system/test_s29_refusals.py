@@ -1,0 +1,81 @@
+"""S29: what fails at the records looks alike, is counted, and goes on only when a steward has looked."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from gencard.controller.shell.main import app
+from gencard.core.errors import MeasurementRefusedError, NotFoundError, TooManyRefusalsError
+from tests.system.edge import agreed, configure, enrolled
+from tests.system.house import build
+from tests.system.test_bad_records import BAD, add_dataset
+
+MOST = 2
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A dataset with good records, and two with bad ones."""
+    house = build(tmp_path_factory.mktemp("refusals"))
+    configure(house, "limits", refusals=MOST)
+    for name in ("undeclared", "lacking"):
+        add_dataset(house, name, BAD[name])
+    yield house.start()
+    house.stop()
+
+
+@pytest.fixture
+def steward(house, monkeypatch):
+    monkeypatch.setenv("GENCARD_CONTROLLER", str(house.settings_file))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words):
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return call
+
+
+def refused(analyst, dataset):
+    """A card whose release is refused at the records."""
+    card = agreed(analyst, dataset=dataset)
+    with pytest.raises(MeasurementRefusedError) as caught:
+        card.generate(5, progress=False)
+    assert caught.value.fields == {}
+    return card
+
+
+def test_s29_after_so_many_refusals_a_steward_has_to_look(house, steward):
+    assert "Nothing failed" in steward("refusals")
+    with house.analyst() as ana, house.analyst(enrolled(house, "ben")) as ben:
+        card = refused(ana, "undeclared")
+        with pytest.raises(MeasurementRefusedError):
+            card.generate(5, progress=False)  # the same look again
+        last = refused(ana, "undeclared")
+        spent = ana.budget("undeclared").spent
+        with pytest.raises(TooManyRefusalsError) as caught:
+            last.generate(5, progress=False)
+        assert caught.value.fields == {"limit": str(MOST)}
+        with pytest.raises(TooManyRefusalsError):
+            last.audit("honest", where="card", progress=False)
+        refused(ana, "lacking")
+        refused(ben, "undeclared")
+        assert len(agreed(ana).generate(5, progress=False)) == 5
+
+        waiting = json.loads(steward("refusals", "--json"))
+        mine = [row for row in waiting if row["resource"] == last.name]
+        assert {row["reason"] for row in waiting} == {"MEASUREMENT_REFUSED"}
+        assert [row["analyst"].rpartition("/")[2] for row in mine] == ["ana"]
+        assert mine[0]["operation"] in steward("refusals")
+        steward("refusals", "seen", mine[0]["operation"], "--steward", "sam")
+        assert mine[0]["operation"] not in steward("refusals")
+        assert ana.budget("undeclared").spent == spent
+        refused(ana, "undeclared")
+    with house.controller.desk.database.reading() as tx:
+        entries = [json.loads(entry.body) for entry in house.controller.desk.log.entries(tx)]
+    (look,) = [entry for entry in entries if entry["action"] == "look"]
+    assert (look["resource"], look["details"]["operation"]) == (last.name, mine[0]["operation"])
+    with pytest.raises(NotFoundError):
+        app(["refusals", "seen", mine[0]["operation"]], standalone_mode=False)
