@@ -21,6 +21,7 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.canonical import digest_of, document_of, json_bytes, sha256, time_text
 from gencard.wire.card_document import card_document, card_statement
 from gencard.wire.dsse import sign
+from gencard.wire.key_history import CARDS, KeyChange
 from gencard.wire.psi_document import psi_document
 from gencard.wire.receipt import Receipt, receipt_statement
 from gencard.wire.schema_codec import coding_digest, coding_document
@@ -31,8 +32,8 @@ TIME = time_text(datetime(2026, 11, 20, 18, 5, tzinfo=UTC))
 WIDTH = 88
 BLOCK = re.compile(r"(<!-- example: (\w+) -->\n```json\n).*?(^```$)", re.DOTALL | re.MULTILINE)
 
-CONTROLLER_KEY, ANALYST_KEY, LOG_KEY = (
-    Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3)
+CONTROLLER_KEY, ANALYST_KEY, LOG_KEY, NEXT_KEY = (
+    Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3, 4)
 )
 CODING = Coding(
     (
@@ -80,6 +81,7 @@ RECEIPT = Receipt(
     log_index=4,
     time=TIME,
 )
+CHANGE = KeyChange(CARDS, 1, CONTROLLER_KEY.public_key(), NEXT_KEY.public_key(), TIME)
 
 
 def examples() -> dict[str, Any]:
@@ -90,6 +92,7 @@ def examples() -> dict[str, Any]:
         "verdict": statement(VERDICT, f"{CARD.name}/audits/2d7e", _verdict(), CARD_DIGEST),
         "revocation": statement(REVOCATION, CARD.name, _revocation(), CARD_DIGEST),
         "checkpoint": statement(CHECKPOINT, "log", _checkpoint(), _checkpoint()["root"]),
+        "change": CHANGE.statement,
     }
     documents = {name: document_of(payload, name) for name, payload in statements.items()}
     envelope = sign(statements["card"], [CONTROLLER_KEY, ANALYST_KEY])
