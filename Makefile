@@ -6,8 +6,10 @@ READY  := $(VENV)/.ready
 LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
           --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
 
+SBOM   := $(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible
+
 .DEFAULT_GOAL := help
-.PHONY: help setup deep demo test check format stubs docs lock bench clean
+.PHONY: help setup deep demo test check format stubs docs lock sbom bench clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -61,6 +63,13 @@ lock: $(READY)  ## newest versions of everything, with hashes
 	@$(LOCK) --upgrade --extra controller --extra parquet --extra report --extra utility --group dev --group demo -o requirements.lock
 	@$(LOCK) --constraints requirements.lock --extra controller -o controller_service/requirements.lock
 	@$(LOCK) --constraints requirements.lock --extra parquet --extra report --extra utility -o analyst_client/requirements.lock
+
+sbom: $(READY)  ## lists of all packages, with hashes, in CycloneDX: dist/*.cdx.json; needs no network
+	@mkdir -p dist
+	@for lock in requirements.lock controller_service/requirements.lock analyst_client/requirements.lock; do \
+	    folder=$$(dirname $$lock | sed 's/^\.$$/gencard/'); \
+	    $(SBOM) --output-file dist/$$folder.cdx.json $$lock || exit 1; \
+	done
 
 bench: $(READY) ## every benchmark, at full length
 	@for name in count ipf audit stream vault generators paper_tables utility paper boxes dcr reconstruction; do $(BIN)/python -m benchmarks.$$name || exit 1; done
