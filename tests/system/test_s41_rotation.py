@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from gencard.core.errors import InvalidInputError, StorageError, VerificationErr
 from gencard.wire.dsse import key_id, opened
 from gencard.wire.identity import Role
 from gencard.wire.key_history import CARDS, LOG
-from tests.system.books import assert_in_order
+from tests.system.books import assert_in_order, assert_ledger_and_log
 from tests.system.here import jobs_stay_here
 from tests.system.house import House, build
 
@@ -269,6 +270,26 @@ class TestAtRest:
             with pytest.raises(StorageError):
                 desk.rotation(SAM).rotate(CARDS)
         assert len(key_ids(desk)) == 1
+
+    def test_s41_whoever_signs_meanwhile_signs_with_the_key_in_force(self, house, desk):
+        """One desk rotates and another signs, as shell and service do; all of it verifies."""
+        service = open_desk(house.settings())
+        steward = desk.rotation(SAM)
+
+        def sign() -> None:
+            with service.database.transaction() as tx:
+                now = service.cards.clock()
+                service.log.append(tx, action="offer", actor=SAM, resource="a card", details={}, now=now)
+                service.log.checkpoint(tx, now)
+
+        try:
+            with ThreadPoolExecutor(2) as pool:
+                work = [pool.submit(*one) for one in [(steward.rotate, LOG), (sign,)] * 8]
+            assert [one.exception() for one in work] == [None] * 16
+        finally:
+            service.database.close()
+        assert len(key_ids(desk, LOG)) == 9
+        assert_ledger_and_log(desk)
 
     def test_s41_a_key_that_is_not_the_newest_is_refused_at_the_start(self, house, desk):
         """As after a restore of ``signing/`` from before the rotation."""
