@@ -102,4 +102,4 @@ def test_s28_a_cancel_before_the_tick_tells_nothing(house, held):
     cancel(house, name)
     assert is_in(house, name, Progress.STATE_CANCELLED)()
     assert lines(house, card) == [SpendState.VOIDED]
-    assert eventually(lambda: not house.controller.operations._runs, 2)
+    assert eventually(lambda: not house.controller.operations._runs)
