@@ -24,8 +24,8 @@ from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageE
 from tests.controller.test_run import row_of
 from tests.system.edge import eventually
 
-QUICK, SLOW = 0.02, 0.5
-TICK = 4.0
+QUICK, SLOW = 0.02, 1.0
+TICK = 5.0
 PAIRS = 20
 
 
