@@ -139,7 +139,7 @@ def test_the_catalogue_and_the_card_say_what_runs_and_what_it_claims(ana: Analys
 
 
 @pytest.mark.parametrize(
-    ("box", "alpha", "verdict"), [("tree", "0.0001", "no-evidence"), ("bootstrap", "0.05", "leakage")]
+    ("box", "alpha", "verdict"), [("tree", "0.000001", "no-evidence"), ("bootstrap", "0.05", "leakage")]
 )
 def test_s31_a_real_audit_of_real_cells(ana: Analyst, box: str, alpha: str, verdict: str) -> None:
     """Nothing is made up: records, jobs, cells; MST keeps to the pairs, a bootstrap does not."""
