@@ -299,10 +299,10 @@ class TestBadPsi:
         psi = psi_of({"a": np.full(10_000, 2), "b": np.full(10_000, 2)}, domain)
         tracemalloc.start()
         try:
-            begin = time.perf_counter()
+            begin = time.thread_time()
             drawn = synthesise(row.make(()), psi, domain, 50, 1)
         except TooLargeError:
-            assert time.perf_counter() - begin < 0.5
+            assert time.thread_time() - begin < 0.5
             assert tracemalloc.get_traced_memory()[1] < 1_000_000
         except InvalidInputError:
             assert row.whole

@@ -178,10 +178,10 @@ class TestGuards:
         psi = Psi(domain, (Measurement(("a0",), np.ones(10, dtype=int)),))
         tracemalloc.start()
         try:
-            begin = time.perf_counter()
+            begin = time.thread_time()
             with pytest.raises(TooLargeError):
                 Ipf().fit(psi, domain)
-            assert time.perf_counter() - begin < 0.05
+            assert time.thread_time() - begin < 0.05
             assert tracemalloc.get_traced_memory()[1] < 100_000
         finally:
             tracemalloc.stop()

@@ -42,16 +42,16 @@ def test_the_cliques_are_those_of_min_fill(drawn):
 
 def test_a_refusal_names_what_is_too_large_without_looking_further():
     domain = Domain.of({f"x{number}": 10 for number in range(60)})
-    begin = time.perf_counter()
+    begin = time.thread_time()
     with pytest.raises(ModelTooLargeError, match="x0, x1, x2"):
         JunctionTree.of(domain, list(combinations(domain.attributes, 2)), most_cells=10**6)
-    assert time.perf_counter() - begin < 2
+    assert time.thread_time() - begin < 2
 
 
 def test_a_chain_of_six_hundred_attributes_takes_no_time():
     domain = Domain.of({f"x{number}": 3 for number in range(600)})
     chain = list(pairwise(domain.attributes))
-    begin = time.perf_counter()
+    begin = time.thread_time()
     tree = JunctionTree.of(domain, chain, most_cells=10**6)
-    assert time.perf_counter() - begin < 5
+    assert time.thread_time() - begin < 5
     assert set(tree.cliques) == set(chain)
