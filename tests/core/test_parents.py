@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.blackbox import parent_sets
-from gencard.core.blackbox.parent_scores import ParentScores, certainty, dependence
+from gencard.core.blackbox import certainty as certainty_module
+from gencard.core.blackbox import parent_scores, parent_sets
+from gencard.core.blackbox.bit_planes import BitPlanes
+from gencard.core.blackbox.certainty import certainties
+from gencard.core.blackbox.parent_scores import ParentScores, dependence
 from gencard.core.blackbox.parent_sets import Pair, maximal_sets, pairs_to_choose_from
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.core.statistics.marginal import count
 from tests.core.strategies import domains
 
 
@@ -31,6 +35,11 @@ def replacements(joint):
         moved[other] += 1
         if moved.min() >= 0:
             yield moved.reshape(joint.shape)
+
+
+def certainty(joint):
+    """The score F of one table."""
+    return int(certainties(joint[None])[0])
 
 
 def nearest_certain(joint):
@@ -91,6 +100,25 @@ class TestScores:
         short = np.maximum(joint.sum() - 2 * np.stack([zeros, ones]), 0).sum(axis=0)
         assert certainty(joint) == -short.min()
 
+    @given(st.lists(joints(2), min_size=1, max_size=5), st.sampled_from([1, 4, 1 << 14]))
+    @settings(max_examples=60, deadline=None)
+    def test_f_of_many_tables_is_that_of_each(self, tables, at_once):
+        """Filled up with cells of no records, and however few ways are looked at together."""
+        together = np.zeros((len(tables), 4, 2), dtype=int)
+        for table, joint in zip(together, tables, strict=True):
+            table[: len(joint)] = joint
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(certainty_module, "_AT_ONCE", at_once)
+            found = certainties(together)
+        assert found.tolist() == [certainty(joint) for joint in tables]
+
+    def test_f_of_an_attribute_of_one_level_is_that_of_one_that_is_always_0(self):
+        assert certainty(np.array([[3], [4]])) == certainty(np.array([[3, 0], [4, 0]])) == -7
+
+    def test_f_of_more_records_than_32_bits_hold(self):
+        joint = np.array([[5, 1], [2, 4]])
+        assert certainty(joint * 2**27) == certainty(joint) * 2**27
+
     def test_f_moves_by_2_somewhere_and_r_by_nearly_its_bound(self):
         assert certainty(np.array([[5, 0], [0, 5]])) - certainty(np.array([[5, 0], [1, 4]])) == 2
         joint = np.array([[0, 50], [50, 0], [0, 0]])
@@ -105,7 +133,8 @@ class TestScores:
         pair = Pair("d", ("a", "b", "c")[:parents])
         table = np.zeros((*domain.project(pair.parents).sizes, 3), dtype=int)
         np.add.at(table, tuple(codes[:, [*range(parents), 3]].T), 1)
-        assert scores.of(pair) == scores.of(pair) == dependence(table.reshape(-1, 3))
+        expected = dependence(table.reshape(-1, 3))
+        assert scores.of([pair, pair]).tolist() == [expected, expected]
         assert scores.sensitivity == 6 * 30 + 4
 
     def test_f_is_for_binary_attributes_alone(self):
@@ -113,8 +142,29 @@ class TestScores:
         scores = ParentScores(Dataset(Domain.of({"a": 2, "b": 2, "c": 2}), codes))
         joint = np.zeros((2, 2), dtype=int)
         np.add.at(joint, (codes[:, 0], codes[:, 1]), 1)
-        assert scores.of(Pair("b", ("a",))) == certainty(joint)
+        assert scores.of([Pair("b", ("a",))]).tolist() == [certainty(joint)]
         assert scores.sensitivity == 2
+
+    @pytest.mark.parametrize("sizes", [(2, 2, 1, 2, 2), (3, 2, 2, 3, 1)])
+    def test_counting_by_bits_and_by_records_gives_the_same_scores(self, sizes, monkeypatch):
+        domain = Domain.of(dict(zip("abcde", sizes, strict=True)))
+        dataset = Dataset(domain, np.random.default_rng(2).integers(0, sizes, (150, 5)))
+        pairs = [
+            Pair(name, parents) for name in "de" for k in range(4) for parents in combinations("abc", k)
+        ]
+        by_bits = ParentScores(dataset).of(pairs)
+        monkeypatch.setattr(parent_scores, "_FEW", 0)
+        np.testing.assert_array_equal(by_bits, ParentScores(dataset).of(pairs))
+
+    @given(domains(fewest=2, most=4, largest=3), st.sampled_from([0, 1, 63, 64, 65, 200]))
+    @settings(max_examples=60, deadline=None)
+    def test_bits_count_what_records_are(self, domain, rows):
+        codes = np.random.default_rng(rows).integers(0, domain.sizes, (rows, len(domain)))
+        dataset = Dataset(domain, codes)
+        *parents, attribute = domain.attributes
+        expected = count(dataset, domain.attributes).reshape(1, -1, domain.sizes[-1])
+        found = BitPlanes(dataset).joints(tuple(parents), (attribute,))
+        np.testing.assert_array_equal(found, expected)
 
 
 class TestSets:

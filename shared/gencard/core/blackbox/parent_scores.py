@@ -15,9 +15,13 @@ the parents leave no doubt about the attribute, and which is uniform there. Time
 by 1, and so an L1 distance by 2 and :math:`2 n F` by 2.
 """
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.blackbox.bit_planes import BitPlanes
+from gencard.core.blackbox.certainty import certainties
 from gencard.core.blackbox.parent_sets import Pair
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -25,8 +29,8 @@ from gencard.core.statistics.counting import cell_numbers
 
 Counts = NDArray[np.int64]
 
-_KEPT = 64
-"""Sets of parents whose cells are remembered."""
+_FEW = 128
+"""Cells of a table up to which it is counted by bits, quicker than record by record."""
 
 
 class ParentScores:
@@ -39,33 +43,41 @@ class ParentScores:
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._binary = all(size <= 2 for size in dataset.domain.sizes)
+        self._planes = BitPlanes(dataset)
         self._found: dict[Pair, int] = {}
-        self._cells: dict[Clique, NDArray[np.int64]] = {}
         self.sensitivity = 2 if self._binary else 6 * len(dataset) + 4
 
-    def of(self, pair: Pair) -> int:
-        """The score of a pair: F where all attributes are binary, else R."""
-        if pair not in self._found:
-            joint = self._joint(pair)
-            self._found[pair] = certainty(joint) if self._binary else dependence(joint)
-        return self._found[pair]
+    def of(self, pairs: Sequence[Pair]) -> Counts:
+        """The scores of pairs, in their order: F where all attributes are binary, else R."""
+        lacking: dict[tuple[Clique, int], list[str]] = {}
+        for pair in pairs:
+            if pair not in self._found:
+                alike = (pair.parents, self._dataset.domain.size(pair.attribute))
+                lacking.setdefault(alike, []).append(pair.attribute)
+        for (parents, _), attributes in lacking.items():
+            joints = self._joints(parents, tuple(attributes))
+            scores = certainties(np.stack([*joints])) if self._binary else map(dependence, joints)
+            for attribute, score in zip(attributes, scores, strict=True):
+                self._found[Pair(attribute, parents)] = int(score)
+        return np.array([self._found[pair] for pair in pairs], dtype=np.int64)
 
-    def _joint(self, pair: Pair) -> Counts:
-        """Counts, one row for each cell of the parents, one column for each level of the attribute."""
+    def _joints(self, parents: Clique, attributes: Clique) -> Iterable[Counts]:
+        """For each attribute counts, one row for each cell of the parents, one column for each level."""
         domain = self._dataset.domain
-        rows, size = domain.project(pair.parents).cells, domain.size(pair.attribute)
-        cells = self._parents(pair.parents) * size + self._dataset.column(pair.attribute)
-        return np.bincount(cells, minlength=rows * size).reshape(rows, size).astype(np.int64)
+        rows, size = domain.project(parents).cells, domain.size(attributes[0])
+        if rows * size <= _FEW:
+            return self._planes.joints(parents, attributes)
+        begins = self._cells(parents) * size
+        columns = map(self._dataset.column, attributes)
+        counts = (np.bincount(begins + column, minlength=rows * size) for column in columns)
+        return (count.reshape(rows, size).astype(np.int64) for count in counts)
 
-    def _parents(self, parents: Clique) -> NDArray[np.int64]:
-        if parents not in self._cells:
-            if len(self._cells) >= _KEPT:
-                del self._cells[next(iter(self._cells))]
-            sizes = self._dataset.domain.project(parents).sizes
-            columns = [self._dataset.column(name) for name in parents]
-            numbers = cell_numbers(columns, sizes) if parents else np.zeros(len(self._dataset))
-            self._cells[parents] = numbers.astype(np.int64)
-        return self._cells[parents]
+    def _cells(self, parents: Clique) -> Counts:
+        """The number of each record's cell."""
+        if not parents:
+            return np.zeros(len(self._dataset), dtype=np.int64)
+        columns = [self._dataset.column(name) for name in parents]
+        return cell_numbers(columns, self._dataset.domain.project(parents).sizes).astype(np.int64)
 
 
 def dependence(joint: Counts) -> int:
@@ -79,30 +91,3 @@ def dependence(joint: Counts) -> int:
     independent = joint.sum(axis=1)[rows] * joint.sum(axis=0)[columns]
     apart = np.abs(records * joint.ravel()[cells] - independent)
     return int(records**2 + (apart - independent).sum())
-
-
-def certainty(joint: Counts) -> int:
-    r""":math:`2 n F`, from :math:`-n` to 0.
-
-    Cell after cell of the parents stands for 0 or for 1. Of all ways so far, those stay that no other
-    one matches in both :math:`k_0` and :math:`k_1` [1]_: few, where ways double with each cell.
-
-    References:
-        .. [1] G. Nemhauser, Z. Ullmann, "Discrete Dynamic Programming and Capital Allocation",
-           Management Science 15(9), 1969.
-    """
-    records = int(joint.sum())
-    pairs = np.zeros((len(joint), 2), dtype=np.int64)
-    pairs[:, : joint.shape[1]] = joint  # an attribute of one level has no 1
-    met = np.zeros((1, 2), dtype=np.int64)
-    for cell in pairs[pairs.any(axis=1)]:
-        met = _unmatched((met[:, None] + np.diag(cell)).reshape(-1, 2))
-    return -int(np.maximum(records - 2 * met, 0).sum(axis=1).min())
-
-
-def _unmatched(sums: Counts) -> Counts:
-    """Rows such that no other row is as large or larger in both places; of equal rows one."""
-    falling = sums[np.lexsort((-sums[:, 1], -sums[:, 0]))]
-    best = np.maximum.accumulate(falling[:, 1])
-    kept: Counts = falling[np.concatenate([[True], best[1:] > best[:-1]])]
-    return kept

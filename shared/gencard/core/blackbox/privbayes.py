@@ -32,6 +32,9 @@ from gencard.core.statistics.reconcile import on_simplex
 _MOST_CELLS = 1 << 18
 """A larger table is not worth the seconds that its noise takes, however useful it would be."""
 
+_SCORED = 2_000
+"""Pairs that are scored before progress is told again."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrivBayes(ModelBox):
@@ -75,8 +78,7 @@ class PrivBayes(ModelBox):
         purse = Purse(self.privacy, self.noise)
         first = int(rng_of(seed).integers(len(dataset.domain)))
         network = self._network(dataset, dataset.domain.attributes[first], purse, progress)
-        progress("tables", 0.5)
-        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, purse)))
+        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, purse, progress)))
 
     def _network(self, dataset: Dataset, first: str, purse: Purse, progress: Progress) -> Sequence[Pair]:
         """Choices that spend beta of epsilon; none, and nothing spent, where no parent can be useful."""
@@ -87,19 +89,25 @@ class PrivBayes(ModelBox):
             return [Pair(name, ()) for name in domain.attributes]
         network, scores = [Pair(first, ())], ParentScores(dataset)
         while len(network) < number:
-            progress("network", 0.5 * len(network) / number)
             offered = pairs_to_choose_from(domain, network, most_cells, self.degree)
-            found = np.array([scores.of(pair) for pair in offered], dtype=np.int64)
-            chosen = purse.chosen(found, scores.sensitivity, choosing / (number - 1))
+            found = []
+            for begin in range(0, len(offered), _SCORED):
+                done = len(network) + begin / len(offered)
+                progress("network", 0.5 * done / number)
+                found.append(scores.of(offered[begin : begin + _SCORED]))
+            chosen = purse.chosen(np.concatenate(found), scores.sensitivity, choosing / (number - 1))
             network.append(offered[chosen])
         return network
 
 
-def _nodes(dataset: Dataset, network: Sequence[Pair], purse: Purse) -> tuple[Node, ...]:
+def _nodes(
+    dataset: Dataset, network: Sequence[Pair], purse: Purse, progress: Progress
+) -> tuple[Node, ...]:
     """Each table with an equal part of what is left, near to nothing below zero, of n records."""
     part = purse.left / len(network)
     nodes = []
-    for pair in network:
+    for number, pair in enumerate(network):
+        progress("tables", 0.5 + 0.5 * number / len(network))
         clique = (*pair.parents, pair.attribute)
         noisy = purse.measured(clique, count(dataset, clique), part).values.astype(np.float64)
         table = on_simplex(noisy, len(dataset)) if len(dataset) else np.zeros(noisy.shape)
