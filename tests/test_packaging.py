@@ -1,5 +1,6 @@
 """One wheel, thin for analysts; a lock that fits it; and nothing in the tree that should not be."""
 
+import json
 import re
 import subprocess
 import sys
@@ -76,6 +77,30 @@ class TestLocks:
         whole = locked("requirements.lock")
         for name in LOCKS:
             assert locked(name).items() <= whole.items()
+
+
+def hashes_in(text):
+    """SHA-256 of the files of each package, by name and version."""
+    blocks = [block for block in re.split(r"\n(?=\S)", text) if "==" in block.split("\n")[0]]
+    pinned = re.compile(r"([\w.-]+)==(\S+)")
+    return {
+        pinned.match(block).groups(): set(re.findall(r"--hash=sha256:(\w+)", block)) for block in blocks
+    }
+
+
+def test_s37_the_list_of_packages_names_all_of_a_lock_with_its_hashes(tmp_path):
+    lock, output = ROOT / "analyst_client/requirements.lock", tmp_path / "found.json"
+    made_by = re.search(r"^SBOM +:= \S+ (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    command = [sys.executable, *made_by.split(), "--output-file", output, lock]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    found = json.loads(output.read_text())
+    assert (found["bomFormat"], found["metadata"]["component"]["name"]) == ("CycloneDX", "gencard")
+    assert hashes_in(lock.read_text()) == {
+        (part["name"], part["version"]): {
+            digest["content"] for place in part["externalReferences"] for digest in place["hashes"]
+        }
+        for part in found["components"]
+    }
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from gencard.controller.readiness import (
     check_policies,
     check_reviewed,
 )
+from gencard.controller.restoration import check_restored
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import Service, TlsFiles, start
 from gencard.controller.service.shares import Bounds
@@ -55,11 +56,13 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
 
     Raises:
         InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
-            a person's file holds a mistake; another service works on the same state.
+            a person's file holds a mistake; another service works on the same state, or the state is a
+            backup that nobody restored.
         IsolationError: A black box is to run in a cell, and none can be closed.
     """
     with ExitStack() as held:
         held.enter_context(state_lock(settings.state.folder))
+        check_restored(settings.state)
         return _served(settings, clock, unreviewed, held)
 
 

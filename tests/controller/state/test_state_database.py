@@ -11,7 +11,7 @@ from sqlalchemy import select, text
 
 from gencard.controller.state.database import Database
 from gencard.controller.state.tables import cards, metadata
-from gencard.core.errors import GencardError, StorageError
+from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from tests.controller.state.samples import CARD, NOW, insert_card
 
 TOKEN = "canary-7f3a"
@@ -49,6 +49,30 @@ class TestMigrations:
         with pytest.raises(StorageError) as caught:
             database.migrate()
         assert_silent(caught.value)
+
+
+class TestCopies:
+    def test_a_copy_is_of_what_was_committed(self, tmp_path):
+        """A writer in the middle of its work neither waits nor is seen."""
+        database, copy = (Database(f"sqlite:///{tmp_path}/{name}.sqlite") for name in ("own", "copy"))
+        database.migrate()
+        with database.transaction() as tx:
+            insert_card(tx)
+        with database.transaction() as tx:
+            tx.execute(cards.delete())
+            database.copy_to(tmp_path / "copy.sqlite")
+        with copy.reading() as tx:
+            assert tx.execute(select(cards.c.name)).scalars().all() == [CARD]
+        database.close()
+        copy.close()
+
+    def test_only_sqlite_is_copied(self, database, url, tmp_path):
+        if url.startswith("sqlite"):
+            database.copy_to(tmp_path / "copy")
+            return
+        with pytest.raises(InvalidInputError, match="its own tools"):
+            database.copy_to(tmp_path / "copy")
+        assert not (tmp_path / "copy").exists()
 
 
 class TestTransactions:

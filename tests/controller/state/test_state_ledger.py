@@ -50,6 +50,22 @@ class TestReservations:
                 reserve(ledger, tx, Price(4))
             reserve(ledger, tx, Price(3))
 
+    def test_what_is_left_is_held_whatever_the_holders_own_cap(self, database):
+        ledger = Ledger({DATASET: Caps(Price(10, Decimal(1)), Price(5), Price(5))})
+        held = {"project": "service", "holder": "spiffe://x/service/controller/c", "kind": "restore"}
+        with database.transaction() as tx:
+            reserve(ledger, tx, Price(3))
+            line = ledger.hold_rest(tx, DATASET, now=NOW, **held)
+            assert (line.price, line.state) == (Price(7, Decimal(1)), SpendState.RESERVED)
+            assert ledger.spent(tx, ALL_OF_IT) == ledger.cap(ALL_OF_IT)
+            with pytest.raises(BudgetExceededError):
+                reserve(ledger, tx, Price(1))
+            assert ledger.hold_rest(tx, DATASET, now=NOW, **held) is None
+            ledger.void(tx, line.line, NOW)
+            assert ledger.spent(tx, ALL_OF_IT) == Price(3)
+            reserve(ledger, tx, Price(2))
+            assert [found.line for found in ledger.all(tx)] == [1, 2, 3]
+
     def test_only_voiding_gives_back(self, database):
         ledger = ledger_of(10)
         with database.transaction() as tx:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.shell import cards, keys, ledger, log, refusals, serving, setup
+from gencard.controller.shell import backup, cards, keys, ledger, log, refusals, serving, setup
 from gencard.controller.shell.terminal import told
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app.command()(setup.check)
 app.command()(setup.enrol)
 app.command()(setup.renew)
 app.command()(serving.serve)
+app.command()(backup.backup)
+app.command()(backup.restore)
 app.command(name="cards")(cards.show)
 app.command()(cards.approve)
 app.command()(cards.counter)

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from gencard.core.errors import StorageError
+from gencard.core.errors import InvalidInputError, StorageError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _FOREIGN = (SQLAlchemyError, sqlite3.Error, CommandError)
@@ -65,6 +65,21 @@ class Database:
         """
         with _translated(), self._engine.connect() as tx:
             yield tx
+
+    def copy_to(self, file: Path) -> None:
+        """A copy of everything committed at one moment, while others go on writing.
+
+        Raises:
+            InvalidInputError: The database is not SQLite.
+            StorageError: It cannot be read, or the copy not be written.
+        """
+        if self._engine.dialect.name != "sqlite":
+            problem = "is not SQLite, and is backed up by its own tools: see docs/backups.md"
+            raise InvalidInputError(field="state.url", problem=problem)
+        _create_private(file)
+        with _translated(), self._engine.connect() as tx, closing(sqlite3.connect(file)) as copy:
+            source: Any = tx.connection.driver_connection
+            source.backup(copy)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -4,7 +4,7 @@ Reserve, run, settle. A reserved line counts as spent until it is settled, or vo
 crash at any moment loses budget at worst, and never frees any.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -51,17 +51,47 @@ class Ledger:
         with tx.begin_nested():
             for account in accounts_of(dataset, project, analyst):
                 _take(tx, account, price, self.cap(account))
-            line = insert(lines).values(
+            return _reserved(
+                tx,
                 dataset=dataset,
                 project=project,
                 analyst=analyst,
                 resource=resource,
                 kind=kind,
-                state=SpendState.RESERVED,
                 created=now,
                 **columns_of(price),
             )
-            return int(tx.execute(line.returning(lines.c.number)).scalar_one())
+
+    def hold_rest(
+        self, tx: Connection, dataset: str, *, project: str, holder: str, kind: str, now: datetime
+    ) -> Spend | None:
+        """Hold all that is left of a dataset's budget in one line; None where nothing is left.
+
+        Args:
+            project: One that no caller is of, as ``holder`` is no caller: the caps of their accounts
+                are not asked.
+
+        Raises:
+            NotFoundError: The dataset has no caps.
+        """
+        wide, *others = accounts_of(dataset, project, holder)
+        cap, spent = (columns_of(price) for price in (self.cap(wide), self.spent(tx, wide)))
+        rest = {name: max(cap[name] - spent[name], 0) for name in cap}
+        if not any(rest.values()):
+            return None
+        for account in (wide, *others):
+            _add(tx, account, rest)
+        line = _reserved(
+            tx,
+            dataset=dataset,
+            project=project,
+            analyst=holder,
+            resource=dataset,
+            kind=kind,
+            created=now,
+            **rest,
+        )
+        return _line(tx, line)
 
     def settle(self, tx: Connection, line: int, now: datetime) -> None:
         """The release happened: the line stays spent for good.
@@ -107,6 +137,15 @@ class Ledger:
         )
         return [price_of(row).epsilon for row in tx.execute(query).mappings()]
 
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the datasets that have caps."""
+        return tuple(self._caps)
+
+    def all(self, tx: Connection) -> Iterator[Spend]:
+        """Every line, oldest first."""
+        return map(_spend_of, tx.execute(select(lines).order_by(lines.c.number)).mappings().all())
+
     def line(self, tx: Connection, line: int) -> Spend:
         """Raises NotFoundError where there is no such line."""
         return _line(tx, line)
@@ -140,6 +179,12 @@ class Ledger:
         return page_of(tx, query, lines.c.number, _spend_of, before=before, limit=limit)
 
 
+def _reserved(tx: Connection, **values: Any) -> int:
+    """The number of a new line."""
+    line = insert(lines).values(state=SpendState.RESERVED, **values).returning(lines.c.number)
+    return int(tx.execute(line).scalar_one())
+
+
 def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
     """Add the price to a balance by **one conditional UPDATE**: no reading before, no race.
 
@@ -152,6 +197,13 @@ def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
     within = [more[name] <= limit for name, limit in columns_of(cap).items()]
     if tx.execute(update(balances).where(_is(account), *within).values(more)).rowcount != 1:
         raise BudgetExceededError(scope=account.scope)
+
+
+def _add(tx: Connection, account: Account, units: Mapping[str, int]) -> None:
+    """Add to a balance, whatever its cap."""
+    insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
+    more = {name: balances.c[name] + amount for name, amount in units.items()}
+    tx.execute(update(balances).where(_is(account)).values(more))
 
 
 def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:

@@ -1,6 +1,6 @@
 """Releases: rows that were drawn, and the receipt of what they were made from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -48,6 +48,11 @@ class ReleaseStore:
         if row is None:
             raise NotFoundError()
         return _row_of(row)
+
+    def all(self, tx: Connection) -> Iterator[ReleaseRow]:
+        """Every release, oldest first."""
+        query = select(releases).order_by(releases.c.number)
+        return map(_row_of, tx.execute(query).mappings().all())
 
     def list(
         self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50

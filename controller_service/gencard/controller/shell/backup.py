@@ -1,0 +1,89 @@
+"""backup and restore: the state, copied while it is served, and taken into service elsewhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.controller.backup import back_up
+from gencard.controller.desk import open_desk
+from gencard.controller.restoration import Restored, clear, place, take_over
+from gencard.controller.settings import Settings
+from gencard.controller.shell.terminal import HERE, ConfigFile, StewardName, console, desk, steward_uri
+from gencard.controller.state_lock import state_lock
+from gencard.core.errors import InvalidInputError
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(help="A new folder, readable by you alone.")],
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Copy ledger, log, cards, psi and rows, while the service goes on. Keys are not in it."""
+    with desk(config) as opened, console.status("Copying"):
+        made = back_up(opened, folder, steward_uri(opened.settings, steward))
+    console.print(f"Made [bold]{escape(str(folder))}[/]: {made.entries} entries of the log.")
+    console.print("[dim]It is not encrypted, and keys are not in it: see docs/backups.md.[/]")
+
+
+def restore(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="A backup. Left out where the state lies in its place already."),
+    ] = None,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(help="A checkpoint of the log that somebody kept; may be repeated."),
+    ] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="You know that nothing was decided after the backup.")
+    ] = False,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Take a backup into service. What is left of budgets is held until you know what is lost."""
+    settings = Settings.load(config)
+    known = [_read(path) for path in checkpoint or ()]
+    with state_lock(settings.state.folder), console.status("Reading all of it"):
+        if folder is not None:
+            place(folder, settings.state)
+        try:
+            restored = _taken_over(settings, steward, known, complete=complete)
+        except BaseException:
+            if folder is not None:
+                clear(settings.state)
+            raise
+    _say(restored, complete=complete)
+
+
+def _taken_over(
+    settings: Settings, steward: str | None, known: list[bytes], *, complete: bool
+) -> Restored:
+    opened = open_desk(settings)
+    try:
+        return take_over(opened, steward_uri(settings, steward), known, complete=complete)
+    finally:
+        opened.database.close()
+
+
+def _say(restored: Restored, *, complete: bool) -> None:
+    console.print(f"[green]In order:[/] {restored.entries} entries of the log, the ledger, all rows.")
+    if restored.known > restored.entries:
+        lost = restored.known - restored.entries
+        console.print(f"[bold red]Lost:[/] at least {lost} decisions after the backup.")
+    if complete:
+        return
+    console.print(f"Called off: {restored.ended} operations. Settled: {restored.settled} reservations.")
+    for line in restored.held:
+        held = f"line {line.line}, all that is left on {line.dataset}: {line.price}"
+        console.print(f"[bold]Held:[/] {held}", soft_wrap=True)
+    console.print("Find out what was released since, lower the caps by it, then `ledger void LINE`.")
+    console.print("[dim]Do again what was revoked and removed since: see docs/backups.md.[/]")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise InvalidInputError(field="--checkpoint", problem=f"there is no file {path}") from None

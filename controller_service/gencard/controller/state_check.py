@@ -1,0 +1,56 @@
+"""Whether a state is whole: its log, its ledger, and the rows of every release."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, select
+
+from gencard.controller.desk import Desk
+from gencard.controller.key_rotation import key_history
+from gencard.controller.rows_file import RowsFile
+from gencard.controller.state.accounts import accounts_of, columns_of
+from gencard.controller.state.log_check import checkpoint_of
+from gencard.controller.state.log_check import verify as verify_log
+from gencard.controller.state.releases import ReleaseStore
+from gencard.controller.state.tables import CURRENCIES, balances
+from gencard.core.budget import SpendState
+from gencard.core.errors import VerificationError
+from gencard.wire.key_history import LOG
+
+
+def check_state(desk: Desk, tx: Connection, known: Iterable[bytes] = ()) -> int:
+    """Check everything; the number of entries that the log is known to have had.
+
+    Args:
+        known: Checkpoints that others keep. Those of a longer log show that its end is lost.
+
+    Raises:
+        VerificationError: Names the first thing that is wrong.
+        StorageError: Rows of a release are not there.
+    """
+    keys, size = key_history(tx, desk.keys[LOG]), desk.log.size(tx)
+    sizes = {envelope: checkpoint_of(envelope, keys).size for envelope in known}
+    within = [envelope for envelope in sizes if sizes[envelope] <= size]
+    verify_log(desk.log.entries(tx), [*desk.log.checkpoints(tx), *within], keys)
+    _check_ledger(desk, tx)
+    for release in ReleaseStore().all(tx):
+        rows = RowsFile(desk.settings.state.releases / release.file_name).dataset()
+        if rows.digest() != release.digest:
+            raise VerificationError(problem=f"the rows of {release.name} were changed")
+    return max([size, *sizes.values()])
+
+
+def _check_ledger(desk: Desk, tx: Connection) -> None:
+    """Balances must be the sums of lines."""
+    sums: Counter[tuple[str, ...]] = Counter()
+    for line in desk.ledger.all(tx):
+        if line.state is not SpendState.VOIDED:
+            for account in accounts_of(line.dataset, line.project, line.analyst):
+                for name, units in columns_of(line.price).items():
+                    sums[*account.columns().values(), name] += units
+    found: Counter[tuple[str, ...]] = Counter()
+    for row in tx.execute(select(balances)).mappings():
+        for name in CURRENCIES:
+            found[row["scope"], row["dataset"], row["holder"], name] = row[name]
+    if +sums != +found:
+        raise VerificationError(problem="the ledger's balances are not the sums of its lines")

@@ -1,0 +1,251 @@
+"""S18: a backup made during releases is served elsewhere, and nothing that was spent is free again."""
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gencard.client.log_watch import SEEN
+from gencard.controller.desk import open_desk
+from gencard.controller.restoration import HELD
+from gencard.controller.shell.main import app
+from gencard.controller.state.operations import OperationStore
+from gencard.core.budget import Price, SpendState
+from gencard.core.errors import (
+    BudgetExceededError,
+    GencardError,
+    InvalidInputError,
+    VerificationError,
+)
+from tests.system import books
+from tests.system.edge import agreed
+from tests.system.house import House, build, survey
+
+OTHERS = (("sex", "region"),)
+
+
+@pytest.fixture
+def house(tmp_path):
+    built = build(tmp_path, survey(300))
+    built.raise_caps()
+    yield built.start()
+    built.stop()
+
+
+@pytest.fixture
+def elsewhere(house, tmp_path):
+    """Another machine: settings, keys and people as they are here, and no state."""
+    folder = tmp_path / "elsewhere"
+    here = house.folder
+    shutil.copytree(here, folder, ignore=lambda at, _: ["state"] if Path(at) == here else [])
+    other = House(folder)
+    yield other
+    other.stop()
+
+
+def run(house, *words):
+    """What a command says; an error of ours rises."""
+    result = CliRunner().invoke(app, [*map(str, words), "--config", str(house.settings_file)])
+    if isinstance(result.exception, GencardError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def back_up(house, folder):
+    assert "entries of the log" in " ".join(run(house, "backup", folder, "--steward", "sam").split())
+    return folder
+
+
+def restore(house, *words):
+    said = " ".join(run(house, "restore", *words, "--steward", "sam").split())
+    assert "In order" in said
+    return said
+
+
+def checkpoint(house, file):
+    run(house, "log", "checkpoint", "--output", file)
+    return file
+
+
+def held(house):
+    """Lines that hold what is left."""
+    return [line for line in books.lines_of(house.controller.desk) if line.kind == HELD]
+
+
+def release_until(house, done):
+    """Cards are agreed and releases made, one after another, until it is enough."""
+    with house.analyst() as ana:
+        for seed in range(1_000):
+            agreed(ana).generate(20, seed=seed, progress=False)
+            if done.is_set():
+                return
+
+
+def begin_and_reserve(desk, tx, card):
+    """What a crash leaves of a release."""
+    now, owner = desk.cards.clock(), "spiffe://gencard.local/pilot/analyst/ana"
+    request = json.dumps({"card": card, "rows": 5, "seed": 1}).encode()
+    OperationStore().create(
+        tx, "operations/left", owner=owner, kind="release", resource=card, request=request, now=now
+    )
+    desk.ledger.reserve(
+        tx,
+        dataset="datasets/survey",
+        project="pilot",
+        analyst=owner,
+        resource=card,
+        kind="psi",
+        price=Price(statistics=1),
+        now=now,
+    )
+
+
+class TestS18Restore:
+    def test_s18_a_backup_during_releases_is_served_elsewhere(self, house, elsewhere, tmp_path):
+        """Rows, receipts, ledger and log are those of one moment."""
+        with house.analyst() as ana:
+            card = agreed(ana)
+            first = card.generate(50, seed=1, progress=False)
+        done = threading.Event()
+        going_on = threading.Thread(target=release_until, args=(house, done))
+        going_on.start()
+        for number in range(3):
+            backup = back_up(house, tmp_path / f"backup-{number}")
+        done.set()
+        going_on.join()
+        lines = books.lines_of(house.controller.desk)
+        house.stop()
+        restore(elsewhere, backup)
+        desk = elsewhere.start().controller.desk
+        books.assert_ledger_and_log(desk)
+        found = [line.line for line in books.lines_of(desk) if line.kind != HELD]
+        assert found == [line.line for line in lines[-len(found) :]]
+        (line,) = held(elsewhere)
+        run(elsewhere, "ledger", "void", line.line)
+        books.assert_in_order(desk)
+        with elsewhere.analyst() as ana:
+            for old in ana.cards():
+                for receipt in old.agreement.receipts():
+                    old.replay(old.agreement.fetch(receipt.name, progress=False))
+            assert ana.card(card.name).generate(50, seed=1, progress=False).equals(first)
+
+    def test_s18_what_came_after_the_backup_is_not_free_again(self, house, elsewhere, tmp_path):
+        """Checkpoints that others keep show the cut; budgets are held until a steward voids that."""
+        with house.analyst() as ana:
+            card = agreed(ana)
+            backup = back_up(house, tmp_path / "backup")
+            card.generate(50, seed=1, progress=False)
+            known = checkpoint(house, tmp_path / "known.json")
+        house.stop()
+        with pytest.raises(InvalidInputError, match="complete: a checkpoint covers"):
+            restore(elsewhere, backup, "--checkpoint", known, "--complete")
+        assert "Lost: at least" in restore(elsewhere, backup, "--checkpoint", known)
+        elsewhere.start()
+        (line,) = held(elsewhere)
+        assert line.state is SpendState.RESERVED
+        with elsewhere.analyst() as ana:
+            card = ana.card(card.name)
+            with pytest.raises(BudgetExceededError):
+                card.generate(50, seed=1, progress=False)
+            (elsewhere.person("ana") / SEEN).write_bytes(known.read_bytes())
+            with pytest.raises(VerificationError):
+                ana.checkpoint()
+            run(elsewhere, "ledger", "void", line.line)
+            card.generate(50, seed=1, progress=False)
+        books.assert_in_order(elsewhere.controller.desk)
+        entries = json.loads(run(elsewhere, "log", "--json"))
+        (said,) = (entry["details"] for entry in entries if entry["action"] == "restore")
+        assert said["reason"] == "older"
+        assert int(said["known_entries"]) > int(said["entries"])
+
+    def test_s18_what_may_have_been_used_is_spent_and_unfinished_work_called_off(
+        self, house, elsewhere, tmp_path
+    ):
+        with house.analyst() as ana:
+            card = agreed(ana)
+        house.stop()
+        desk = open_desk(house.settings())
+        with desk.database.transaction() as tx:
+            begin_and_reserve(desk, tx, card.name)
+        desk.database.close()
+        said = restore(elsewhere, back_up(house, tmp_path / "backup"))
+        assert "Called off: 1 operations. Settled: 1 reservations." in said
+        desk = elsewhere.start().controller.desk
+        (line,) = books.lines_of(desk, card.name)
+        assert line.state is SpendState.SETTLED
+        with desk.database.reading() as tx:
+            assert not OperationStore().unfinished(tx)
+
+    def test_s18_a_backup_of_the_last_moment_goes_on_as_it_was(self, house, elsewhere, tmp_path):
+        house.stop()
+        backup = back_up(house, tmp_path / "backup")
+        known = checkpoint(house, tmp_path / "known.json")
+        restore(elsewhere, backup, "--complete", "--checkpoint", known)
+        elsewhere.start()
+        assert not held(elsewhere)
+        with elsewhere.analyst() as ana:
+            agreed(ana, *OTHERS).generate(10, seed=1, progress=False)
+        books.assert_in_order(elsewhere.controller.desk)
+
+    def test_s18_a_copy_that_nobody_restored_is_not_served(self, house, elsewhere, tmp_path):
+        shutil.copytree(back_up(house, tmp_path / "backup"), elsewhere.folder / "state")
+        with pytest.raises(InvalidInputError, match="gencard-controller restore"):
+            elsewhere.start()
+        restore(elsewhere)
+        elsewhere.start()
+
+    def test_s18_nothing_is_overwritten(self, house, tmp_path):
+        backup = back_up(house, tmp_path / "backup")
+        with pytest.raises(InvalidInputError, match="not empty"):
+            back_up(house, backup)
+        with pytest.raises(InvalidInputError, match="another service"):
+            restore(house, backup)
+        house.stop()
+        with pytest.raises(InvalidInputError, match="not empty"):
+            restore(house, backup)
+
+    def test_s18_a_changed_backup_is_refused_and_leaves_nothing(self, house, elsewhere, tmp_path):
+        with house.analyst() as ana:
+            agreed(ana).generate(50, seed=1, progress=False)
+        backup = back_up(house, tmp_path / "backup")
+        for part in ("releases/*.rows", "state.sqlite", "backup.json"):
+            (file,) = backup.glob(part)
+            whole = file.read_bytes()
+            middle = len(whole) // 2
+            file.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+            with pytest.raises(GencardError):
+                restore(elsewhere, backup)
+            file.write_bytes(whole)
+            assert [path.name for path in (elsewhere.folder / "state").iterdir()] == ["lock"]
+        restore(elsewhere, backup)
+        found = [backup, *backup.rglob("*")]
+        assert {path.stat().st_mode & 0o777 for path in found if path.is_dir()} == {0o700}
+        assert {path.stat().st_mode & 0o777 for path in found if path.is_file()} == {0o600}
+        keys = {path.read_bytes() for path in (house.folder / "signing").iterdir()}
+        assert keys.isdisjoint(path.read_bytes() for path in found if path.is_file())
+
+    def test_s18_another_logs_checkpoint_is_refused(self, house, elsewhere, tmp_path):
+        """Signed by the same key, as after a fork."""
+        shutil.copytree(back_up(house, tmp_path / "backup"), elsewhere.folder / "state")
+        restore(elsewhere)
+        forked = checkpoint(elsewhere, tmp_path / "forked.json")
+        later = back_up(house, tmp_path / "later")
+        shutil.rmtree(elsewhere.folder / "state")
+        with pytest.raises(VerificationError, match="not those of a checkpoint"):
+            restore(elsewhere, later, "--checkpoint", forked)
+
+    def test_s18_a_ledger_whose_balances_were_changed_is_refused(self, house, elsewhere, tmp_path):
+        house.stop()
+        backup = back_up(house, tmp_path / "backup")
+        shutil.copytree(backup, elsewhere.folder / "state")
+        desk = open_desk(elsewhere.settings())
+        with desk.database.transaction() as tx:
+            begin_and_reserve(desk, tx, "datasets/survey/cards/some")
+            tx.exec_driver_sql("UPDATE balances SET statistics = 0")
+        desk.database.close()
+        with pytest.raises(VerificationError, match="balances"):
+            restore(elsewhere)
