@@ -95,6 +95,15 @@ def levels(rows: int, others: int) -> dict[str, NDArray[Any]]:
     return {"left": left, "right": right, "spans": np.zeros(0)}
 
 
+def identified(rows: int, others: int) -> dict[str, NDArray[Any]]:
+    """The same with one more attribute, of 20,000 levels."""
+    rng, job = np.random.default_rng(3), levels(rows, others)
+    for side in ("left", "right"):
+        code = rng.integers(0, 20_000, len(job[side]))
+        job[side] = np.column_stack([job[side].astype(np.uint16), code.astype(np.uint16)])
+    return job
+
+
 def numbers(rows: int) -> dict[str, NDArray[Any]]:
     """Six normal attributes, independent."""
     left, right = np.random.default_rng(2).normal(size=(2, rows, 6))
@@ -148,6 +157,7 @@ def _large(folder: Path, quick: bool) -> dict[str, Run]:
     many = 2_000 if quick else _ADULT
     jobs = {
         f"9 of levels, {rows:,} x {others:,}": (levels(rows, others), rows, others),
+        f"and one of 20,000 levels, {rows:,} x {others:,}": (identified(rows, others), rows, others),
         f"6 numeric, {many:,} x {many:,}": (numbers(many), many, many),
     }
     return {

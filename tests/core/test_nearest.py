@@ -14,6 +14,7 @@ from gencard.core.privacy.distances import distances
 from gencard.core.privacy.gower import Gower, Missing, gower_of
 from gencard.core.privacy.histogram import distance_histogram
 from gencard.core.privacy.nearest import nearest
+from gencard.core.privacy.rare_levels import RareLevels, rare_levels
 from gencard.core.privacy.records import Records
 from gencard.core.privacy.twins import first_of_each, twin_numbers
 from tests.core.mixed import adult, compared
@@ -225,3 +226,61 @@ def test_thousands_of_equal_records_are_a_group_that_cannot_be_halved():
     found = nearest(records, reference, gower)
     assert not found.distance.any()
     assert not found.second.any()
+
+
+@pytest.mark.parametrize("missing", Missing)
+@pytest.mark.parametrize("spread", [1, 3])
+def test_levels_that_few_records_have(missing, spread):
+    """Three attributes of hundreds of levels, some frequent, some missing, some in one table alone."""
+    rng = np.random.default_rng(spread)
+
+    def table(rows, seed):
+        many = [
+            np.where(rng.random(rows) < 0.1, -1, rng.integers(0, 400, rows) // spread),
+            np.minimum(rng.zipf(1.3, rows), 2**40 + seed),
+            rng.integers(0, 200, rows) + 100 * seed,
+        ]
+        number = np.where(rng.random(rows) < 0.1, np.nan, np.round(rng.normal(size=rows), 1))
+        return Records(tuple("abcde"), (*many, rng.integers(0, 2, rows), number))
+
+    records, reference = table(600, 0), table(900, 1)
+    gower = gower_of(reference, missing=missing, weights={"b": 0.3, "e": 2})
+    assert len(rare_levels(records, reference, gower)) == 3
+    every = distances(records, reference, gower)
+    ordered = np.sort(every, axis=1)
+    for second in (False, True):
+        found = nearest(records, reference, gower, second=second)
+        np.testing.assert_array_equal(found.distance, ordered[:, 0])
+        np.testing.assert_array_equal(found.position, every.argmin(axis=1))
+    np.testing.assert_array_equal(found.second, ordered[:, 1])
+
+
+def test_of_records_that_share_several_rare_levels_each_is_counted_once():
+    codes = np.arange(200)
+    records = Records(("a", "b", "c"), (codes, codes, np.zeros(200, int)))
+    reference = Records(("a", "b", "c"), (codes, codes, np.ones(200, int)))
+    found = nearest(records, reference, gower_of(reference))
+    np.testing.assert_array_equal(found.distance, 1 / 3)
+    np.testing.assert_array_equal(found.position, codes)
+    np.testing.assert_array_equal(found.second, 1)
+
+
+def test_pairs_that_share_a_level_come_a_few_at_a_time():
+    rng = np.random.default_rng(1)
+    left, right = rng.integers(-1, 5, 300), rng.integers(-1, 4, 2_000)
+    pieces = list(RareLevels(0, left, right, (0, 1)).sharing())
+    assert len(pieces) > 1
+    found = np.hstack([np.stack(piece) for piece in pieces])
+    same = (left[:, None] == right) & (left >= 0)[:, None]
+    np.testing.assert_array_equal(found, np.nonzero(same))
+
+
+def test_columns_are_shared_between_records_and_with_nobody_else():
+    mine = np.arange(3)
+    records = Records(("a",), (mine,))
+    mine[0] = 7
+    assert records.columns[0].tolist() == [0, 1, 2]
+    assert Records(("b",), records.columns).columns[0] is records.columns[0]
+    view = mine[:]
+    view.flags.writeable = False
+    assert Records(("a",), (view,)).columns[0] is not view

@@ -1,17 +1,23 @@
 """Gower distances of the records of two tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.privacy.boxes import Edges
-from gencard.core.privacy.discrete_part import DiscretePart, Matrix, discrete_part
+from gencard.core.privacy.differences import (
+    Differences,
+    Index,
+    Matrix,
+    Positions,
+    differences_of,
+)
+from gencard.core.privacy.discrete_part import DiscretePart, discrete_part
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.records import Records
 
-Positions = NDArray[np.intp]
 Row = NDArray[np.float64]
 
 
@@ -24,24 +30,17 @@ class _Number:
     left: NDArray[np.float64]
     right: NDArray[np.float64]
     lacking: bool
-    boxes: tuple[Edges, Edges]
 
-    def apart(self, left: Positions, right: Positions) -> Matrix:
-        """What it adds to N, 0 where a value is missing; shape ``(len(left), len(right))``."""
-        apart = self.left[left, None] - self.right[right]
+    def apart(self, left: Index, right: Index) -> Matrix:
+        """What it adds to N, 0 where a value is missing."""
+        apart = self.left[left] - self.right[right]
         np.abs(apart, out=apart)
-        self._weigh(apart)
+        self.weigh(apart)
         if self.lacking:
             apart[np.isnan(apart)] = 0
         return apart
 
-    def gap(self, group: int, groups: Positions) -> NDArray[np.float64]:
-        """What it adds to N at least, for records of a group on the left and some on the right."""
-        gap = self.boxes[0].gap(group, self.boxes[1], groups)
-        self._weigh(gap)
-        return gap
-
-    def _weigh(self, apart: NDArray[np.float64]) -> None:
+    def weigh(self, apart: NDArray[np.float64]) -> None:
         """Turn differences into what they add to N."""
         apart /= self.span
         np.minimum(apart, 1, out=apart)
@@ -51,10 +50,34 @@ class _Number:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Two tables, ready to be compared: what levels decide, and the numbers."""
+    """Two tables, ready to be compared record by record."""
+
+    numbers: tuple[_Number, ...]
+    differences: Differences
+
+    def distances(self, left: Index, right: Index, shape: tuple[int, ...]) -> Matrix:
+        """Distances, 0 to 1, of some records to some others; NaN where nothing can be compared.
+
+        Args:
+            shape: What the two broadcast to.
+        """
+        known, counted = self.differences.between(left, right, shape)
+        found = _added(self.numbers, known, counted, left, right)
+        found[counted == 0] = np.nan
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupPairs:
+    """Two tables, ready to be compared by groups: what levels decide, and the numbers.
+
+    Args:
+        edges: For each number, of the groups on the left and on the right.
+    """
 
     part: DiscretePart
     numbers: tuple[_Number, ...]
+    edges: tuple[tuple[Edges, Edges], ...]
 
     def at_best(self, group: int, groups: Positions, known: Row, counted: Row) -> Row:
         """How near records of a group on the left are at best to those of some groups on the right.
@@ -65,25 +88,23 @@ class Pairs:
         """
         total = known.copy()
         with np.errstate(over="ignore"):
-            for number in self.numbers:
-                total += number.gap(group, groups)
+            for number, (left, right) in zip(self.numbers, self.edges, strict=True):
+                gap = left.gap(group, right, groups)
+                number.weigh(gap)
+                total += gap
         total /= counted
         return np.minimum(total, 1, out=total)
 
-    def between(self, left: Positions, right: Positions, known: Matrix, counted: Matrix) -> Matrix:
+    def between(self, left: Positions, right: Positions, known: Row, counted: Row) -> Matrix:
         """Distances, 0 to 1, of the records at some positions; shape ``(len(left), len(right))``.
 
         Args:
-            known: N of each pair, or of each record on the right.
+            known: N of each record on the right.
             counted: D likewise; where it is 0, the result means nothing.
         """
         total = np.empty((len(left), len(right)))
         total[:] = known
-        with np.errstate(over="ignore"):
-            for number in self.numbers:
-                total += number.apart(left, right)
-        total /= counted
-        return np.minimum(total, 1, out=total)  # sums of weights are rounded
+        return _added(self.numbers, total, counted, left[:, None], right)
 
 
 def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:
@@ -94,8 +115,14 @@ def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:
     """
     gower.check(left)
     gower.check(right)
-    part = discrete_part(left, right, gower)
-    return Pairs(part, tuple(_numbers(left, right, gower, part)))
+    return Pairs(tuple(_numbers(left, right, gower)), differences_of(left, right, gower))
+
+
+def group_pairs_of(left: Records, right: Records, gower: Gower) -> GroupPairs:
+    """Prepare two tables that have the attributes of the distance."""
+    part, numbers = discrete_part(left, right, gower), tuple(_numbers(left, right, gower))
+    edges = ((Edges.of(one.left, part.left), Edges.of(one.right, part.right)) for one in numbers)
+    return GroupPairs(part, numbers, tuple(edges))
 
 
 def distances(left: Records, right: Records, gower: Gower) -> Matrix:
@@ -104,15 +131,22 @@ def distances(left: Records, right: Records, gower: Gower) -> Matrix:
     Raises:
         DomainMismatchError: The attributes are not those of the distance.
     """
-    pairs = pairs_of(left, right, gower)
-    groups = np.ix_(pairs.part.left.of, pairs.part.right.of)
-    known, counted = (table[groups] for table in pairs.part.table(slice(None)))
-    found = pairs.between(np.arange(len(left)), np.arange(len(right)), known, counted)
-    found[counted == 0] = np.nan
-    return found
+    every = slice(None)
+    return pairs_of(left, right, gower).distances((every, None), every, (len(left), len(right)))
 
 
-def _numbers(left: Records, right: Records, gower: Gower, part: DiscretePart) -> Iterator[_Number]:
+def _added(
+    numbers: Sequence[_Number], total: Matrix, counted: NDArray[np.float64], left: Index, right: Index
+) -> Matrix:
+    """Distances: N of the levels, in place, with what numbers add, by D."""
+    with np.errstate(over="ignore"):
+        for number in numbers:
+            total += number.apart(left, right)
+        total /= counted
+    return np.minimum(total, 1, out=total)  # sums of weights are rounded
+
+
+def _numbers(left: Records, right: Records, gower: Gower) -> Iterator[_Number]:
     """The attributes whose numbers differ by degrees."""
     for weight, span, ours, theirs in zip(
         gower.proportions, gower.ranges, left.columns, right.columns, strict=True
@@ -120,5 +154,4 @@ def _numbers(left: Records, right: Records, gower: Gower, part: DiscretePart) ->
         if weight and span:
             lacking = bool(np.isnan(ours).any() or np.isnan(theirs).any())
             columns = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-            boxes = Edges.of(columns[0], part.left), Edges.of(columns[1], part.right)
-            yield _Number(weight, span, *columns, lacking, boxes)
+            yield _Number(weight, span, *columns, lacking)

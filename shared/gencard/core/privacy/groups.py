@@ -36,10 +36,13 @@ class Groups:
     def members(self, groups: NDArray[np.intp]) -> NDArray[np.intp]:
         """Positions of the records of one or more groups, ascending."""
         starts = self.starts[groups]
-        lengths = self.starts[groups + 1] - starts
-        ends = np.cumsum(lengths)
-        places = np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
-        return np.sort(self.records[places])
+        return np.sort(self.records[ranges(starts, self.starts[groups + 1] - starts)])
+
+
+def ranges(starts: NDArray[np.intp], lengths: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Whole numbers from each start, as many as its length says, one range after another."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
 
 
 def groups_of(numbers: NDArray[np.int64]) -> Groups:

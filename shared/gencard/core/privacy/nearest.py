@@ -11,9 +11,11 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.discrete_part import Matrix
-from gencard.core.privacy.distances import Pairs, Positions, Row, pairs_of
+from gencard.core.privacy.differences import Positions
+from gencard.core.privacy.distances import GroupPairs, group_pairs_of, pairs_of
+from gencard.core.privacy.found import Found, Row
 from gencard.core.privacy.gower import Gower
+from gencard.core.privacy.rare_levels import compare_sharing, rare_levels, unshared
 from gencard.core.privacy.records import Records
 from gencard.core.privacy.twins import first_of_each, twin_numbers
 
@@ -28,6 +30,10 @@ _MANY = 512
 
 _FIRST = 512
 """Records that are looked at first, of the nearest groups; then as many again, and so on."""
+
+
+_FEW_TWINS = 0.9
+"""Share of different records from which on a table is not copied to be rid of twins."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,67 +65,48 @@ def nearest(records: Records, reference: Records, gower: Gower, *, second: bool 
     """
     gower.check(records)
     gower.check(reference)
-    ours = twin_numbers(records, gower)
-    kept = np.sort(first_of_each(twin_numbers(reference, gower), 2))
-    found = _nearest(records.take(first_of_each(ours)), reference.take(kept), gower, second)
-    position = np.append(kept, -1)[found.position]
-    return Nearest(found.distance[ours], found.second[ours], position[ours])
-
-
-def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> Nearest:
-    """The same where no record repeats, and no other is there more than twice."""
-    pairs = pairs_of(records, reference, gower)
-    part, rows = pairs.part, len(records)
-    nothing = np.full(rows, np.inf)
-    found = _Found(nothing, nothing.copy() if second else None, np.full(rows, -1))
-    step = max(1, _BOUNDS // max(1, len(part.right)))
-    for start in range(0, len(part.left) if len(reference) else 0, step):
-        for group, (known, counted) in enumerate(
-            zip(*part.table(slice(start, start + step)), strict=True), start
-        ):
-            _search(pairs, group, known, counted, found)
-    return found.result()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """What was found until now; infinite where nothing was. Without ``second``, only the closest."""
-
-    distance: NDArray[np.float64]
-    second: NDArray[np.float64] | None
-    position: NDArray[np.int64]
-
-    def reach(self, rows: Positions) -> float:
-        """What is farther than this changes nothing for these records."""
-        return float((self.distance if self.second is None else self.second)[rows].max())
-
-    def open(self, rows: Positions, bound: float) -> Positions:
-        """Those of some records for which something as far as this may change something."""
-        return rows[(self.distance if self.second is None else self.second)[rows] >= bound]
-
-    def add(self, rows: Positions, positions: Positions, apart: Matrix) -> None:
-        """Take in the distances of some records to some others, whose positions ascend."""
-        lines, columns = np.arange(len(rows)), apart.argmin(axis=1)
-        first, position = apart[lines, columns], positions[columns]
-        before, place = self.distance[rows], self.position[rows]
-        if self.second is not None:
-            apart[lines, columns] = np.inf
-            others = np.minimum(self.second[rows], apart.min(axis=1))
-            self.second[rows] = np.minimum(np.maximum(first, before), others)
-        better = (first < before) | ((first == before) & (position < place))
-        self.distance[rows] = np.minimum(first, before)
-        self.position[rows] = np.where(better, position, place)
-
-    def result(self) -> Nearest:
-        second = np.full(len(self.distance), np.inf) if self.second is None else self.second
-        return Nearest(_defined(self.distance), _defined(second), self.position)
+    found = _distinct(records, reference, gower, second)
+    others = np.full(len(records), np.inf) if found.second is None else found.second
+    return Nearest(_defined(found.distance), _defined(others), found.position)
 
 
 def _defined(found: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isinf(found), np.nan, found)
 
 
-def _search(pairs: Pairs, group: int, known: Row, counted: Row, found: _Found) -> None:
+def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> Found:
+    """Compare each of equal records once, and two of those that are equal among the others."""
+    kept = np.sort(first_of_each(twin_numbers(reference, gower), 2))
+    ours = twin_numbers(records, gower)
+    first = first_of_each(ours)
+    if len(first) > _FEW_TWINS * len(records):
+        return _nearest(records, reference.take(kept), gower, second).at(np.arange(len(ours)), kept)
+    return _nearest(records.take(first), reference.take(kept), gower, second).at(ours, kept)
+
+
+def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> Found:
+    """The same where few records repeat, and no other is there more than twice."""
+    found = Found.nothing(len(records), second=second)
+    rare = rare_levels(records, reference, gower)
+    if rare:
+        compare_sharing(pairs_of(records, reference, gower), rare, found)
+        found.join(_distinct(*unshared(records, reference, rare), gower, second))
+    elif len(reference):
+        _search_all(group_pairs_of(records, reference, gower), found)
+    return found
+
+
+def _search_all(pairs: GroupPairs, found: Found) -> None:
+    """Find what is nearest to the records of all groups."""
+    part = pairs.part
+    step = max(1, _BOUNDS // len(part.right))
+    for start in range(0, len(part.left), step):
+        table = part.table(slice(start, start + step))
+        for group, (known, counted) in enumerate(zip(*table, strict=True), start):
+            _search(pairs, group, known, counted, found)
+
+
+def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, found: Found) -> None:
     """Find what is nearest to the records of one group, given its N and D with all others."""
     rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
     bounds = known / counted
@@ -132,7 +119,9 @@ def _search(pairs: Pairs, group: int, known: Row, counted: Row, found: _Found) -
         reached, limit = limit, limit + step
 
 
-def _look(pairs: Pairs, group: int, chosen: Positions, table: tuple[Row, Row], found: _Found) -> None:
+def _look(
+    pairs: GroupPairs, group: int, chosen: Positions, table: tuple[Row, Row], found: Found
+) -> None:
     """Compare the records of one group to those of some groups; where these are many, in order."""
     rows, right = pairs.part.left.members(np.array([group])), pairs.part.right
     sizes = right.starts[chosen + 1] - right.starts[chosen]
@@ -152,7 +141,7 @@ def _look(pairs: Pairs, group: int, chosen: Positions, table: tuple[Row, Row], f
 
 
 def _compare(
-    pairs: Pairs, rows: Positions, positions: Positions, table: tuple[Row, Row], found: _Found
+    pairs: GroupPairs, rows: Positions, positions: Positions, table: tuple[Row, Row], found: Found
 ) -> None:
     """Compare records of one group to all at some positions."""
     known, counted = (row[pairs.part.right.of[positions]] for row in table)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.distances import Positions, distances
+from gencard.core.privacy.differences import Positions
+from gencard.core.privacy.distances import pairs_of
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.records import Records
 
@@ -28,10 +29,12 @@ def neighbours(
     ``count``, from 1 to the number of synthetic records, in no order; fewer where fewer compare.
     """
     targets, synthetic = (table.project(gower.attributes) for table in (targets, synthetic))
-    step = max(1, _PAIRS // len(synthetic))
+    pairs, step = pairs_of(targets, synthetic, gower), max(1, _PAIRS // len(synthetic))
     for start in range(0, len(targets), step):
-        some = targets.take(np.arange(start, min(start + step, len(targets))))
-        for row in np.round(distances(some, synthetic, gower), DIGITS):
+        stop = min(start + step, len(targets))
+        shape = (stop - start, len(synthetic))
+        found = pairs.distances((slice(start, stop), None), slice(None), shape)
+        for row in np.round(found, DIGITS):
             yield _closest(row, count, rng)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.distances import Positions
+from gencard.core.privacy.differences import Positions
 from gencard.core.privacy.records import Column, Records
 
 

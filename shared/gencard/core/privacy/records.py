@@ -115,8 +115,11 @@ def _problem(attributes: tuple[str, ...], columns: tuple[Column, ...]) -> str | 
 
 
 def _frozen(column: Column) -> Column:
-    """A read-only copy of 64 bits a value."""
-    if np.asarray(column).dtype.kind == "f":
+    """Read-only, 64 bits a value: a copy, unless it is such a column of other records."""
+    given = np.asarray(column)
+    if not given.flags.writeable and given.base is None and given.dtype in (np.float64, np.int64):
+        return column
+    if given.dtype.kind == "f":
         numbers = np.array(column, dtype=np.float64)
         numbers.flags.writeable = False
         return numbers

@@ -14,7 +14,7 @@ import numpy as np
 
 from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.core.privacy.attack import Attack
-from gencard.core.privacy.distances import Positions
+from gencard.core.privacy.differences import Positions
 from gencard.core.privacy.predicate import Predicate, by_luck, middles, outliers, portrait, singles_out
 from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import Records
