@@ -1,5 +1,6 @@
 """S14: what is planted in the records is found nowhere else, whatever is asked and whoever asks."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from tests.system.wiretap import Wiretap
 
 MARK = "said-by-ana-herself"
 PEOPLE = ("ana", "aud", "sam", "eve")
+THREAD = re.compile(rb"(?m)^([IWEF]\d{4} [\d:.]+ +)\d+")
+"""How lines of gRPC begin: a thread's number in them may be any, that of a count too."""
 
 
 @dataclass
@@ -91,7 +94,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
                     tap.stop()
                 house.stop()
             printed.seek(0)
-            kept.printed = printed.read()
+            kept.printed = THREAD.sub(rb"\1-", printed.read())
         yield kept
 
 

@@ -82,7 +82,7 @@ class Visitor:
     def call(self, method: Any, request: Any = None, **fields: Any) -> Any:
         """The answer, or the error as it came."""
         try:
-            return method(request, timeout=30, **fields)
+            return method(request, timeout=120, **fields)
         except grpc.RpcError as error:
             return error
 
@@ -90,7 +90,7 @@ class Visitor:
         """All answers of a stream, up to its error."""
         answers: list[Any] = []
         with contextlib.suppress(grpc.RpcError):
-            answers.extend(method(request, timeout=30))
+            answers.extend(method(request, timeout=120))
         return answers
 
     # The way of a card -------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Visitor:
         request = negotiation_pb2.ProposeCardRequest(
             terms=terms(dataset, **kwargs), request_id=request_id()
         )
-        return self.negotiation.ProposeCard(request, timeout=30).card
+        return self.negotiation.ProposeCard(request, timeout=120).card
 
     def agreed(self, dataset: str = "survey", **kwargs: Any) -> negotiation_pb2.Card:
         return self.accepted(self.proposed(dataset, **kwargs))
@@ -112,7 +112,7 @@ class Visitor:
             signature=signature_of(card.offer.statement, key),
             request_id=request_id(),
         )
-        return self.negotiation.AcceptCard(request, timeout=30).card
+        return self.negotiation.AcceptCard(request, timeout=120).card
 
     def begun(self, card: str, rows: int = 500, request: str | None = None, seed: int = 3) -> Any:
         """The operation of a new release, or the error."""
@@ -126,7 +126,7 @@ class Visitor:
         while not operation.done:
             request = operations_pb2.WaitOperationRequest(name=operation.name)
             request.timeout.FromMilliseconds(500)
-            operation = self.operations.WaitOperation(request, timeout=30)
+            operation = self.operations.WaitOperation(request, timeout=120)
         return operation
 
     def released(self, card: str) -> synthesis_pb2.Release:
@@ -153,7 +153,7 @@ class Visitor:
         )
         parts = [audit_pb2.RunBlackBoxRequest(start=start)]
         parts += [audit_pb2.RunBlackBoxRequest(chunk=chunk) for chunk in table_chunks(dataset)]
-        return list(self.audit.RunBlackBox(iter(parts), timeout=30))
+        return list(self.audit.RunBlackBox(iter(parts), timeout=120))
 
 
 def made_up(rows: int = 200) -> Dataset:
@@ -175,7 +175,7 @@ def _reads(stub: str, method: str, request: Callable[[str, str], Any]) -> tuple[
         call = getattr(getattr(ana, stub), method)
         asked = request(card, release)
         streams = method.startswith("Stream")
-        return lambda: list(call(asked, timeout=30)) if streams else call(asked, timeout=30)
+        return lambda: list(call(asked, timeout=120)) if streams else call(asked, timeout=120)
 
     return method, prepare
 
@@ -185,7 +185,7 @@ def _counters(ana: Visitor, _card: str, _release: str) -> Prepared:
     request = negotiation_pb2.CounterCardRequest(
         name=card.name, etag=card.etag, terms=terms(), request_id=request_id()
     )
-    return lambda: ana.negotiation.CounterCard(request, timeout=30)
+    return lambda: ana.negotiation.CounterCard(request, timeout=120)
 
 
 def _accepts(ana: Visitor, _card: str, _release: str) -> Prepared:
@@ -198,13 +198,13 @@ def _terminates(ana: Visitor, _card: str, _release: str) -> Prepared:
     request = negotiation_pb2.TerminateCardRequest(
         name=card.name, etag=card.etag, request_id=request_id()
     )
-    return lambda: ana.negotiation.TerminateCard(request, timeout=30)
+    return lambda: ana.negotiation.TerminateCard(request, timeout=120)
 
 
 def _cancels(ana: Visitor, card: str, _release: str) -> Prepared:
     name = ana.ended(ana.begun(card)).name
     request = operations_pb2.CancelOperationRequest(name=name)
-    return lambda: ana.operations.CancelOperation(request, timeout=30)
+    return lambda: ana.operations.CancelOperation(request, timeout=120)
 
 
 WELL: list[tuple[str, Prepare]] = [
@@ -251,7 +251,7 @@ def main_job(ana: Visitor, dataset: str) -> tuple[str, synthesis_pb2.Release]:
     counter = negotiation_pb2.CounterCardRequest(
         name=rich.name, etag=rich.etag, terms=terms(dataset), request_id=request_id()
     )
-    card = ana.accepted(ana.negotiation.CounterCard(counter, timeout=30).card).name
+    card = ana.accepted(ana.negotiation.CounterCard(counter, timeout=120).card).name
     release = ana.released(card)
     ana.call(ana.synthesis.GetRelease, synthesis_pb2.GetReleaseRequest(name=release.name))
     ana.call(ana.synthesis.ListReleases, synthesis_pb2.ListReleasesRequest(parent=card))
@@ -313,7 +313,7 @@ def accounts(who: Visitor) -> None:
     who.call(who.operations.ListOperations, operations_pb2.ListOperationsRequest())
     who.call(who.health.Check, health_pb2.HealthCheckRequest())
     who.call(who.health.List, health_pb2.HealthListRequest())
-    watching = who.health.Watch(health_pb2.HealthCheckRequest(), timeout=30)
+    watching = who.health.Watch(health_pb2.HealthCheckRequest(), timeout=120)
     with contextlib.suppress(grpc.RpcError):
         next(watching)
     watching.close()
@@ -324,7 +324,7 @@ def trouble(ana: Visitor) -> None:
     for dataset in ("tainted", "spoiled"):
         card = ana.agreed(dataset, cliques=[("sex", "work"), ("health", "income")])
         failed = ana.ended(ana.begun(card.name))
-        assert "UNDECLARED_LEVEL" in repr(failed.error), failed
+        assert "MEASUREMENT_REFUSED" in repr(failed.error), failed
         assert ana.audited(card.name, "honest").HasField("error")
     stopped = ana.begun(ana.agreed().name)
     ana.call(ana.operations.CancelOperation, operations_pb2.CancelOperationRequest(name=stopped.name))

@@ -68,4 +68,4 @@ class Wiretap:
         self._server.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=60)
+            await asyncio.wait(others, timeout=5)
