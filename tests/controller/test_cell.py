@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gencard.controller.cell import namespaces
-from gencard.controller.cell.built_in_box import built_in_box
+from gencard.controller.cell.built_in_box import built_in_box, built_in_view
 from gencard.controller.cell.cell import Cell
 from gencard.controller.cell.limits import Isolation
 from gencard.controller.cell.recipes import built_in_recipe, cell_box_of, in_cell
@@ -32,7 +33,7 @@ from gencard.core.errors import (
     JobLimitError,
     TooLargeError,
 )
-from tests.system.cells import LIMITS, RECORDS, box, needs_cell, shell
+from tests.system.cells import LIMITS, RECORDS, box, copies, needs_cell, shell
 
 SMALL = Dataset(Domain.of({"a": 3, "b": 2}), np.arange(40).reshape(20, 2) % [3, 2])
 ISOLATIONS = [pytest.param(Isolation.NAMESPACES, marks=needs_cell), Isolation.PROCESSES]
@@ -91,8 +92,6 @@ class TestClosing:
             subprocess.Popen,
         )
         monkeypatch.setattr(namespaces.os, "geteuid", lambda: 64_007)
-        monkeypatch.setattr(namespaces, "_ours", lambda: ())
-        monkeypatch.setattr(namespaces, "_root", namespaces._root.__wrapped__)
         monkeypatch.setattr(subprocess, "Popen", lambda words, **how: start([*user, *words], **how))
         text = """
             found=$(id -u | cksum | cut -c1-1)
@@ -157,18 +156,21 @@ def eventually(is_so) -> bool:
     return found
 
 
+def celled() -> Cell:
+    view = replace(built_in_view("synthpop"), compiled=copies())
+    return Cell(LIMITS, Isolation.NAMESPACES, view)
+
+
 @needs_cell
 class TestBuiltIn:
-    CELL = Cell(LIMITS, Isolation.NAMESPACES)
-
     def test_it_does_inside_what_it_does_outside(self):
-        inside = built_in_box("synthpop", {}, self.CELL)
+        inside = built_in_box("synthpop", {}, celled())
         made = inside(SMALL, 25, seed=4)
         assert made.domain == SMALL.domain
         assert made.digest() == inside(SMALL, 25, seed=4).digest()
 
     def test_a_fit_is_kept_and_opened_by_another_cell(self):
-        inside, heard = built_in_box("synthpop", {}, self.CELL), []
+        inside, heard = built_in_box("synthpop", {}, celled()), []
         assert isinstance(inside, FittingBox)
         fitted = inside.fit(SMALL, seed=4, progress=lambda stage, done: heard.append((stage, done)))
         assert heard == sorted(heard)
@@ -178,7 +180,7 @@ class TestBuiltIn:
         assert again.sample(9, seed=1).digest() == fitted.sample(9, seed=1).digest()
 
     def test_bytes_of_no_fit_are_refused(self):
-        inside = built_in_box("synthpop", {}, self.CELL)
+        inside = built_in_box("synthpop", {}, celled())
         for saved in (b"", b"{}\n", b'{"attributes":["a"],"sizes":[0]}\nx', b"\0\n"):
             with pytest.raises(BlackBoxError):
                 inside.load(saved)
@@ -188,14 +190,14 @@ class TestBuiltIn:
 
     def test_a_job_is_told_of_it_in_json(self):
         told = json.loads(
-            json.dumps(in_cell(built_in_recipe("synthpop", {}), LIMITS, self.CELL.isolation))
+            json.dumps(in_cell(built_in_recipe("synthpop", {}), LIMITS, Isolation.NAMESPACES))
         )
         made = cell_box_of(told, workload=(("a", "b"),), values={"a": (1.0, 2.0, float("nan"))})
         assert len(made(SMALL, 5, seed=0)) == 5
 
     def test_an_unknown_one_is_refused_before_anything_runs(self):
         with pytest.raises(InvalidInputError):
-            built_in_box("stranger", {}, self.CELL)
+            built_in_box("stranger", {}, celled())
         with pytest.raises(InvalidInputError):
             built_in_recipe("synthpop", {"stranger": "1"})
         with pytest.raises(InvalidInputError):

@@ -1,5 +1,8 @@
 """Programs for cells, and records for them."""
 
+import atexit
+import shutil
+import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,9 +12,11 @@ import pytest
 
 from gencard.controller.cell.box import CellBox
 from gencard.controller.cell.cell import Cell
+from gencard.controller.cell.compiled import CompiledCopies
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.program import Program
 from gencard.controller.cell.trial import check_isolation
+from gencard.controller.cell.views import PYTHON
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import IsolationError
@@ -47,10 +52,19 @@ needs_cell = pytest.mark.skipif(
 )
 
 
+@cache
+def copies() -> str:
+    """Compiled copies for all programs of a test run: without them each would compile numpy anew."""
+    work = tempfile.mkdtemp(prefix="gencard-copies-")
+    atexit.register(shutil.rmtree, work, ignore_errors=True)
+    return CompiledCopies(Path(work), ["synthpop"]).folder()
+
+
 def box(text: str, *, interpreter: str = "python", isolation=Isolation.NAMESPACES, **limits) -> CellBox:
     """A program of one file, as a black box."""
     program = Program((interpreter, "./box"), (("box", text.encode()),))
-    return CellBox(program, Cell(replace(LIMITS, **limits), isolation))
+    view = replace(program.view(), compiled=copies() if interpreter == PYTHON else "")
+    return CellBox(program, Cell(replace(LIMITS, **limits), isolation, view))
 
 
 def shell(text: str, **limits) -> CellBox:

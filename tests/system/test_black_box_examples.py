@@ -41,7 +41,7 @@ fi
 
 
 def in_cell(program: Program) -> CellBox:
-    return CellBox(program, Cell(LIMITS, Isolation.NAMESPACES))
+    return CellBox(program, Cell(LIMITS, Isolation.NAMESPACES, program.view()))
 
 
 def records(rows=1_000):

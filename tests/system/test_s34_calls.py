@@ -42,10 +42,10 @@ LOCK = struct.pack("hhqqi", 1, 0, 0, 1, 0)
 WAYS = [lambda family=family, kind=kind: socket.socket(family, kind)
         for family in range(60) for kind in (1, 2, 3, 5) if family != socket.AF_UNIX]
 WAYS += [lambda: mmap.mmap(-1, 4096), lambda: os.open("/dev/zero", os.O_RDONLY),
-         at("/usr/bin/env", fcntl.F_GETLK, LOCK), at("/usr/bin/env", 36, LOCK),
-         at("/usr/bin/env", 37, LOCK), at("/usr/bin/env", fcntl.F_SETLEASE, 0),
-         at("/usr/share", fcntl.F_NOTIFY, 1), at("/usr/bin/env", 1035, bytes(8)),
-         at("/usr/bin/env", 1036, struct.pack("Q", 2)),
+         at("/usr/bin/prlimit", fcntl.F_GETLK, LOCK), at("/usr/bin/prlimit", 36, LOCK),
+         at("/usr/bin/prlimit", 37, LOCK), at("/usr/bin/prlimit", fcntl.F_SETLEASE, 0),
+         at("/usr/bin", fcntl.F_NOTIFY, 1), at("/usr/bin/prlimit", 1035, bytes(8)),
+         at("/usr/bin/prlimit", 1036, struct.pack("Q", 2)),
          lambda: os.unshare(0x10000000) if hasattr(os, "unshare") else 1 / 0]
 def works(way):
     try:
@@ -104,7 +104,7 @@ def tried():
 import subprocess
 def tried():
     held = bytearray(b"x") * (600 << 20)
-    return len([subprocess.run(["/bin/true"], check=True) for _ in range(40)])
+    return len([subprocess.run(["prlimit"], check=True) for _ in range(40)])
 """
         assert told(body) == 40
 

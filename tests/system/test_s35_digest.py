@@ -1,6 +1,5 @@
 """S35: what runs is what was digested, to the last byte; otherwise nothing runs."""
 
-import importlib.metadata
 import json
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 from gencard.controller.cell import built_in_box as built_in
 from gencard.controller.cell import program as programs
 from gencard.controller.cell.limits import CellLimits, Isolation
-from gencard.controller.cell.program import Program, runtime_of
+from gencard.controller.cell.program import Program
 from gencard.controller.cell.recipes import built_in_recipe, cell_box_of, in_cell, program_recipe
+from gencard.controller.cell.view import View
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from tests.system.cells import RECORDS, needs_cell
 
@@ -103,20 +103,7 @@ def test_s35_no_two_programs_share_their_bytes():
         Program(("/bin/sh",), (("ab", b""),)),
         Program(("/bin/sh",), (("a", b""), ("b", b""))),
     ]
-    assert len({program.digest() for program in spelled}) == len(spelled)
-
-
-def test_s35_the_interpreter_is_digested(tmp_path, monkeypatch):
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"\x7fELF 1")
-    other.write_bytes(b"\x7fELF 2")
-    assert runtime_of(str(one)) != runtime_of(str(other))
-    python = Program(("python",), ())
-    before = python.digest()
-    monkeypatch.setattr(programs, "sources_digest", lambda *_: "other sources")
-    runtime_of.cache_clear()
-    assert python.digest() != before
-    runtime_of.cache_clear()
+    assert len({program.digest(View(())) for program in spelled}) == len(spelled)
 
 
 @needs_cell
@@ -134,27 +121,16 @@ def test_s35_compiled_copies_do_not_run(folder):
     assert "hidden" not in repr(Program.read(folder, COMMAND, {}).files)
 
 
-def test_s35_a_built_in_box_is_its_sources_and_parameters(monkeypatch):
+def test_s35_a_built_in_box_is_its_name_and_parameters_and_view():
     approved = in_cell(built_in_recipe("synthpop", {}), CellLimits(), Isolation.NAMESPACES)
     cell_box_of(approved)
-    name = next(iter(built_in.BOXES["synthpop"].parameters))
-    assert built_in.built_in_digest("synthpop", {name: "other"}) != approved["digest"]
-    monkeypatch.setattr(built_in, "sources_digest", lambda *_: "other sources")
-    assert is_refused(approved)
-
-
-@pytest.mark.parametrize("library", ["numpy", "opendp", "scikit-learn", "scipy", "torch"])
-def test_s35_a_built_in_box_is_of_the_libraries_it_runs_with(monkeypatch, library):
-    approved = built_in.built_in_digest("synthpop", {})
-    real = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: {library: "0"}.get(name) or real(name)
-    )
-    built_in.libraries.cache_clear()
-    try:
-        assert built_in.built_in_digest("synthpop", {}) != approved
-    finally:
-        built_in.libraries.cache_clear()
+    name, view = next(iter(built_in.BOXES["synthpop"].parameters)), built_in.built_in_view("synthpop")
+    others = [
+        built_in.built_in_digest("synthpop", {name: "other"}, view),
+        built_in.built_in_digest("mst", {}, view),
+        built_in.built_in_digest("synthpop", {}, View(())),
+    ]
+    assert len({approved["digest"], *others}) == 4
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_s36_three_and_the_one_that_lists_them():
     files = tuple((f"part{number}", b"content") for number in range(20))
     text = f"found=$(ls /proc/self/fd | wc -l); {ANSWER}"
     program = Program(("/bin/sh", "./box"), (("box", text.encode()), *files))
-    made = CellBox(program, Cell(LIMITS, Isolation.NAMESPACES))(RECORDS, 1, seed=0)
+    made = CellBox(program, Cell(LIMITS, Isolation.NAMESPACES, program.view()))(RECORDS, 1, seed=0)
     assert made.column("a")[0] == 4
 
 

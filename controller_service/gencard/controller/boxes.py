@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from gencard.controller.cell.recipes import built_in_recipe, in_cell, program_recipe
+from gencard.controller.cell.compiled import CompiledCopies
+from gencard.controller.cell.recipes import built_in_recipe, in_cell, program_recipe, with_copies
 from gencard.controller.settings_boxes import (
     AddsMarginalBox,
     BoxEntry,
@@ -64,15 +66,19 @@ class Boxes:
         boxes: The black boxes of the settings.
         model_cells: Most cells of a generator's model.
         cell: What programs and built-in boxes run in.
+        work: A private folder for what cells need.
 
     Raises:
         InvalidInputError: A program cannot be read; a built-in box is unknown, or a parameter wrong.
+        GeneratorChangedError: What a cell shows changes while it is read.
     """
 
-    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable) -> None:
+    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable, work: Path) -> None:
         self._model_cells = model_cells
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes}
+        built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
+        self._copies = CompiledCopies(work, built_in)
         self._in_cells = {
             name: in_cell(_read(box), box.limits_in(cell), cell.isolation)
             for name, box in self._boxes.items()
@@ -149,18 +155,18 @@ class Boxes:
     def _digest_now(self, name: str) -> str:
         """The digest of what lies there now; jobs look again at the very bytes that they run."""
         box = self._boxes[name]
-        if not isinstance(box, ProgramBox):
+        if not isinstance(box, ProgramBox | BuiltInBox):
             return self.digest(name)
         try:
             return str(_read(box)["digest"])
-        except InvalidInputError:
+        except (InvalidInputError, GeneratorChangedError):
             return ""
 
     def digest(self, name: str) -> str:
         """SHA-256, in hex, of all that runs: code and recipe, and not the name it goes by."""
-        recipe = self.recipe(name)
         if name in self._in_cells:
-            return str(recipe["digest"])
+            return str(self._in_cells[name]["digest"])
+        recipe = self.recipe(name)
         return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
 
     def recipe(self, name: str, statistics: Sequence[Statistic] = ()) -> Document:
@@ -174,7 +180,8 @@ class Boxes:
         if name not in self._boxes:
             raise NotFoundError
         if name in self._in_cells:
-            return {**self._in_cells[name], **_statistics(statistics)}
+            recipe = with_copies(self._in_cells[name], self._copies.folder())
+            return {**recipe, **_statistics(statistics)}
         match box := self._boxes[name]:
             case AddsMarginalBox():
                 more: Document = {"extra": list(box.clique)}
@@ -189,7 +196,7 @@ def _read(box: ProgramBox | BuiltInBox) -> Document:
     """The recipe of what is to run in a cell, with the digest of its bytes as they are now."""
     try:
         if isinstance(box, ProgramBox):
-            return program_recipe(box.folder, box.command, box.parameters)
+            return program_recipe(box.folder, box.command, box.parameters, box.libraries)
         return built_in_recipe(box.box, box.parameters)
     except InvalidInputError as error:
         problem = str(error).removesuffix(".")  # a text of ours, of settings alone

@@ -73,7 +73,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
     with database.reading() as tx:
         for key in keys.values():
             key.check(tx)
-    boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell)
+    boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
     cards = Cards(
         store=CardStore(),
         log=EventLog(keys[LOG].current),

@@ -17,6 +17,9 @@ from gencard.core.generators.registry import GENERATORS
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 """Last part of a resource name."""
 
+Distribution = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Name of a package as it is installed."""
+
 
 def _known(name: str) -> str:
     if name not in GENERATORS:
@@ -76,6 +79,7 @@ class ProgramBox(_InCell):
     kind: Literal["program"]
     folder: Path
     command: tuple[str, ...] = Field(min_length=1)
+    libraries: tuple[Distribution, ...] = ()
     claim: ClaimTable | None = None
 
 

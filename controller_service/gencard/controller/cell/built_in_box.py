@@ -1,16 +1,15 @@
 """A box that comes with Gencard, run in a cell all the same."""
 
-import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from gencard.controller.cell.box import unheard, values_within
 from gencard.controller.cell.cell import Cell
 from gencard.controller.cell.cell_fit import CellFit
-from gencard.controller.cell.program import PYTHON, runtime_of
+from gencard.controller.cell.contents import digest_of_view
 from gencard.controller.cell.refusals import error_of_refusal
-from gencard.controller.cell.sources import sources_digest
+from gencard.controller.cell.view import View
+from gencard.controller.cell.views import python_view
 from gencard.core.blackbox.contract import BlackBox, FittingBox, Progress, quiet
 from gencard.core.blackbox.entry import Parameters, Surroundings
 from gencard.core.blackbox.registry import BOXES, box_named, complete
@@ -23,8 +22,15 @@ from gencard.wire.canonical import digest_of
 
 _COMMAND = ("python", "-I", "-m", "gencard.controller.cell.built_in")
 
+_LIBRARIES = {
+    "synthpop": ("opendp", "scikit-learn"),
+    "ctgan": ("opendp", "scikit-learn", "torch"),
+    "pate-gan": ("opendp", "torch"),
+}
+"""Distributions that boxes compute with besides numpy and scipy."""
 
-_LIBRARIES = ("numpy", "opendp", "scikit-learn", "scipy", "torch")
+_NOISE = ("opendp",)
+"""Those of all others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,34 +126,29 @@ def unconfined(
     return box_named(name, parameters, Surroundings(workload, values or {}, OpenDpNoise()))
 
 
-def built_in_digest(name: str, parameters: Mapping[str, str]) -> str:
-    """SHA-256, in hex, of all that runs in the cell: libraries by their versions, the rest by its bytes.
+def built_in_view(name: str) -> View:
+    """What the cell of a box of the registry shows of the machine.
 
     Raises:
-        InvalidInputError: There is none of this name, or it has no such parameter.
+        InvalidInputError: There is none of this name.
     """
     if name not in BOXES:
         raise InvalidInputError(field="black_box", problem="there is none of this name")
+    return python_view(_LIBRARIES.get(name, _NOISE), controller=True)
+
+
+def built_in_digest(name: str, parameters: Mapping[str, str], view: View) -> str:
+    """SHA-256, in hex, of all that runs in the cell.
+
+    Raises:
+        InvalidInputError: The box has no such parameter.
+        GeneratorChangedError: What the view names is not there any more.
+    """
     return digest_of(
         {
-            "format": "gencard.built-in.v1",
+            "format": "gencard.built-in.v2",
             "box": name,
             "parameters": dict(complete(BOXES[name], parameters)),
-            "libraries": libraries(),
-            "runtime": runtime_of(PYTHON),
-            "sources": sources_digest("gencard.core", "gencard.wire", "gencard.controller.cell"),
+            "view": digest_of_view(view),
         }
     )
-
-
-@cache
-def libraries() -> dict[str, str]:
-    """Versions of what built-in boxes compute with; empty for those that are not there."""
-    return {name: _version(name) for name in _LIBRARIES}
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""

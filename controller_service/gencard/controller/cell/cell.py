@@ -10,12 +10,15 @@ from functools import partial
 from typing import IO, cast
 
 from gencard.controller.cell.confinement import Confinement, confinement
+from gencard.controller.cell.contents import digest_of_view
 from gencard.controller.cell.exchange import exchange
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.memory_watch import MemoryWatch
-from gencard.controller.cell.program import PYTHON
 from gencard.controller.cell.resource_limits import memory_bound
-from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
+from gencard.controller.cell.root import COMPILED
+from gencard.controller.cell.view import View
+from gencard.controller.cell.views import PYTHON
+from gencard.core.errors import BlackBoxError, GeneratorChangedError, IsolationError, JobLimitError
 from gencard.wire.box_answer import AnswerReader, Told, longest_answer
 from gencard.wire.box_request import BoxRequest, bytes_of_request
 
@@ -26,10 +29,17 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Runs programs, each run in a fresh process with a fresh folder: none can remember another."""
+    """Runs programs, each run in a fresh process with a fresh folder: none can remember another.
+
+    Args:
+        view: What a program finds of the machine.
+        seen: Views and the digests that they are to have after each run too.
+    """
 
     limits: CellLimits
     isolation: Isolation
+    view: View
+    seen: tuple[tuple[View, str], ...] = ()
 
     def ask(
         self,
@@ -50,8 +60,9 @@ class Cell:
             BlackBoxError: It fails, or its answer cannot be right.
             JobLimitError: It takes too long, or too much memory.
             IsolationError: Nothing can be run in a cell here.
+            GeneratorChangedError: What the cell shows was changed since it was digested.
         """
-        reader, keeper = AnswerReader(request, told), confinement(self.isolation)
+        reader, keeper = AnswerReader(request, told), confinement(self.isolation, self.view)
         process = self._started(keeper, command, files)
         try:
             self._watched(keeper, process, request, reader)
@@ -62,14 +73,20 @@ class Cell:
                 with suppress(OSError):
                     if pipe:
                         pipe.close()
+        self._check_unchanged()
         return reader
+
+    def _check_unchanged(self) -> None:
+        """What was digested before the run and is the same after it has been the same in between."""
+        if any(digest_of_view(view) != digest for view, digest in self.seen):
+            raise GeneratorChangedError
 
     def _started(
         self, keeper: Confinement, command: Sequence[str], files: Sequence[tuple[str, bytes]]
     ) -> "subprocess.Popen[bytes]":
         words = [_placed(word, str(keeper.program_folder)) for word in command]
         if words[0] == PYTHON:
-            words = [sys.executable, "-s", "-B", *words[1:]]
+            words = [sys.executable, "-s", "-B", "-X", f"pycache_prefix={COMPILED}", *words[1:]]
         with suppress(OSError):
             return keeper.start(words, files, self.limits)
         raise IsolationError

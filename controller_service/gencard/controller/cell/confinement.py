@@ -8,6 +8,7 @@ from typing import Protocol
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.namespaces import Namespaces
 from gencard.controller.cell.processes import Processes
+from gencard.controller.cell.view import View
 
 
 class Confinement(Protocol):
@@ -37,6 +38,6 @@ class Confinement(Protocol):
         ...
 
 
-def confinement(isolation: Isolation) -> Confinement:
-    """A fresh one."""
-    return Namespaces() if isolation is Isolation.NAMESPACES else Processes()
+def confinement(isolation: Isolation, view: View) -> Confinement:
+    """A fresh one, that shows this view where it can show less than all."""
+    return Namespaces(view) if isolation is Isolation.NAMESPACES else Processes()

@@ -10,18 +10,17 @@ import secrets
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
-import gencard
 from gencard.controller.cell.call_filter import call_filter
 from gencard.controller.cell.limits import CellLimits
 from gencard.controller.cell.memory_file import MemoryFiles
 from gencard.controller.cell.offspring import children_of
 from gencard.controller.cell.resource_limits import limited
+from gencard.controller.cell.root import closing_of, root_of
+from gencard.controller.cell.view import View
 
 PROGRAM = Path("/cell/program")
 """Where the program's files are, read-only."""
@@ -33,10 +32,6 @@ _MIB = 1 << 20
 _AT_MOST = 2.0
 """Seconds for a namespace to end."""
 
-_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/R")
-"""Of the system's settings, what finds interpreters and libraries."""
-
 _USERS = range(61_184, 65_520)
 """Users that belong to nobody, by convention of systemd."""
 
@@ -46,9 +41,14 @@ _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_S
 
 
 class Namespaces:
-    """See ``confinement.Confinement``. The first process is held, for with it all others end."""
+    """See ``confinement.Confinement``. The first process is held, for with it all others end.
 
-    def __init__(self) -> None:
+    Args:
+        view: What of the machine is there inside.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
         self._first: int | None = None
 
     def start(
@@ -62,8 +62,14 @@ class Namespaces:
                 for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
             ]
             calls = ("--seccomp", str(memory.of(call_filter(platform.machine()))))
-            words = [*_closed(), *calls, *_root(), *placed, *_folders(limits)]
+            words = [*_closed(), *calls, *root_of(self._view), *placed, *self._folders(limits)]
             return self._started(words, [*_dropped(), *limited(limits), *command], memory)
+
+    def _folders(self, limits: CellLimits) -> list[str]:
+        work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
+        system = ["--proc", "/proc", *_devices(), *closing_of(self._view), "--remount-ro", "/"]
+        variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
+        return [*work, *system, *variables, "--chdir", str(WORK)]
 
     def _started(
         self, words: Sequence[str], inside: Sequence[str], memory: MemoryFiles
@@ -152,39 +158,6 @@ def _dropped() -> list[str]:
     user = str(secrets.choice(_USERS))
     become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
     return [*become, "--inh-caps=-all", "--bounding-set=-all"]
-
-
-@cache
-def _root() -> tuple[str, ...]:
-    """The system's programs and libraries, the interpreter and our own code, all read-only."""
-    words = ["--ro-bind", "/usr", "/usr"]
-    for path in map(Path, _SYSTEM):
-        if path.is_symlink():
-            words += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            words += ["--ro-bind", str(path), str(path)]
-    for name in (*_SETTINGS, *_ours()):
-        words += [*_passable(Path(name)), "--ro-bind-try", name, name]
-    return tuple(words)
-
-
-def _passable(path: Path) -> Iterator[str]:
-    """Empty folders above a path, that others than root may pass too."""
-    for above in reversed(path.parents[:-1]):
-        yield from ("--perms", "0755", "--dir", str(above))
-
-
-def _ours() -> Iterator[str]:
-    for folder in dict.fromkeys((sys.base_prefix, sys.prefix, *gencard.__path__)):
-        if not Path(folder).is_relative_to("/usr"):
-            yield folder
-
-
-def _folders(limits: CellLimits) -> list[str]:
-    work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
-    system = ["--proc", "/proc", *_devices(), "--remount-ro", "/"]
-    variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
-    return [*work, *system, *variables, "--chdir", str(WORK)]
 
 
 def _devices() -> Iterator[str]:

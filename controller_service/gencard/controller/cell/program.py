@@ -1,48 +1,48 @@
 """A program of a stranger: its files, its command line, and the digest of every byte that runs."""
 
 import hashlib
-import platform
 import stat
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
-from gencard.controller.cell.sources import sources_digest
+from gencard.controller.cell.contents import COPIES, digest_of_view
+from gencard.controller.cell.view import View
+from gencard.controller.cell.views import PYTHON, view_of
 from gencard.core.errors import InvalidInputError
 
 MOST_FILES = 200
 MOST_BYTES = 16 << 20
-
-PYTHON = "python"
-"""As the first word of a command: the controller's own interpreter, with Gencard to import."""
-
-_LIBRARIES = ("numpy", "scipy")
-_COPIES = "__pycache__"
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """Everything that runs for a black box, as bytes in memory.
 
-    What is digested is what is put into the cell: there is no moment between the two at which a
-    file on disk could change.
+    Its files are digested as they are put into the cell: there is no moment between the two at which
+    one on disk could change. What the cell shows besides is its view, see ``view.View``.
 
     Args:
         command: First "python", the path of an interpreter of the system, or a file of the program; then
             arguments. A file of the program is named by "./" and its path.
         files: Path below the program's folder, with "/", and content; in the order of paths.
         parameters: What the program is told besides records.
+        libraries: Distributions that a program in Python finds besides Gencard, numpy and scipy.
     """
 
     command: tuple[str, ...]
     files: tuple[tuple[str, bytes], ...] = field(repr=False)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, folder: Path, command: Sequence[str], parameters: Mapping[str, str]) -> "Program":
+    def read(
+        cls,
+        folder: Path,
+        command: Sequence[str],
+        parameters: Mapping[str, str],
+        libraries: Sequence[str] = (),
+    ) -> "Program":
         """The program in a folder as it stands there now; compiled copies of Python's are left out.
 
         Raises:
@@ -51,12 +51,20 @@ class Program:
         """
         files = tuple(sorted(_files_in(folder)))
         _check_command(command, dict(files))
-        return cls(tuple(command), files, dict(parameters))
+        return cls(tuple(command), files, dict(parameters), tuple(libraries))
 
-    def digest(self) -> str:
-        """SHA-256, in hex, of command, parameters, interpreter and every file, each with its length."""
-        hasher = hashlib.sha256(b"gencard.program.v1\x00")
-        parts = [runtime_of(self.command[0]), *self.command, *_flat(self.parameters)]
+    def view(self) -> View:
+        """What of the machine its cell shows."""
+        return view_of(self.command, dict(self.files), self.libraries)
+
+    def digest(self, view: View) -> str:
+        """SHA-256, in hex, of command, parameters, view and every file, each with its length.
+
+        Raises:
+            GeneratorChangedError: What the view names is not there any more.
+        """
+        hasher = hashlib.sha256(b"gencard.program.v2\x00")
+        parts = [digest_of_view(view), *self.command, *_flat(self.parameters)]
         for part in (str(len(self.command)), str(len(self.parameters)), *parts):
             data = part.encode()
             hasher.update(b"%d\x00" % len(data) + data)
@@ -66,27 +74,10 @@ class Program:
         return hasher.hexdigest()
 
 
-@cache
-def runtime_of(interpreter: str) -> str:
-    """What executes a program's files: the digest of the interpreter, and what Python can import of us.
-
-    The libraries of the system are not in it: whoever installs the machine answers for those.
-    """
-    if interpreter.startswith("./"):
-        return "itself"
-    path = Path(sys.executable) if interpreter == PYTHON else Path(interpreter)
-    executable = hashlib.sha256(path.resolve().read_bytes()).hexdigest()
-    if interpreter != PYTHON:
-        return executable
-    libraries = ",".join(f"{name} {version(name)}" for name in _LIBRARIES)
-    ours = sources_digest("gencard.core", "gencard.wire")
-    return f"{executable},python {platform.python_version()},{libraries},{ours}"
-
-
 def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
     left = MOST_BYTES
     try:
-        paths = [path for path in sorted(folder.rglob("*")) if _COPIES not in path.parts]
+        paths = [path for path in sorted(folder.rglob("*")) if COPIES not in path.parts]
         for number, path in enumerate(path for path in paths if not _is_folder(path)):
             left -= path.lstat().st_size
             if number >= MOST_FILES or left < 0:

@@ -43,7 +43,7 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
     """
     seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
     program = Program(("python", "./box.py"), (("box.py", _RESAMPLES.format(hidden=seen).encode()),))
-    box = CellBox(program, Cell(CellLimits(wall_seconds=60), isolation))
+    box = CellBox(program, Cell(CellLimits(wall_seconds=60), isolation, program.view()))
     dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
     try:
         box(dataset, 1, seed=0)
