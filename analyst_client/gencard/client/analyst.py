@@ -59,8 +59,9 @@ class Analyst:
             key: Its private key.
             authority: Certificate of the authority that both sides trust.
             signing_key: Our Ed25519 key, which signs cards.
-            controller_key: The controller's public key, which signs cards and receipts.
-            log_key: The public key of the controller's log.
+            controller_key: The controller's public key, which signs cards and receipts; one that it had
+                before will do, those after it are followed.
+            log_key: The public key of the controller's log; as above.
 
         Raises:
             InvalidInputError: Neither folder nor certificate, or a file that cannot be used.
