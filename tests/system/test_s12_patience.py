@@ -32,7 +32,8 @@ STREAMS, SECONDS, RATE = 200, 60.0, 5
 @pytest.fixture(scope="module")
 def hasty_house(tmp_path_factory):
     house = build(tmp_path_factory.mktemp("hasty"))
-    yield configure(house, "server", request_seconds=2, calls_per_second=RATE).start()
+    house.edit({"calls_per_second": str(RATE)})
+    yield configure(house, "server", request_seconds=2).start()
     house.stop()
 
 
