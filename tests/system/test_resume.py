@@ -82,7 +82,7 @@ def test_s19_a_worker_that_is_killed_costs_its_reservation(
     os.kill(gate.worker(), signal.SIGKILL)
     failure = failure_of(ana.ended(operation))
     assert failure is not None
-    assert failure.reason == "JOB_FAILED"
+    assert failure.reason == "MEASUREMENT_REFUSED"
     assert spends(house, card) == [SpendState.RESERVED]
     gate.open()
     ana.released(card)
@@ -130,7 +130,7 @@ def test_s19_no_process_to_be_had_is_a_typed_error(
     card = ana.agreed().name
     failure = failure_of(ana.ended(ana.begun(card)))
     assert failure is not None
-    assert failure.reason == "JOB_FAILED"
+    assert failure.reason == "MEASUREMENT_REFUSED"
     assert spends(house, card) == [SpendState.RESERVED]
     monkeypatch.undo()
     ana.released(card)
