@@ -12,6 +12,7 @@ from gencard.client.log_watch import SEEN
 from gencard.controller.desk import open_desk
 from gencard.controller.restoration import HELD
 from gencard.controller.shell.main import app
+from gencard.controller.state import tables
 from gencard.controller.state.operations import OperationStore
 from gencard.core.budget import Price, SpendState
 from gencard.core.errors import (
@@ -237,6 +238,23 @@ class TestS18Restore:
         shutil.rmtree(elsewhere.folder / "state")
         with pytest.raises(VerificationError, match="not those of a checkpoint"):
             restore(elsewhere, later, "--checkpoint", forked)
+
+    def test_s18_rows_that_were_not_signed_are_refused(self, house, elsewhere, tmp_path):
+        """Even where the database was changed with them."""
+        with house.analyst() as ana:
+            card = agreed(ana)
+            first, second = (card.release(20, seed=seed, progress=False) for seed in (1, 2))
+        house.stop()
+        shutil.copytree(back_up(house, tmp_path / "backup"), elsewhere.folder / "state")
+        rows = elsewhere.folder / "state" / "releases"
+        names = [receipt.name.rpartition("/")[2] for receipt in (first.receipt, second.receipt)]
+        shutil.copy(rows / f"{names[0]}.rows", rows / f"{names[1]}.rows")
+        desk = open_desk(elsewhere.settings())
+        with desk.database.transaction() as tx:
+            tx.execute(tables.releases.update().values(digest=first.receipt.rows_digest))
+        desk.database.close()
+        with pytest.raises(VerificationError, match="not those that were signed"):
+            restore(elsewhere)
 
     def test_s18_a_ledger_whose_balances_were_changed_is_refused(self, house, elsewhere, tmp_path):
         house.stop()

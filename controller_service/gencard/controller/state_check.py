@@ -1,4 +1,4 @@
-"""Whether a state is whole: its log, its ledger, and the rows of every release."""
+"""Whether a state is whole: its log, its ledger, and the rows of every release as they were signed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,9 @@ from gencard.controller.state.releases import ReleaseStore
 from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.budget import SpendState
 from gencard.core.errors import VerificationError
-from gencard.wire.key_history import LOG
+from gencard.wire.key_history import CARDS, LOG
+from gencard.wire.receipt import receipt_of_document
+from gencard.wire.statements import RECEIPT, predicate_of
 
 
 def check_state(desk: Desk, tx: Connection, known: Iterable[bytes] = ()) -> int:
@@ -33,11 +35,18 @@ def check_state(desk: Desk, tx: Connection, known: Iterable[bytes] = ()) -> int:
     within = [envelope for envelope in sizes if sizes[envelope] <= size]
     verify_log(desk.log.entries(tx), [*desk.log.checkpoints(tx), *within], keys)
     _check_ledger(desk, tx)
-    for release in ReleaseStore().all(tx):
-        rows = RowsFile(desk.settings.state.releases / release.file_name).dataset()
-        if rows.digest() != release.digest:
-            raise VerificationError(problem=f"the rows of {release.name} were changed")
+    _check_releases(desk, tx)
     return max([size, *sizes.values()])
+
+
+def _check_releases(desk: Desk, tx: Connection) -> None:
+    """Rows must be those that were signed."""
+    keys, folder = key_history(tx, desk.keys[CARDS]), desk.settings.state.releases
+    for release in ReleaseStore().all(tx):
+        signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
+        digests = {release.digest, receipt_of_document(signed).rows_digest}
+        if digests != {RowsFile(folder / release.file_name).dataset().digest()}:
+            raise VerificationError(problem=f"the rows of {release.name} are not those that were signed")
 
 
 def _check_ledger(desk: Desk, tx: Connection) -> None:
