@@ -6,10 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
+from gencard.core.budget import SpendState
 from gencard.core.errors import MeasurementRefusedError, NotFoundError, TooManyRefusalsError
-from tests.system.edge import agreed, configure, enrolled
-from tests.system.house import build
+from gencard.v1.synthesis_pb2 import GenerateReleaseRequest
+from tests.system.edge import agreed, call, configure, enrolled, eventually
+from tests.system.house import build, request_id
 from tests.system.test_bad_records import BAD, add_dataset
+from tests.system.test_s13_cancel import GENERATE, lines
 
 MOST = 2
 
@@ -79,3 +82,18 @@ def test_s29_after_so_many_refusals_a_steward_has_to_look(house, steward):
     assert (look["resource"], look["details"]["operation"]) == (last.name, mine[0]["operation"])
     with pytest.raises(NotFoundError):
         app(["refusals", "seen", mine[0]["operation"]], standalone_mode=False)
+
+
+def test_s29_many_at_once_are_refused_no_oftener(house):
+    """Each looks again before its work begins; those at work, two at a time, may have begun before."""
+    enrolled(house, "cem")
+    with house.analyst("cem") as analyst:
+        cards = [agreed(analyst, dataset="undeclared").name for _ in range(MOST + 4)]
+    for card in cards:
+        asked = GenerateReleaseRequest(card=card, rows=5, request_id=request_id())
+        assert call(house.channel("cem"), GENERATE, asked).answers
+    assert eventually(lambda: not house.controller.operations._runs, 300)
+    states = [state for card in cards for state in lines(house, card)]
+    assert len(states) == len(cards)
+    assert MOST <= states.count(SpendState.RESERVED) <= MOST + 1
+    assert states.count(SpendState.VOIDED) == len(cards) - states.count(SpendState.RESERVED)

@@ -22,11 +22,7 @@ from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.refusals import Refusals
 from gencard.controller.run import Run
 from gencard.controller.state.database import Database
-from gencard.controller.state.operations import (
-    UNFINISHED,
-    OperationRow,
-    OperationState,
-)
+from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
 from gencard.controller.ticks import Ticks
 from gencard.core.errors import (
     GencardError,
@@ -210,6 +206,8 @@ class Operations:
         failure: GencardError | None = None
         try:
             self._note(row.name, "start", 0)
+            with self._database.reading() as tx:  # others may have failed since it was created
+                self._refusals.check(tx, Identity.of(row.owner), row.resource)
             self._runners[row.kind](run)
         except GencardError as error:
             failure = error
