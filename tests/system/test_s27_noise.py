@@ -214,7 +214,7 @@ class TestBanList:
         reached = reached_from("gencard.controller.jobs.measurement") | {"gencard.controller.noise"}
         path = {name for name in reached if ".statistics" in name or ".controller" in name}
         assert {"gencard.core.statistics.noise", "gencard.core.statistics.measure"} <= path
-        cell = "gencard.controller.cell.namespaces"
+        cell = "gencard.controller.cell.user"
         assert {name for name in path - {cell} if random_in(SOURCES[name])} == set()
 
     def test_s27_the_ban_list_bites(self):

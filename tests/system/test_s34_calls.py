@@ -112,8 +112,8 @@ def tried():
         def unseen():
             raise PermissionError
 
-        sleeping = subprocess.Popen(["sleep", "20"])
+        sleeping = subprocess.Popen(["sleep", "600"])
         with MemoryWatch(unseen, 1, sleeping.kill) as watch:
-            assert sleeping.wait(10) < 0
+            assert sleeping.wait(60) < 0
         with pytest.raises(IsolationError):
             watch.check()

@@ -6,12 +6,11 @@ Started by root, the program runs as a user of its own that owns nothing; else i
 import json
 import os
 import platform
-import secrets
 import select
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from gencard.controller.cell.call_filter import call_filter
@@ -20,6 +19,7 @@ from gencard.controller.cell.memory_file import MemoryFiles
 from gencard.controller.cell.offspring import children_of
 from gencard.controller.cell.resource_limits import limited
 from gencard.controller.cell.root import closing_of, root_of
+from gencard.controller.cell.user import CellUser
 from gencard.controller.cell.view import View
 
 PROGRAM = Path("/cell/program")
@@ -31,9 +31,6 @@ WORK = Path("/cell/work")
 _MIB = 1 << 20
 _AT_MOST = 2.0
 """Seconds for a namespace to end."""
-
-_USERS = range(61_184, 65_520)
-"""Users that belong to nobody, by convention of systemd."""
 
 _ALONE = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add",
@@ -50,12 +47,13 @@ class Namespaces:
     def __init__(self, view: View) -> None:
         self._view = view
         self._first: int | None = None
+        self._user = ExitStack()
 
     def start(
         self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: CellLimits
     ) -> subprocess.Popen[bytes]:
         """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
-        with MemoryFiles() as memory:
+        with ExitStack() as held, MemoryFiles() as memory:
             placed = [
                 word
                 for path, content in files
@@ -63,7 +61,10 @@ class Namespaces:
             ]
             calls = ("--seccomp", str(memory.of(call_filter(platform.machine()))))
             words = [*_closed(), *calls, *root_of(self._view), *placed, *self._folders(limits)]
-            return self._started(words, [*_dropped(), *limited(limits), *command], memory)
+            inside = [*_dropped(held), *limited(limits), *command]
+            process = self._started(words, inside, memory)
+            self._user = held.pop_all()
+            return process
 
     def _folders(self, limits: CellLimits) -> list[str]:
         work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
@@ -103,6 +104,7 @@ class Namespaces:
             os.close(self._first)
             self._first = None
         process.kill()
+        self._user.close()
 
     def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
         """As the cell's own /proc lists them, in which nobody can hide.
@@ -148,14 +150,14 @@ def _closed() -> list[str]:
     return [*alone, "--unshare-user", "--disable-userns", *nobody, "--cap-drop", "ALL"]
 
 
-def _dropped() -> list[str]:
+def _dropped(held: ExitStack) -> list[str]:
     """As root: become some user of no other process, for good, so that its processes can be counted.
 
     Another one in each run, or the runs of one audit would have in common what the next run has not.
     """
     if os.geteuid() != 0:
         return []
-    user = str(secrets.choice(_USERS))
+    user = str(held.enter_context(CellUser()).number)
     become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
     return [*become, "--inh-caps=-all", "--bounding-set=-all"]
 
