@@ -1,5 +1,6 @@
 """init and check, as a newcomer meets them."""
 
+import re
 from importlib.metadata import version
 
 import pandas as pd
@@ -7,8 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.certificates import write_new
+from gencard.controller.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import told
+from gencard.controller.wiring import serve
 from gencard.core.errors import InvalidInputError
 
 
@@ -90,6 +93,52 @@ def test_a_black_box_that_cannot_run_is_named(tmp_path, records, table, said):
     settings = tmp_path / "house" / "controller.toml"
     settings.write_text(settings.read_text() + f'\n[[black_boxes]]\nname = "mine"\n{table}\n')
     assert refused("check", "-c", settings).startswith(said)
+
+
+class TestMeasures:
+    """A measure that the policy offers can be taken of some release, or nothing is served."""
+
+    DECLARED = 'holdout = "{holdout}"\nmeasures = {{ keys = ["sex"], target = "work" }}\n'
+
+    @pytest.fixture
+    def house(self, tmp_path):
+        """Settings of a survey; beside their folder, people whom it did not ask."""
+        people = pd.DataFrame({"sex": ["f", "m"] * 20, "work": ["yes", "no", "no", "yes"] * 10})
+        people.to_csv(tmp_path / "survey.csv", index=False)
+        people[:30].to_csv(tmp_path / "others.csv", index=False)
+        run("init", tmp_path / "house", "--data", tmp_path / "survey.csv")
+        return tmp_path / "house" / "controller.toml"
+
+    def edit(self, settings, policy, declared):
+        holdout = settings.parent.parent / "others.csv"
+        schema = 'schema = "schema.toml"\n'
+        text = re.sub("(?m)^forbidden = .*", "", settings.read_text())
+        text = text.replace(schema, schema + declared.format(holdout=holdout))
+        settings.write_text(text.replace("largest_order", f"{policy}\nlargest_order"))
+
+    @pytest.mark.parametrize(
+        ("policy", "declared", "said"),
+        [
+            ('measures = ["tables", "dcr"]', "", "'dcr', which needs a holdout."),
+            ('measures = ["inference"]', "", "'inference', which needs a holdout and measures.target, "),
+            ('measures = ["disclosure"]', 'measures = {{ target = "work" }}\n', "needs measures.keys, "),
+            ('measures = ["gap"]', DECLARED, "needs measures.gap, "),
+            ('measures = ["inference"]\nforbidden = [["work"]]', DECLARED, "needs measures.target, "),
+            ('measures = ["tables"]\ntransform = { rounding = 5 }', "", "exact counts as they are"),
+        ],
+    )
+    def test_what_one_needs_is_named(self, house, policy, declared, said):
+        self.edit(house, policy, declared)
+        error = refused("check", "--config", house)
+        assert error.startswith("datasets/survey: policy.measures: names '")
+        assert said in error
+        with pytest.raises(InvalidInputError, match=r"policy\.measures"):
+            serve(Settings.load(house))
+
+    def test_where_all_is_there_it_is_served(self, house):
+        offered = ("dcr", "tables", "disclosure", "inference", "predictions")
+        self.edit(house, f"measures = {list(offered)}", self.DECLARED)
+        run("check", "--config", house)
 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path, records):

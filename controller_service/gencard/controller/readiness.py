@@ -1,14 +1,18 @@
 """What must hold before anything is served: mistakes that would open a door are found at the start."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from gencard.controller.cell.trial import check_isolation
+from gencard.controller.clique_policy import objection
 from gencard.controller.holdings import Holding, Holdings
 from gencard.controller.policy import Policy
 from gencard.controller.settings import Settings
 from gencard.controller.settings_boxes import BuiltInBox, ProgramBox
 from gencard.core.budget import ZERO, Mechanism, Price, Privacy
 from gencard.core.errors import InvalidInputError
+from gencard.core.measures.measure import Need
+from gencard.core.measures.registry import measure_named
+from gencard.core.transform import AS_COUNTED
 from gencard.core.utility.gap import gap_of
 
 
@@ -44,7 +48,8 @@ def check_measures(holdings: Holdings) -> None:
 
     Raises:
         InvalidInputError: A holdout holds the records of a dataset, keys and target are undeclared
-            or the same, or the gap means nothing.
+            or the same, the gap means nothing, or the policy offers a measure that this dataset or
+            this policy leaves no release for.
         UnknownAttributeError: The gap names an attribute that is undeclared.
     """
     versions = {holding.version for holding in holdings}
@@ -59,6 +64,31 @@ def check_measures(holdings: Holdings) -> None:
             raise InvalidInputError(field=f"{holding.name}: measures", problem=problem)
         if declared.gap is not None:
             gap_of(declared.gap, holding.schema.coding)
+        for problem in _vain_measures(holding):
+            raise InvalidInputError(field=f"{holding.name}: policy.measures", problem=problem)
+
+
+def _vain_measures(holding: Holding) -> Iterator[str]:
+    """Why measures that the policy offers can be taken of no release."""
+    policy = holding.policy
+    if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
+        yield f"names '{policy.measures[0]}', but measures go with exact counts as they are alone"
+    there = tuple(
+        name for name in holding.domain.attributes if objection((name,), policy, holding.domain) is None
+    )
+    for name in policy.measures:
+        lacking = measure_named(name).lacks(there, holding.declared, holdout=holding.holdout is not None)
+        if lacking:
+            yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in lacking)}"
+
+
+_SETTING = {
+    Need.HOLDOUT: "a holdout",
+    Need.TARGET: "measures.target, of which the policy allows a marginal",
+    Need.GAP: "measures.gap, of whose attributes the policy allows marginals",
+    Need.KEYS: "measures.keys, of which the policy allows a marginal",
+}
+"""What a measure can lack before there is a release."""
 
 
 def check_cells(settings: Settings) -> None:
