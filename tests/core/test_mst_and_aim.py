@@ -81,6 +81,15 @@ class TestMst:
         hits = np.bincount(firsts, minlength=3)
         assert stats.chisquare(hits, 800 * law / law.sum()).pvalue > 1e-3
 
+    def test_progress_is_told_for_each_attribute_and_each_pair(self):
+        told = []
+        Mst(SOME, SeededNoise(1)).fit(chained(), seed=0, progress=lambda *said: told.append(said))
+        stages = Counter(stage for stage, _ in told)
+        assert stages == {"attributes": 1, "choice": 5, "pairs": 4, "model": 1}
+        shares = [share for _, share in told]
+        assert shares == sorted(set(shares))
+        assert 0 <= shares[0] <= shares[-1] < 1
+
     def test_all_pairs_may_have_more_cells_than_are_counted_together(self, monkeypatch):
         """90 in ten pairs, 36 in those of one attribute: what a tree may have is what is held."""
         monkeypatch.setattr(counting, "MOST_CELLS", 36)

@@ -1,11 +1,13 @@
 """PrivBayes: the network that an endless budget finds, what is useful enough, and its bounds."""
 
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from gencard.controller.noise import OpenDpNoise
+from gencard.core.blackbox import privbayes
 from gencard.core.blackbox.privbayes import PrivBayes
 from gencard.core.budget import laplace
 from gencard.core.dataset import Dataset
@@ -40,6 +42,18 @@ def test_an_endless_budget_leaves_the_tables():
         np.testing.assert_allclose(
             node.table, count(dataset, (*node.parents, node.attribute)), atol=1e-9
         )
+
+
+def test_progress_is_told_while_pairs_are_scored_and_for_each_table(monkeypatch):
+    """Offered are 1 x 3, 2 x 2 and 3 x 1 pairs, of which two at a time are scored."""
+    monkeypatch.setattr(privbayes, "_SCORED", 2)
+    told = []
+    box = PrivBayes(ONE, SeededNoise(0), degree=1)
+    box.fit(copied(), seed=0, progress=lambda *said: told.append(said))
+    assert Counter(stage for stage, _ in told) == {"network": 2 + 2 + 2, "tables": 4}
+    shares = [share for _, share in told]
+    assert shares == sorted(set(shares))
+    assert 0 <= shares[0] <= shares[-1] < 1
 
 
 def test_tables_are_useful_and_of_n_records():

@@ -17,7 +17,7 @@ from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.kept_model import KeptModel, ModelBox, check_attributes
 from gencard.core.blackbox.merged_levels import MergedLevels
 from gencard.core.blackbox.promise import APPROXIMATE, approximate, approximate_claim, noise_of
-from gencard.core.blackbox.purse import GRID, Purse, misfit
+from gencard.core.blackbox.purse import GRID, Purse, Tell, misfit
 from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -58,19 +58,18 @@ class Mst(ModelBox):
         levels = MergedLevels.of(dataset.domain, alone)
         small = levels.merged(dataset)
         merged = [one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)]
-        progress("choice", 0.2)
-        edges = _chosen(small, merged, purse, third)
-        progress("pairs", 0.4)
-        psi = Psi(small.domain, (*merged, *purse.all_measured(small, edges, third)))
+        edges = _chosen(small, merged, purse, third, lambda done: progress("choice", 0.2 + 0.2 * done))
+        pairs = purse.all_measured(small, edges, third, lambda done: progress("pairs", 0.4 + 0.2 * done))
+        psi = Psi(small.domain, (*merged, *pairs))
         progress("model", 0.6)
         return KeptModel(levels.apart(Graphical().fit(psi, small.domain)))
 
 
 def _chosen(
-    dataset: Dataset, alone: Sequence[Measurement], purse: Purse, budget: Fraction
+    dataset: Dataset, alone: Sequence[Measurement], purse: Purse, budget: Fraction, tell: Tell
 ) -> list[Clique]:
     """The edges of the tree."""
-    scores = _scores(dataset, alone)
+    scores = _scores(dataset, alone, tell)
     group = {name: name for name in dataset.domain.attributes}
     edges: list[Clique] = []
     while len(edges) < len(group) - 1:
@@ -84,21 +83,22 @@ def _chosen(
     return edges
 
 
-def _scores(dataset: Dataset, alone: Sequence[Measurement]) -> Mapping[Clique, int]:
+def _scores(dataset: Dataset, alone: Sequence[Measurement], tell: Tell) -> Mapping[Clique, int]:
     """How far each pair is from independence, the number of records being that of the noisy counts."""
     agreed = reconcile(Psi(dataset.domain, tuple(alone))).measurements
     records = float(agreed[0].values.sum())
     shares = {marginal.clique[0]: marginal.values / records for marginal in agreed}
     return {
         (one, other): misfit(table, records * np.outer(shares[one], shares[other]))
-        for (one, other), table in _counted(dataset)
+        for (one, other), table in _counted(dataset, tell)
     }
 
 
-def _counted(dataset: Dataset) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
+def _counted(dataset: Dataset, tell: Tell) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
     """Every pair with its counts; what is held are those of one attribute, which are a tree of pairs."""
     names = dataset.domain.attributes
     for place, one in enumerate(names):
+        tell(place / len(names))
         pairs = [(one, other) for other in names[place + 1 :]]
         yield from zip(pairs, count_all(dataset, pairs), strict=True)
 

@@ -1,6 +1,6 @@
 """A privacy budget, and the only hand that spends it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +28,9 @@ GRID = 1 << 10
 
 _FINE = 1 << 10
 """Weights of budgets are whole numbers of this part."""
+
+Tell = Callable[[float], None]
+"""Called with the share of a step that is done, 0 to 1; it may raise, as ``Progress`` may."""
 
 
 class Purse:
@@ -61,7 +64,11 @@ class Purse:
         return noisy_marginal(Measurement(clique, counts), self._privacy, self._noise, budget)
 
     def all_measured(
-        self, dataset: Dataset, cliques: Sequence[Clique], budget: Fraction
+        self,
+        dataset: Dataset,
+        cliques: Sequence[Clique],
+        budget: Fraction,
+        tell: Tell = lambda _done: None,
     ) -> list[Measurement]:
         r"""Several marginals of a dataset, larger ones with more of the budget.
 
@@ -69,15 +76,20 @@ class Purse:
         noise has the least expected size over all cells of all of them: that is
         :math:`\sum_c n_c \sigma_c` with :math:`\sum_c 1 / \sigma_c^2` given.
 
+        Args:
+            tell: Called before each with the share that is done.
+
         Raises:
             TooLargeError: They have too many cells.
         """
         tables = count_all(dataset, cliques)
         weights = [round(_FINE * float(np.cbrt(counts.size**2))) for counts in tables]
-        return [
-            self.measured(clique, counts, budget * Fraction(weight, sum(weights)))
-            for clique, counts, weight in zip(cliques, tables, weights, strict=True)
-        ]
+        found = []
+        for number, (clique, counts) in enumerate(zip(cliques, tables, strict=True)):
+            tell(number / len(cliques))
+            part = budget * Fraction(weights[number], sum(weights))
+            found.append(self.measured(clique, counts, part))
+        return found
 
     def chosen(self, scores: Integers, sensitivity: int, budget: Fraction) -> int:
         """A position, more likely where the score is higher: the exponential mechanism.
