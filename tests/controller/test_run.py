@@ -1,6 +1,6 @@
 """What the owner of an operation is told while a job runs at the records."""
 
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -9,6 +9,7 @@ from gencard.controller.jobs import tasks
 from gencard.controller.run import Run
 from gencard.controller.state.operations import OperationRow, OperationState
 from gencard.core.errors import OperationCancelledError
+from tests.system.edge import eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -38,6 +39,13 @@ class Cancelled:
 
     def await_end(self, job):
         self.awaited.append(job)
+
+
+class Busy(Cancelled):
+    """An executor whose jobs wait for their turn."""
+
+    def submit(self, _task, _description, **_):
+        return Future()
 
 
 def row_of(role):
@@ -93,3 +101,13 @@ def test_s13_nobody_goes_on_before_the_process_of_a_cancelled_job_is_gone():
     with pytest.raises(OperationCancelledError):
         Run(row_of("analyst"), executor, lambda *_: None).job(tasks.MEASURE, {})
     assert len(executor.awaited) == 1
+
+
+def test_s13_a_job_that_waits_for_its_turn_ends_with_its_operation():
+    """At once, and not when the jobs before it have ended."""
+    run = Run(row_of("analyst"), Busy(), lambda *_: None)
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(run.job, tasks.MEASURE, {})
+        assert eventually(lambda: run._job is not None)
+        run.cancel()
+        assert isinstance(ending.exception(60), OperationCancelledError)

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,9 +95,14 @@ class Run:
             self._over.wait(left)
 
     def _follow(self, job: Future[Any]) -> None:
-        """Wait for the end of a job, and tell at each tick how far it is."""
+        """Wait for the end of a job, and tell at each tick how far it is.
+
+        One that is cancelled before its turn has ended; ``futures.wait`` would wait for its turn.
+        """
+        ended = threading.Event()
+        job.add_done_callback(lambda _: ended.set())
         try:
-            while not wait((job,), self.ticks.left()).done:
+            while not ended.wait(self.ticks.left()):
                 self._tell()
         except GencardError:
             if job.cancel():
