@@ -184,6 +184,10 @@ class TestBuiltIn:
         assert again.domain == SMALL.domain
         assert again.sample(9, seed=1).digest() == fitted.sample(9, seed=1).digest()
 
+    def test_what_it_computes_with_is_there(self):
+        """Attributes of so many levels need trees, and trees scikit-learn."""
+        assert len(built_in_box("synthpop", {}, celled())(RECORDS, 5, seed=0)) == 5
+
     def test_bytes_of_no_fit_are_refused(self):
         inside = built_in_box("synthpop", {}, celled())
         for saved in (b"", b"{}\n", b'{"attributes":["a"],"sizes":[0]}\nx', b"\0\n"):

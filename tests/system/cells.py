@@ -57,7 +57,7 @@ def copies() -> str:
     """Compiled copies for all programs of a test run: without them each would compile numpy anew."""
     work = tempfile.mkdtemp(prefix="gencard-copies-")
     atexit.register(shutil.rmtree, work, ignore_errors=True)
-    return CompiledCopies(Path(work), ["synthpop"]).folder()
+    return CompiledCopies(Path(work), []).folder()
 
 
 def box(text: str, *, interpreter: str = "python", isolation=Isolation.NAMESPACES, **limits) -> CellBox:

@@ -170,6 +170,7 @@ def test_it_is_lent_to_who_makes_up_records(ana: Analyst, tasks) -> None:
     records = made_up(card.agreement.domain, 300, rng=rng_of(1))
     rows = RemoteBox(ana._connection, card.name)(records, 50, seed=1)
     assert {tuple(row) for row in rows.codes.tolist()} <= {tuple(row) for row in records.codes.tolist()}
+    assert any((celled.settings().state.work / "compiled" / "copies").rglob("*.pyc"))
     with pytest.raises(InvalidInputError, match="not lent"):
         RemoteBox(ana._connection, card.name, "renamed")(records, 50, seed=1)
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import py_compile
 import shutil
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +15,17 @@ import pytest
 from gencard.controller.cell import contents, libraries, shared_objects, views
 from gencard.controller.cell.built_in_box import built_in_view
 from gencard.controller.cell.cell import Cell
+from gencard.controller.cell.compiled import CompiledCopies
 from gencard.controller.cell.contents import digest_of_view, remember, stamp_of_view
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.program import Program
-from gencard.controller.cell.recipes import built_in_recipe, cell_box_of, in_cell, program_recipe
+from gencard.controller.cell.recipes import (
+    built_in_recipe,
+    cell_box_of,
+    in_cell,
+    program_recipe,
+    with_copies,
+)
 from gencard.controller.cell.shared_objects import libraries_of, needs_of
 from gencard.controller.cell.view import View, document_of_view, view_of_document
 from gencard.controller.cell.views import python_view, system_view, view_of
@@ -239,6 +248,66 @@ class TestShared:
         loaded = view_of(("./run",), {"run": Path(os.path.realpath("/bin/sh")).read_bytes()}, ())
         assert loaded.system
         assert shell - set(loaded.shown) <= {os.path.join("/usr/bin", "sh"), "/bin/sh"}
+
+
+class TestCompiled:
+    """Copies are the service's own, and as it made them."""
+
+    def test_s35_one_flipped_byte_in_a_copy_is_refused(self, tmp_path):
+        made = CompiledCopies(tmp_path / "work", [])
+        recipe = in_cell(built_in_recipe("mst", {}), CellLimits(), Isolation.NAMESPACES)
+        approved = json.loads(json.dumps(with_copies(recipe, made.folder())))
+        cell_box_of(approved)
+        assert approved["digest"] == recipe["digest"]
+        (copy, *_) = sorted((tmp_path / "work").rglob("numpy/__init__.*.pyc"))
+        flipped(copy, copy.stat().st_size // 2)
+        with pytest.raises(GeneratorChangedError):
+            cell_box_of(approved)
+        with pytest.raises(GeneratorChangedError):
+            made.folder()
+        flipped(copy, copy.stat().st_size // 2)
+        cell_box_of(approved)
+
+    def test_they_are_made_once_and_nobody_else_comes_near(self, tmp_path):
+        made = CompiledCopies(tmp_path, [])
+        first = made.folder()
+        times = {path: path.stat().st_mtime_ns for path in Path(first).rglob("*")}
+        assert (made.folder(), len(times) > 100) == (first, True)
+        assert times == {path: path.stat().st_mtime_ns for path in Path(first).rglob("*")}
+        assert stat.S_IMODE(Path(first).parent.stat().st_mode) == 0o700
+        assert all(path.stat().st_mode & 0o044 == 0o044 for path in times)
+
+    def test_where_none_can_be_made_programs_run_all_the_same(self, tmp_path):
+        (tmp_path / "work").write_text("a file")
+        made = CompiledCopies(tmp_path / "work", [])
+        assert made.folder() == ""
+        recipe = built_in_recipe("mst", {})
+        assert with_copies(recipe, made.folder()) == recipe
+
+    @needs_cell
+    def test_s35_a_cell_runs_them_and_no_other(self, tmp_path):
+        """Python would run the copy beside a source, whose time and size fit."""
+        source, copy = tmp_path / "victim.py", tmp_path / "__pycache__" / "victim.cpython-xy.pyc"
+        source.write_text("FOUND = 7\n")
+        times = source.stat().st_atime_ns, source.stat().st_mtime_ns
+        source.write_text("FOUND = 9\n")
+        os.utime(source, ns=times)
+        copy = Path(py_compile.compile(str(source), doraise=True))
+        source.write_text("FOUND = 7\n")
+        os.utime(source, ns=times)
+        script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from victim import FOUND"
+        fooled = subprocess.run([sys.executable, "-c", f"{script}; sys.exit(FOUND)"], check=False)
+        assert (copy.exists(), fooled.returncode) == (True, 9)
+        body = f"""
+import json, os
+{script}
+def tried():
+    return FOUND + 100 * os.path.exists(json.__cached__)
+"""
+        made = telling(body)
+        view = replace(made.cell.view, shown=(*made.cell.view.shown, str(source), str(copy)))
+        shown = replace(made, cell=replace(made.cell, view=view))
+        assert shown(RECORDS, 1, seed=0).column("a")[0] == 107
 
 
 class TestPython:

@@ -174,6 +174,7 @@ class Boxes:
 
         Raises:
             NotFoundError: Neither a generator nor a black box of this name.
+            GeneratorChangedError: Compiled copies for its cell are not as they were made.
         """
         if name in GENERATORS:
             return _recipe(HONEST, name, statistics, {})

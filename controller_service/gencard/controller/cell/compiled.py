@@ -4,11 +4,16 @@ Those that lie beside sources are never run in a cell: Python runs one whose tim
 source, whatever it holds.
 """
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
+
+from gencard.controller.cell.contents import digest_of_view
+from gencard.controller.cell.view import View
+from gencard.core.errors import GeneratorChangedError
 
 _MODULES = ("gencard.wire.black_box", "gencard.controller.cell.built_in", "numpy.random")
 """What every program in Python starts with."""
@@ -37,36 +42,47 @@ class CompiledCopies:
 
     def __init__(self, work: Path, boxes: Iterable[str]) -> None:
         self._parent = work / "compiled"
-        self._modules = (*_MODULES, *(name for box in boxes for name in _MODULES_OF.get(box, ())))
+        special = [name for box in boxes for name in _MODULES_OF.get(box, ())]
+        self._modules = ", ".join((*_MODULES, *special))
+        self._digest: str | None = None
         self._making = Lock()
 
     def folder(self) -> str:
-        """Where they are; empty where they cannot be made, and programs start later."""
-        made = self._parent / "copies"
-        with self._making:
-            if not made.is_dir() and not self._is_made(made):
-                return ""
-        return str(made)
+        """Where they are; empty where they cannot be made, and programs start later.
 
-    def _is_made(self, folder: Path) -> bool:
-        """Other modules than those that are asked for come along, and are as good."""
-        new = folder.with_name("new")
-        script = f"import {', '.join(self._modules)}"
+        Raises:
+            GeneratorChangedError: Something there is not as it was made.
+        """
+        made = self._parent / "copies"
+        view = View((str(made),))
+        with self._making:
+            if self._digest is None:
+                self._digest = digest_of_view(view) if self._are_made(made) else ""
+        if self._digest and digest_of_view(view) != self._digest:
+            raise GeneratorChangedError
+        return str(made) if self._digest else ""
+
+    def _are_made(self, folder: Path) -> bool:
+        """Copies of other modules that are imported on the way come along, and are as good."""
+        shutil.rmtree(self._parent, ignore_errors=True)
         try:
-            self._parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            done = subprocess.run(
-                [sys.executable, "-I", "-X", f"pycache_prefix={new}", "-c", script],
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={},
-                umask=_READABLE,
-                timeout=_PATIENCE,
-            )
-            if done.returncode == 0:
-                new.rename(folder)
+            folder.mkdir(parents=True)
+            self._parent.chmod(0o700)
+            return self._compiled(folder) == 0
         except (OSError, subprocess.TimeoutExpired):
             return False
-        return done.returncode == 0
+
+    def _compiled(self, folder: Path) -> int:
+        folder.chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", f"import {self._modules}"],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            umask=_READABLE,
+            timeout=_PATIENCE,
+        )
+        return done.returncode
