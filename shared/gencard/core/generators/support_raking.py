@@ -100,7 +100,8 @@ class SupportRaking:
         self.check(psi.cliques, domain)
         psi = admitted(psi, domain)
         support, weights = self._drawn(psi, domain)
-        marginals = [m for m in psi.measurements if m.clique in maximal(psi.cliques)]
+        widest = set(maximal(psi.cliques))
+        marginals = [m for m in psi.measurements if m.clique in widest]
         table = SupportTable(support, weights, [m.clique for m in marginals])
         goals = [[Goal.of(m.clique, m.values, m.clique)] for m in marginals]
         steepest = np.inf if psi.exact else NOISY
