@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import log2
+from math import log2, prod
 from operator import or_
 
 from gencard.core.domain import Clique, Domain
@@ -52,7 +52,8 @@ class JunctionTree:
             ModelTooLargeError: The tables of all cliques are over the bound; it names the largest.
         """
         found: list[Clique] = []
-        for clique in _eliminated(domain, cliques):
+        for mask in _eliminated(domain, cliques):
+            clique = tuple(domain.attributes[one] for one in _members(mask))
             found.append(clique)
             if most_cells is not None and domain.project(clique).cells > most_cells:
                 break
@@ -108,8 +109,15 @@ def _depth_first(root: int, below: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def cells_needed(domain: Domain, cliques: Sequence[Clique]) -> int:
-    """Cells of all tables of ``JunctionTree.of``, of which no tree is made."""
-    return sum(domain.project(names).cells for names in maximal(list(_eliminated(domain, cliques))))
+    """Cells of all tables of ``JunctionTree.of``, of which no tree is made.
+
+    Each set holds an attribute that is in none after it: it lies inside none of those.
+    """
+    largest: list[int] = []
+    for mask in _eliminated(domain, cliques):
+        if all(mask & ~other for other in largest):
+            largest.append(mask)
+    return sum(prod(domain.sizes[one] for one in _members(mask)) for mask in largest)
 
 
 def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> None:
@@ -126,22 +134,25 @@ def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> N
         raise ModelTooLargeError(largest=named, limit=f"{most_cells:,}")
 
 
-def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[Clique]:
+def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
     """What min-fill eliminates: each attribute with its neighbours left. Together they hold all cliques.
 
-    Ties in the number of added edges go to the smallest table, then to the domain's order.
+    They are sets of bits: bit ``i`` for attribute ``i``. Ties in the number of added edges go to the
+    smallest table, then to the domain's order.
     """
     joined = _graph(domain, cliques)
     sizes = [round(2**20 * log2(size)) for size in domain.sizes]  # whole, so that sums are exact
     costs = {one: _cost(joined, sizes, one) for one in range(len(domain))}
     while costs:
-        first = min(costs, key=lambda one: (costs[one], one))
+        missing, _, first = min(costs.values())
         del costs[first]
         around = joined[first]
-        yield tuple(domain.attributes[one] for one in _members(around | 1 << first))
+        yield around | 1 << first
         for one in _members(around):
             joined[one] = (joined[one] | around) & ~(1 << one | 1 << first)
-        for one in _members(_or([around, *(joined[one] for one in _members(around))])):
+        if missing:  # new edges: those next to them have other neighbours' edges to count
+            around = _or([around, *(joined[one] for one in _members(around))])
+        for one in _members(around):
             costs[one] = _cost(joined, sizes, one)
 
 
@@ -156,12 +167,17 @@ def _graph(domain: Domain, cliques: Sequence[Clique]) -> list[int]:
     return joined
 
 
-def _cost(joined: Sequence[int], sizes: Sequence[int], one: int) -> tuple[int, int]:
-    """Edges, times two, that the neighbours of an attribute lack among themselves; size of its table."""
+def _cost(joined: Sequence[int], sizes: Sequence[int], one: int) -> tuple[int, int, int]:
+    """What is compared to choose an attribute, which stands last.
+
+    First the edges, times two, that its neighbours lack among themselves; then the size of its table.
+    """
     around = joined[one]
-    near = list(_members(around))
-    missing = sum((around & ~joined[other]).bit_count() - 1 for other in near)
-    return missing, sizes[one] + sum(sizes[other] for other in near)
+    missing, size = 0, sizes[one]
+    for other in _members(around):
+        missing += (around & ~joined[other]).bit_count() - 1
+        size += sizes[other]
+    return missing, size, one
 
 
 def _members(mask: int) -> Iterator[int]:
