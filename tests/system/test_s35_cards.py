@@ -165,7 +165,7 @@ def test_a_program_of_somebody_makes_the_rows(celled: House, ana: Analyst, tasks
     assert kept.name == "rows"
 
 
-def test_it_is_lent_to_who_makes_up_records(ana: Analyst, tasks) -> None:
+def test_it_is_lent_to_who_makes_up_records(celled: House, ana: Analyst, tasks) -> None:
     card = audited(ana, "resample")
     records = made_up(card.agreement.domain, 300, rng=rng_of(1))
     rows = RemoteBox(ana._connection, card.name)(records, 50, seed=1)
