@@ -19,6 +19,7 @@ _CODES = 2**15
 
 Positions = NDArray[np.intp]
 Matrix = NDArray[np.float64]
+Row = NDArray[np.float64]
 CodePair = tuple[NDArray[np.integer], NDArray[np.integer]]
 """Codes of an attribute in the first table and in the second; what differs is unequal."""
 

@@ -12,13 +12,12 @@ from gencard.core.privacy.differences import (
     Index,
     Matrix,
     Positions,
+    Row,
     differences_of,
 )
 from gencard.core.privacy.discrete_part import DiscretePart, discrete_part
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.records import Records
-
-Row = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.differences import Matrix, Positions
-
-Row = NDArray[np.float64]
+from gencard.core.privacy.differences import Matrix, Positions, Row
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,8 @@
 
 Of equal records one is compared, and to two of those that are equal among the others. For each group
 of equal levels, the groups of the other table are looked at in the order of how near their records can
-be at best, until they can no longer be nearer than what was found.
+be at best, until they can no longer be nearer than what was found. Levels that few records have are in
+no group: see ``rare_levels``.
 """
 
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.differences import Positions
+from gencard.core.privacy.differences import Positions, Row
 from gencard.core.privacy.distances import GroupPairs, group_pairs_of, pairs_of
-from gencard.core.privacy.found import Found, Row
+from gencard.core.privacy.found import Found
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.rare_levels import compare_sharing, rare_levels, unshared
 from gencard.core.privacy.records import Records

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.differences import Positions
+from gencard.core.privacy.differences import Positions, Row
 from gencard.core.privacy.distances import Pairs
-from gencard.core.privacy.found import Found, Row
+from gencard.core.privacy.found import Found
 from gencard.core.privacy.gower import Gower
 from gencard.core.privacy.groups import ranges
 from gencard.core.privacy.records import Column, Records
