@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SYSTEM_PROGRAMS = "/usr"
-"""Where a cell that shows the system has its programs and libraries."""
-
 
 @dataclass(frozen=True, slots=True)
 class View:

@@ -37,6 +37,9 @@ _STARTERS = ("prlimit", "setpriv")
 """Programs of the system that bound a process and then become the interpreter."""
 
 _PATH = "/usr/bin:/bin"
+_LINE = 4096
+"""Bytes in which the first line of a script ends."""
+
 _LIBRARY = re.compile(r"^(?!_tkinter).*\.so(\.|$)")
 """Files that are loaded with libraries of the system; a cell has no window to draw."""
 
@@ -54,7 +57,7 @@ def python_view(distributions: tuple[str, ...] = (), *, controller: bool = False
     brought = entries_of((*BASE, *distributions))
     folders = {standard, *_ours(controller=controller), *brought}
     hidden = (*unused, *_headers(brought))
-    programs = {interpreter, *(placed(path) for path in map(_program, _STARTERS) if path)}
+    programs = {interpreter, *_starters()}
     loaded = libraries_of([*programs, *_shared_objects(folders, hidden)])
     single = {path for path in {*programs, *loaded, *_settings()} if not _is_within(path, folders)}
     return View(tuple(sorted(folders | single)), hidden, links)
@@ -65,13 +68,13 @@ def system_view(interpreter: str) -> View:
     """An interpreter of the system and the libraries it is loaded with; of a script, its own one too."""
     with open(interpreter, "rb") as file:
         above = _interpreters(file.read(_LINE))
-    found = {placed(path) for path in (interpreter, *above)}
+    found = {placed(path) for path in (interpreter, *above, *_starters())}
     return View(tuple(sorted({*found, *libraries_of(found)})), system=True)
 
 
 def program_view(content: bytes) -> View:
     """What a file of the program, run as it is, is loaded with: libraries, or an interpreter."""
-    found = {placed(path) for path in _interpreters(content)}
+    found = {placed(path) for path in (*_interpreters(content), *_starters())}
     needs = needs_of(io.BytesIO(content), "/nowhere")
     return View(tuple(sorted({*found, *libraries_of(found, needs)})), system=True)
 
@@ -84,10 +87,6 @@ def view_of(command: tuple[str, ...], program: Mapping[str, bytes], libraries: t
     return program_view(program.get(first[2:], b"")) if first.startswith("./") else system_view(first)
 
 
-_LINE = 4096
-"""Bytes in which the first line of a script ends."""
-
-
 def _interpreters(content: bytes) -> list[str]:
     """What the first line of a script names: a file, and what ``env`` would find."""
     if not content.startswith(b"#!"):
@@ -97,8 +96,9 @@ def _interpreters(content: bytes) -> list[str]:
     return [path for path in named if path]
 
 
-def _program(name: str) -> str | None:
-    return shutil.which(name, path=_PATH)
+def _starters() -> list[str]:
+    found = [shutil.which(name, path=_PATH) for name in _STARTERS]
+    return [placed(path) for path in found if path]
 
 
 def _interpreter() -> tuple[str, tuple[tuple[str, str], ...]]:
