@@ -85,6 +85,15 @@ class Boxes:
             if isinstance(box, ProgramBox | BuiltInBox)
         }
 
+    def prepare(self) -> None:
+        """Make now what the first job of a cell would have to wait for.
+
+        Raises:
+            GeneratorChangedError: See ``recipe``.
+        """
+        if self._in_cells:
+            self._copies.folder()
+
     @property
     def names(self) -> frozenset[str]:
         """All names that a card may name its generator by."""

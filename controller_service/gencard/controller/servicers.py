@@ -54,6 +54,7 @@ def servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> 
     settings, cards, database = desk.settings, desk.cards, desk.database
     work = settings.state.work
     scratch.clear(work)
+    desk.boxes.prepare()
     jobs = Descriptions(desk.salt, settings.limits.model_cells)
     audits = _audits(desk, operations, jobs)
     releases = _releases(desk, operations, jobs, audits)
