@@ -65,15 +65,15 @@ class Race:
 _PRIVATE = (str(EPSILON), str(DELTA))
 
 RACES = (
-    Race("mst", "dpmm MST", ".venv-peers-private", (private_once.__file__, "MST"), _PRIVATE, 5),
-    Race("aim", "dpmm AIM", ".venv-peers-private", (private_once.__file__, "AIM"), _PRIVATE, 3),
+    Race("mst", "dpmm MST", ".venv-peers-private", (private_once.__file__, "MST"), _PRIVATE, 3),
+    Race("aim", "dpmm AIM", ".venv-peers-private", (private_once.__file__, "AIM"), _PRIVATE, 2),
     Race(
         "privbayes",
         "DataSynthesizer",
         ".venv-peers-bayes",
         (bayes_once.__file__, "1"),
         (str(EPSILON),),
-        3,
+        2,
     ),
 )
 
