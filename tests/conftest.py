@@ -1,7 +1,9 @@
 """What holds for all tests."""
 
 import os
+import threading
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A console takes its width when it is made, and the processes of a parallel run are told one.
@@ -14,3 +16,13 @@ settings.register_profile(
 )
 settings.register_profile("search", settings.get_profile("same"), derandomize=False)
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def untraced_threads() -> None:
+    """Coverage is measured in the main thread alone.
+
+    Python 3.11 ends a thread at its start where another one begins to be traced at that moment. All of
+    the core is tested without threads.
+    """
+    threading.settrace(None)  # type: ignore[arg-type]
