@@ -5,8 +5,6 @@ the database names them and are never changed, so all that it names is there; wh
 be of a later moment, which spares a second run after a restore.
 """
 
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +13,11 @@ from sqlalchemy import Connection
 
 from gencard.controller.backup_list import DATABASE, FILE, BackupList, copied, digest_of_file
 from gencard.controller.desk import Desk
-from gencard.controller.private_file import flush_folder, write_whole
+from gencard.controller.private_file import check_new, whole_folder, write_whole
 from gencard.controller.settings_tables import State
 from gencard.controller.state.database import Database
 from gencard.controller.state.releases import ReleaseStore
-from gencard.core.errors import InvalidInputError, StorageError
+from gencard.core.errors import StorageError
 from gencard.wire.canonical import time_text
 
 
@@ -30,18 +28,9 @@ def back_up(desk: Desk, folder: Path, steward: str) -> BackupList:
         InvalidInputError: The folder holds something already, or the database is not SQLite.
         StorageError: Something cannot be read or written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInputError(field="folder", problem="is not empty, and nothing is overwritten")
-    with suppress(OSError):
-        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
-        try:
-            made = _filled(desk, draft, steward)
-            draft.rename(folder)
-            flush_folder(folder.absolute().parent)
-            return made
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+    check_new(folder)
+    with suppress(OSError), whole_folder(folder) as draft:
+        return _filled(desk, draft, steward)
     raise StorageError
 
 

@@ -3,8 +3,6 @@
 import os
 import re
 import secrets
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +11,12 @@ from pathlib import Path
 
 from gencard.controller.certificates import issue, new_authority, new_signing_key, public_pem, write_new
 from gencard.controller.enrolment import enrol
+from gencard.controller.private_file import check_new, whole_folder
 from gencard.controller.schema_draft import draft_schema
 from gencard.controller.schema_file import PublicSchema, schema_text
 from gencard.controller.toml_file import toml_text
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidInputError, StorageError
+from gencard.core.errors import StorageError
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.statistics.closure import dimension
 from gencard.wire.identity import Identity, Role
@@ -141,8 +140,7 @@ def draft(folder: Path, data: Path, *, now: datetime) -> Draft:
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
         StorageError: The folder cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInputError(field="folder", problem="is not empty, and nothing is overwritten")
+    check_new(folder)
     schema, left_out = draft_schema(data, data.stem)
     try:
         _make(folder, data.absolute(), schema, left_out, now)
@@ -155,14 +153,9 @@ def draft(folder: Path, data: Path, *, now: datetime) -> Draft:
 def _make(
     folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str], now: datetime
 ) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with whole_folder(folder) as draft:
         _write_credentials(draft, now)
         _write_texts(draft, data, schema, left_out)
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _write_credentials(folder: Path, now: datetime) -> None:

@@ -1,12 +1,14 @@
-"""Files that appear whole or not at all, and that nobody but the service can read."""
+"""Files and folders that appear whole or not at all, and that nobody but the service can read."""
 
 import os
 import secrets
-from collections.abc import Iterable
-from contextlib import suppress
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gencard.core.errors import StorageError
+from gencard.core.errors import InvalidInputError, StorageError
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -37,3 +39,23 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_new(folder: Path) -> None:
+    """Raises InvalidInputError where a folder holds something already, or is none."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInputError(field="folder", problem="is not empty, and nothing is overwritten")
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A draft, beside the folder that it becomes once the block has filled it; raises OSError."""
+    place = folder.absolute()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
+    try:
+        yield draft
+        draft.rename(place)
+        flush_folder(place.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
