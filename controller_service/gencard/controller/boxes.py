@@ -91,7 +91,7 @@ class Boxes:
         Raises:
             GeneratorChangedError: See ``recipe``.
         """
-        if self._in_cells:
+        if not all(recipe["view"]["system"] for recipe in self._in_cells.values()):
             self._copies.folder()
 
     @property
@@ -190,7 +190,7 @@ class Boxes:
         if name not in self._boxes:
             raise NotFoundError
         if name in self._in_cells:
-            recipe = with_copies(self._in_cells[name], self._copies.folder())
+            recipe = with_copies(self._in_cells[name], self._copies_for(name))
             return {**recipe, **_statistics(statistics)}
         match box := self._boxes[name]:
             case AddsMarginalBox():
@@ -200,6 +200,10 @@ class Boxes:
             case _:
                 more = {}
         return _recipe(box.kind, _parameters(box)["generator"], statistics, more)
+
+    def _copies_for(self, name: str) -> str:
+        """Where a cell finds compiled copies; empty for a program of the system, which has none."""
+        return "" if self._in_cells[name]["view"]["system"] else self._copies.folder()
 
 
 def _read(box: ProgramBox | BuiltInBox) -> Document:
