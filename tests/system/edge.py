@@ -113,6 +113,12 @@ def certificate(house: House, uri: str, now: datetime | None = None) -> KeyPair:
 
 def certificate_naming(house: House, *names: x509.GeneralName, common: str = "x") -> KeyPair:
     """A certificate of the house's own authority with exactly these alternative names."""
+    extensions = (x509.SubjectAlternativeName(names),) if names else ()
+    return certificate_with(house, *extensions, common=common)
+
+
+def certificate_with(house: House, *extensions: x509.ExtensionType, common: str = "x") -> KeyPair:
+    """A certificate of the house's own authority with exactly these extensions."""
     authority = read_authority(house.folder / "authority")
     plain = issue(authority, URI.format(role="analyst", name="x"), datetime.now(UTC))
     old = plain.certificate
@@ -125,8 +131,8 @@ def certificate_naming(house: House, *names: x509.GeneralName, common: str = "x"
         .not_valid_before(old.not_valid_before_utc)
         .not_valid_after(old.not_valid_after_utc)
     )
-    if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
     return KeyPair(builder.sign(authority.key, hashes.SHA256()), plain.key)
 
 

@@ -72,7 +72,8 @@ def people(house):
     """A channel for every role, one for a role that nobody knows, one for nobody enrolled."""
     enrolled(house, "con", Role.CONTROLLER)
     channels = {letter: house.channel(name) for letter, name in PEOPLE.items()}
-    strange = certificate(house, URI.format(role="visitor", name="vic"))
+    visitor = x509.UniformResourceIdentifier(URI.format(role="visitor", name="vic"))
+    strange = certificate_naming(house, visitor)
     unlisted = certificate(house, URI.format(role="steward", name="mallory"))
     return channels | {"?": channel_of(house, strange), "!": channel_of(house, unlisted)}
 

@@ -74,13 +74,11 @@ class Credentials:
         """
         try:
             certificate = x509.load_pem_x509_certificate(read(self.certificate, "certificate"))
-            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-            uris = names.value.get_values_for_type(x509.UniformResourceIdentifier)
-        except (ValueError, x509.ExtensionNotFound):
-            uris = []
-        if len(uris) != 1:
+        except ValueError:
+            certificate = None
+        if certificate is None:
             raise UnauthenticatedError()
-        return Identity.of(uris[0])
+        return Identity.of_certificate(certificate)
 
     def private_signing_key(self) -> Ed25519PrivateKey:
         return private_key(self.signing_key, "signing_key")

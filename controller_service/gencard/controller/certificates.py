@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gencard.controller.keys import secret_bytes
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, UnauthenticatedError
+from gencard.wire.identity import Identity
 
 AUTHORITY_LIFE = timedelta(days=730)
 LEAF_LIFE = timedelta(days=90)
@@ -111,7 +112,12 @@ def issue(authority: KeyPair, uri: str, now: datetime, *, hosts: Sequence[str] =
 def certify(
     authority: KeyPair, uri: str, key: _PublicKey, now: datetime, *, hosts: Sequence[str] = ()
 ) -> x509.Certificate:
-    """The same for a key that is there already."""
+    """The same for a key that is there already.
+
+    Raises:
+        InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
+    """
+    _check_identity(uri)
     builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now=now, life=LEAF_LIFE, hosts=hosts)
     use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (
@@ -125,6 +131,16 @@ def certify(
         )
     )
     return builder.sign(authority.key, hashes.SHA256())
+
+
+def _check_identity(uri: str) -> None:
+    try:
+        Identity.of(uri)
+        return
+    except UnauthenticatedError:
+        pass
+    form = "spiffe://TRUST-DOMAIN/PROJECT/ROLE/NAME in a-z, 0-9, dot, - and (in the name) _"
+    raise InvalidInputError(field="uri", problem=f"must have the form {form}")
 
 
 def new_signing_key(path: Path) -> Ed25519PublicKey:

@@ -1,12 +1,17 @@
-"""Who somebody is: the URI in a certificate, and nothing else."""
+"""Who somebody is: the one URI in a certificate, and nothing else."""
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cryptography import x509
+
 from gencard.core.errors import UnauthenticatedError
 
 _URI = re.compile(r"spiffe://([a-z0-9.-]{1,100})/([a-z0-9-]{1,63})/([a-z]{1,20})/([a-z0-9._-]{1,63})")
+
+_UNREADABLE = (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+"""What ``cryptography`` raises beside ValueError for a certificate's alternative names."""
 
 
 class Role(StrEnum):
@@ -38,6 +43,26 @@ class Identity:
         if not found or found[3] not in set(Role):
             raise UnauthenticatedError()
         return cls(found[1], found[2], Role(found[3]), found[4])
+
+    @classmethod
+    def of_certificate(cls, certificate: x509.Certificate) -> "Identity":
+        """The identity in a certificate whose alternative names are exactly one URI.
+
+        The names are read from the certificate itself. gRPC's ``peer_uri`` property is a C string, which
+        ends at the first NUL: it presents ``.../steward/sam\\0...`` as ``.../steward/sam``.
+
+        Raises:
+            UnauthenticatedError: The certificate has no alternative names, malformed ones, two of
+                them, one of another kind, or one that is not an identity's URI.
+        """
+        try:
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (ValueError, TypeError, *_UNREADABLE):
+            names = x509.SubjectAlternativeName([])
+        uris = [name.value for name in names if isinstance(name, x509.UniformResourceIdentifier)]
+        if len(uris) != 1 or len(list(names)) != 1:
+            raise UnauthenticatedError()
+        return cls.of(uris[0])
 
     @property
     def uri(self) -> str:

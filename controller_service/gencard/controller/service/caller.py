@@ -1,9 +1,10 @@
-"""Who is calling: the URI in the certificate that the connection was made with."""
+"""Who is calling: the identity in the certificate that the connection was made with."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
+from cryptography import x509
 
 from gencard.core.errors import UnauthenticatedError
 from gencard.wire.identity import Identity
@@ -11,8 +12,8 @@ from gencard.wire.identity import Identity
 Enrolled = Callable[[Identity], bool]
 """Whether an identity is (still) on the controller's list."""
 
-_URIS = "peer_uri"
-"""Where gRPC puts the URIs among a certificate's alternative names; no name of another kind."""
+_CERTIFICATE = "x509_pem_cert"
+"""Where gRPC puts the peer's own certificate, whole; TLS has verified its chain and its time."""
 
 
 def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: str | None) -> Identity:
@@ -22,15 +23,26 @@ def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: st
         development: URI that a plaintext caller on loopback gets in development; None elsewhere.
 
     Raises:
-        UnauthenticatedError: No certificate, none or two URIs in it, or nobody enrolled.
+        UnauthenticatedError: The connection has no certificate, its alternative names are not exactly
+            one identity's URI, or that identity is not enrolled.
     """
-    found: Iterable[Any] = context.auth_context().get(_URIS, ())
-    uris = [uri.decode("utf-8", "replace") for uri in found]
-    if not uris and development is not None:
-        uris = [development]
-    if len(uris) != 1:
+    certificates: Iterable[Any] = context.auth_context().get(_CERTIFICATE, ())
+    pems = list(certificates)
+    if not pems and development is not None:
+        identity = Identity.of(development)
+    elif len(pems) == 1:
+        identity = Identity.of_certificate(_certificate(pems[0]))
+    else:
         raise UnauthenticatedError
-    identity = Identity.of(uris[0])
     if not enrolled(identity):
         raise UnauthenticatedError
     return identity
+
+
+def _certificate(pem: bytes) -> x509.Certificate:
+    """Raises UnauthenticatedError where the bytes are no certificate that ``cryptography`` reads."""
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        pass
+    raise UnauthenticatedError
