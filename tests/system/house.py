@@ -53,6 +53,25 @@ def survey(records: int = 3_000, seed: int = 1) -> pd.DataFrame:
     )
 
 
+EXACT = """\
+mechanisms = ["exact"]
+generators = {generators}
+largest_order = 2
+largest_marginal_cells = 10_000
+most_marginals = {pairs}
+most_rows = 100_000
+most_per_card = {{ statistics = {statistics} }}
+forbidden = []
+automatic = true
+valid_days = 90
+
+[datasets.caps]
+dataset = {{ statistics = {dataset} }}
+project = {{ statistics = {project} }}
+analyst = {{ statistics = {project} }}
+"""
+"""Policy and caps of the tests' survey: exact counts of pairs, with ample caps."""
+
 SCHEMA = """
 title = "A made-up survey"
 description = "For tests."
@@ -113,6 +132,22 @@ class House:
             assert found, name
         self.settings_file.write_text(text)
 
+    def offer_exact_counts(self) -> None:
+        """Replace the drafted policy and caps by ``EXACT``, for the pairs of the drafted schema."""
+        text = self.settings_file.read_text()
+        pairs = int(re.findall(r"(?m)^most_marginals = (\d+)", text)[0])
+        statistics = int(re.findall(r"(?m)^most_per_card = .*?statistics = (\d+)", text)[0])
+        policy = EXACT.format(
+            generators=re.findall(r"(?m)^generators = (.*)$", text)[0],
+            pairs=pairs,
+            statistics=statistics,
+            dataset=20 * statistics,
+            project=10 * statistics,
+        )
+        drafted = re.compile(r"(?ms)^\[datasets\.policy\].*?(?=^\[\[)")
+        assert drafted.search(text)
+        self.settings_file.write_text(drafted.sub(f"[datasets.policy]\n{policy}\n", text, 1))
+
     def raise_caps(self) -> None:
         """Enough budget for a test that makes hundreds of releases; before other datasets are added."""
         self.edit(dict.fromkeys(("dataset", "project", "analyst"), "{ statistics = 1_000_000 }"))
@@ -160,6 +195,7 @@ def build(folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA) 
     house = House(folder / "controller")
     draft(house.folder, file, now=datetime.now(UTC))
     (house.folder / "schema.toml").write_text(schema)
+    house.offer_exact_counts()
     house.edit({"address": '"localhost:0"\ncalls_per_second = 100_000  # tests are quick'})
     with house.settings_file.open("a") as settings:
         settings.write(LEAKY_BOXES)
