@@ -54,6 +54,16 @@ class TestJson:
         assert [entry["check"] for entry in document["checks"]] == [str(check) for check in Check]
         assert all(pair["low"] == pair["high"] == pair["original"] for pair in document["pairs"])
 
+    def test_a_report_without_directions_is_still_read(self, report):
+        document = deepcopy(report_to_json_object(report))
+        for entry in document["checks"]:
+            entry.pop("direction", None)
+        assert {result.direction for result in report_of_json_object(document).checks} == {0}
+
+    def test_tests_with_a_direction_say_which(self, report):
+        directed = {result.check for result in report.checks if result.direction}
+        assert directed == {Check.MEAN, Check.ORDER, Check.RECOGNITION}
+
     @pytest.mark.parametrize(
         "spoil",
         [
@@ -67,6 +77,8 @@ class TestJson:
             lambda d: d["plan"].update(rows=0),
             lambda d: d["checks"][0].update(check="luck"),
             lambda d: d["checks"][0].update(p_value="small"),
+            lambda d: d["checks"][0].update(direction=2),
+            lambda d: d["checks"][0].update(direction=0),
             lambda d: d["effect"].update(remark=1),
             lambda d: d["domain"].append(["a"]),
             lambda d: d.update(blocks=None),

@@ -25,6 +25,11 @@ class Comparison:
     freedom: float
     p_value: float
 
+    @property
+    def direction(self) -> int:
+        """Sign of the gap: 1, -1, or 0 where the means are equal."""
+        return (self.gap > 0) - (self.gap < 0)
+
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the gap."""
         reach = float(stats.t.ppf(0.5 + confidence / 2, self.freedom)) * self.error

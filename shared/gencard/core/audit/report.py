@@ -39,11 +39,15 @@ class CheckResult:
     Args:
         share: Its part of the level.
         p_value: Of this test alone; it rejects where ``p_value <= share * level``.
+        direction: 1 where the outputs differ in the direction that step 1, or the inputs, led one to
+            expect, -1 where they differ the other way, 0 for a test without a direction. Pooling over
+            tries needs it: differences in one direction add up, chance differences cancel.
     """
 
     check: Check
     share: float
     p_value: float
+    direction: int = 0
 
 
 @dataclass(frozen=True, slots=True)

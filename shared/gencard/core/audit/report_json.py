@@ -39,7 +39,7 @@ def report_to_json_object(report: AuditReport) -> Json:
             list(pair) for pair in zip(report.domain.attributes, report.domain.sizes, strict=True)
         ],
         "records": report.records,
-        "checks": [asdict(check) for check in report.checks],
+        "checks": [check_object(check) for check in report.checks],
         "effect": asdict(report.effect) | {"block": list(report.effect.block)},
         "blocks": [asdict(block) | {"clique": list(block.clique)} for block in report.blocks],
         "tested": [list(clique) for clique in report.tested],
@@ -76,10 +76,7 @@ def _report(document: Mapping[str, Any]) -> AuditReport:
         plan=_plan(document["plan"]),
         domain=Domain(tuple(attributes), tuple(sizes)),
         records=document["records"],
-        checks=tuple(
-            CheckResult(Check(entry["check"]), entry["share"], entry["p_value"])
-            for entry in document["checks"]
-        ),
+        checks=tuple(map(check_of_object, document["checks"])),
         effect=Effect(**document["effect"] | {"block": tuple(document["effect"]["block"])}),
         blocks=tuple(
             BlockEvidence(**block | {"clique": tuple(block["clique"])}) for block in document["blocks"]
@@ -92,6 +89,25 @@ def _report(document: Mapping[str, Any]) -> AuditReport:
         versions=tuple((name, version) for name, version in document["versions"]),
         seconds=document["seconds"],
         power=_power(document["power"]) if document["power"] else None,
+    )
+
+
+def check_object(result: CheckResult) -> Json:
+    """One test; ``direction`` only where the test has one."""
+    document = asdict(result)
+    return document if result.direction else {k: v for k, v in document.items() if k != "direction"}
+
+
+def check_of_object(entry: Mapping[str, Any]) -> CheckResult:
+    """The test that an object of ``check_object`` stands for.
+
+    Raises:
+        ValueError: The direction is neither 1 nor -1.
+    """
+    if entry.get("direction", 1) not in (1, -1):
+        raise ValueError("direction")
+    return CheckResult(
+        Check(entry["check"]), entry["share"], entry["p_value"], entry.get("direction", 0)
     )
 
 

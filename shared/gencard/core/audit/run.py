@@ -123,14 +123,21 @@ def _scores(test: Trial, runner: Runner, pair: ExtremalPair, dataset: Dataset) -
 
 def _checks(scores: dict[Side, Scores]) -> tuple[CheckResult, ...]:
     low, high, original = (scores[side] for side in Side)
-    p_values = {
-        Check.MEAN: welch(low.values, high.values).p_value,
+    directed = {
+        Check.MEAN: welch(low.values, high.values),
+        Check.ORDER: welch(low.order, high.order),
+        Check.RECOGNITION: welch(high.recognition, original.recognition),
+    }
+    undirected = {
         Check.SPREAD: brown_forsythe(low.values, high.values),
         Check.SCATTER: welch(low.scatter, high.scatter).p_value,
-        Check.ORDER: welch(low.order, high.order).p_value,
-        Check.RECOGNITION: welch(high.recognition, original.recognition).p_value,
     }
-    return tuple(CheckResult(check, LEVEL_SHARES[check], p_values[check]) for check in Check)
+    p_values = undirected | {check: test.p_value for check, test in directed.items()}
+    directions = {check: test.direction for check, test in directed.items()}
+    return tuple(
+        CheckResult(check, LEVEL_SHARES[check], p_values[check], directions.get(check, 0))
+        for check in Check
+    )
 
 
 def _effect(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effect:
