@@ -214,6 +214,14 @@ class TestAudit:
             run(tasks.AUDIT, job)
 
 
+def test_s34_jobs_at_records_and_lent_jobs_are_marked():
+    """By these marks the executor keeps the two kinds apart."""
+    at_records = {task.name for task in tasks.TASKS.values() if task.at_records}
+    lent = {task.name for task in tasks.TASKS.values() if task.lent}
+    assert at_records == {"measure", "audit", "compare", "thin_out", "keep", "draw"}
+    assert lent == {"run_black_box"}
+
+
 class TestRunBlackBox:
     def box(self, holding: Holding, folder: Path, **recipe) -> Dataset:
         RowsFile(folder / "upload").write(records(holding))

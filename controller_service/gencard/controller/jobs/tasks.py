@@ -66,11 +66,16 @@ class Task:
 
     Args:
         steps: Of progress that an analyst is told, where the job is at records; None for all there are.
+        at_records: Whether the job reads records, or runs a black box on what a fit has kept of them.
+        lent: Whether the job runs a black box on a caller's own dataset. A lent job must not run at the
+            same time as a job at records: a program can measure what others do to the machine.
     """
 
     name: str
     module: str
     steps: int | None = None
+    at_records: bool = False
+    lent: bool = False
 
     def function(self) -> Callable[[Job, Progress], Job]:
         """The function, with all that it needs to run."""
@@ -91,14 +96,14 @@ class Task:
             hold()
 
 
-MEASURE = Task("measure", "measurement", steps=1)
+MEASURE = Task("measure", "measurement", steps=1, at_records=True)
 SYNTHESISE = Task("synthesise", "synthesis")
-AUDIT = Task("audit", "auditing", steps=10)
-COMPARE = Task("compare", "comparison", steps=1)
-THIN_OUT = Task("thin_out", "comparison", steps=1)
-RUN_BLACK_BOX = Task("run_black_box", "synthesis")
-KEEP = Task("keep", "releasing", steps=10)
-DRAW = Task("draw", "releasing")
+AUDIT = Task("audit", "auditing", steps=10, at_records=True)
+COMPARE = Task("compare", "comparison", steps=1, at_records=True)
+THIN_OUT = Task("thin_out", "comparison", steps=1, at_records=True)
+RUN_BLACK_BOX = Task("run_black_box", "synthesis", lent=True)
+KEEP = Task("keep", "releasing", steps=10, at_records=True)
+DRAW = Task("draw", "releasing", at_records=True)
 
 TASKS = {
     task.name: task
