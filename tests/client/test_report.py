@@ -135,7 +135,7 @@ class TestWords:
         assert "found in 80 % of the repeats copies 3 % of the rows" in text
         none = PowerCurve((0.01,), (0,), 10)
         assert "None of the leaks" in text_of(Report(replace(HONEST.facts, power=none)).html)
-        assert "planted" not in text_of(HONEST.html)
+        assert "smallest planted leak" not in text_of(HONEST.html)
 
     def test_many_blocks_are_cut_and_that_is_said(self):
         assert "And 10 more" in text_of(Report(report(blocks=50)).html)

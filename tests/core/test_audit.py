@@ -95,7 +95,7 @@ class TestVerdict:
         assert abs(leaky.blocks[0].z) <= LARGEST_Z
         fixed = honest()
         still = audit(lambda d, rows, *, seed: fixed(d, rows, seed=1), records(), plan(runs=3))
-        assert [result.p_value for result in still.checks] == [1.0] * len(Check)
+        assert [result.p_value for result in still.checks] == [1.0] * len(still.checks)
 
     def test_an_audit_can_be_made_again_to_the_last_digit(self):
         box = CopiesRows(honest(), 0.1)
@@ -200,7 +200,7 @@ class TestCalibration:
         assert overall <= stats.binom.ppf(0.999, len(reports), 0.05)
         means = [p_of(report, Check.MEAN) for report in reports]
         assert stats.kstest(means, "uniform").pvalue > 0.01
-        for check in Check:
+        for check in [result.check for result in reports[0].checks]:
             rejected = sum(p_of(report, check) <= 0.05 for report in reports)
             assert rejected <= stats.binom.ppf(0.999, len(reports), 0.05), check
 

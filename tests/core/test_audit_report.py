@@ -10,7 +10,7 @@ import pytest
 
 from gencard.core.audit.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport, Check, CheckResult, PowerCurve
+from gencard.core.audit.report import LEVEL_SHARES, AuditReport, Check, CheckResult, PowerCurve
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
@@ -51,7 +51,8 @@ class TestJson:
         assert document["plan"]["seed"] == str(2**63 + 1)
         assert document["level"] == pytest.approx(0.05 / 6)
         assert [len(document["g"][side]) for side in ("low", "high", "original")] == [4, 4, 4]
-        assert [entry["check"] for entry in document["checks"]] == [str(check) for check in Check]
+        checks = [result.check for result in report.checks]
+        assert [entry["check"] for entry in document["checks"]] == checks
         assert all(pair["low"] == pair["high"] == pair["original"] for pair in document["pairs"])
 
     def test_a_report_without_directions_is_still_read(self, report):
@@ -130,7 +131,7 @@ class TestWords:
 
 class TestVerdict:
     def test_each_check_rejects_at_its_share_of_the_level(self, report):
-        share, level = 0.05, report.plan.level
+        share, level = LEVEL_SHARES[Check.ORDER], report.plan.level
         for p_value, verdict in (
             (share * level, Verdict.LEAKAGE),
             (2 * share * level, Verdict.NO_EVIDENCE),

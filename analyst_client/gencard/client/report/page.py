@@ -20,6 +20,9 @@ _QUESTIONS = {
     Check.SCATTER: "Do they lie further from the centre on one side?",
     Check.ORDER: "Does the order of the rows tell the side?",
     Check.RECOGNITION: "Does the box behave differently on the dataset itself?",
+    Check.UNIQUES: "Do unique records of the dataset come out on the dataset itself?",
+    Check.PLANTED: "Do planted unique records come out where they were planted?",
+    Check.CANARY: "Does one planted record come out whenever it was planted?",
 }
 _AROUND = {
     "made-up": "made-up records: no real record was touched",

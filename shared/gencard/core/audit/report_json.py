@@ -24,6 +24,8 @@ FORMAT = "gencard.audit.v1"
 
 Json = dict[str, Any]
 
+_OPTIONAL = ("direction", "not_run")
+
 
 def report_to_json_object(report: AuditReport) -> Json:
     """Dictionaries, lists, strings, finite numbers and None; seeds as decimal strings."""
@@ -93,22 +95,20 @@ def _report(document: Mapping[str, Any]) -> AuditReport:
 
 
 def check_object(result: CheckResult) -> Json:
-    """One test; ``direction`` only where the test has one."""
+    """One test; ``direction`` and ``not_run`` only where the test has one."""
     document = asdict(result)
-    return document if result.direction else {k: v for k, v in document.items() if k != "direction"}
+    return {name: value for name, value in document.items() if name not in _OPTIONAL or value}
 
 
 def check_of_object(entry: Mapping[str, Any]) -> CheckResult:
     """The test that an object of ``check_object`` stands for.
 
     Raises:
-        ValueError: The direction is neither 1 nor -1.
+        ValueError: The direction is neither 1 nor -1, or the reason is empty.
     """
-    if entry.get("direction", 1) not in (1, -1):
-        raise ValueError("direction")
-    return CheckResult(
-        Check(entry["check"]), entry["share"], entry["p_value"], entry.get("direction", 0)
-    )
+    if entry.get("direction", 1) not in (1, -1) or not entry.get("not_run", "reason"):
+        raise ValueError("direction or not_run")
+    return CheckResult(**{**entry, "check": Check(entry["check"])})
 
 
 def _g_object(report: AuditReport) -> Json:

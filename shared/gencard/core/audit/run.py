@@ -136,7 +136,7 @@ def _checks(scores: dict[Side, Scores]) -> tuple[CheckResult, ...]:
     directions = {check: test.direction for check, test in directed.items()}
     return tuple(
         CheckResult(check, LEVEL_SHARES[check], p_values[check], directions.get(check, 0))
-        for check in Check
+        for check in p_values
     )
 
 
