@@ -46,7 +46,7 @@ class AuditRun:
     def __call__(self, run: Run) -> None:
         """Carry one audit out and write its verdict down."""
         with self.audits.database.reading() as tx:
-            card = self.audits.agreed(tx, Identity.of(run.row.owner), run.row.resource)
+            card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
         holding = self.audits.cards.holding_of(card)
         plan = plan_of(card, holding.schema.coding, run.request["seed"], run.request["attempt"])
         journal = self.audits.journals.open(run.request["audit"])

@@ -14,11 +14,12 @@ from sqlalchemy import Connection
 from gencard.controller.audit_resumption import KIND, Resumption
 from gencard.controller.boxes import Boxes
 from gencard.controller.card_audits import CardAudits, is_audited, rows_of_run
-from gencard.controller.card_body import auditable, offer_of
+from gencard.controller.card_body import auditable, offer_of, signed_card
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
 from gencard.controller.journals import Journals
 from gencard.controller.operations import Operations
+from gencard.controller.protection import check_unprotected
 from gencard.controller.request import Request
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.database import Database
@@ -83,6 +84,7 @@ class Audits:
 
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
+            RecordsProtectedError: The card has noise, rounding, checks or no psi.
             GeneratorChangedError: It would audit something else than the card or the first part names.
             NotFoundError: No such card, black box or cancelled audit.
             InvalidInputError: What is to be carried on was not cancelled, or was carried on before.
@@ -94,10 +96,10 @@ class Audits:
         """
         with self.database.reading() as tx:
             if request.answer(tx, who) is None:
-                self._check_bounds(self.agreed(tx, who, card))
+                self._check_bounds(self.at_records(tx, who, card))
 
         def make(tx: Connection) -> bytes:
-            agreed = self.agreed(tx, who, card)
+            agreed = self.at_records(tx, who, card)
             box = black_box or offer_of(agreed).terms.generator
             if resume:
                 asked = self.resumption.of(tx, who, card, resume, black_box=black_box, seed=seed)
@@ -126,9 +128,16 @@ class Audits:
         return [audit_message(row) for row in page.rows if _may_see(who, row)], page.next_token
 
     def report(self, who: Identity, name: str) -> bytes:
-        """The full report; the table of access keeps analysts out, for its numbers depend on records."""
+        """The full report; the table of access keeps analysts out, for its numbers depend on records.
+
+        Raises:
+            NotFoundError: No such audit.
+            RecordsProtectedError: It is of an earlier version, which audited such cards at the records.
+        """
         with self.database.reading() as tx:
-            return self._seen(tx, who, name).report or b""
+            row = self._seen(tx, who, name)
+            self._check_unprotected(self.cards.seen(tx, who, row.card))
+        return row.report or b""
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> Negotiation:
         """A card that ``who`` may see and that is in force, or waits for an audit.
@@ -137,6 +146,21 @@ class Audits:
             CardStateError, CardExpiredError: It is still talked about, or has ended.
         """
         return auditable(self.cards.seen(tx, who, card))
+
+    def at_records(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+        """A card under which an audit may look at the records.
+
+        Raises:
+            CardStateError, CardExpiredError: It is still talked about, or has ended.
+            RecordsProtectedError: It has noise, rounding, checks or no psi.
+        """
+        agreed = self.agreed(tx, who, card)
+        self._check_unprotected(agreed)
+        return agreed
+
+    def _check_unprotected(self, card: Negotiation) -> None:
+        policy = self.cards.holdings.named(dataset_of(card.name)).policy
+        check_unprotected(signed_card(card), policy, "An audit")
 
     def _check_bounds(self, card: Negotiation) -> None:
         """Find what no audit could look at before one is counted and paid for."""

@@ -45,6 +45,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.TooManyAuditsError: _PRECONDITION,
     errors.TooManyRefusalsError: _PRECONDITION,
     errors.GeneratorChangedError: _PRECONDITION,
+    errors.RecordsProtectedError: _PRECONDITION,
     errors.ProposalRefusedError: _PRECONDITION,
     errors.AccessError: grpc.StatusCode.PERMISSION_DENIED,
     errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,

@@ -201,6 +201,17 @@ class GeneratorChangedError(NegotiationError):
     advice = "Propose a new card: what runs now is named there, and audited anew."
 
 
+class RecordsProtectedError(NegotiationError):
+    """Noise, rounding and checks would be undone by other numbers about the same records."""
+
+    reason = "RECORDS_PROTECTED"
+    text = "{what} at the records is not offered here: {why}."
+    advice = (
+        "Audit on made-up records (`gencard audit CARD`), or ask the steward whether the policy may "
+        "offer a card that allows it."
+    )
+
+
 class ProposalRefusedError(NegotiationError):
     reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no nearer one to offer: {reasons}."

@@ -1,5 +1,6 @@
 """The task that audits a black box around the real records."""
 
+import hmac
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,9 +28,24 @@ def audit(job: Job, progress: Progress) -> Job:
     box = JournaledBox(box_of(job["recipe"]), Path(job["journal"]))
     versions = [(name, version) for name, version in job["versions"]]
     with suppress(BlackBoxError, JobLimitError):
-        report = core_audit(box, dataset, plan, versions=versions, progress=progress)
+        report = core_audit(
+            box,
+            dataset,
+            plan,
+            versions=versions,
+            digest_key=_digest_key(job["records"], plan),
+            progress=progress,
+        )
         return {"report": report_to_json_object(report)}
     raise BlackBoxError(problem="it did not end its runs at the records, or not as it should")
+
+
+def _digest_key(records: Job, plan: AuditPlan) -> bytes:
+    """A secret key for the digests of one report; an audit that is resumed has the same one.
+
+    Each audit has a seed of its own, of 64 bits.
+    """
+    return hmac.digest(bytes.fromhex(records["salt"]), f"audit-report {plan.seed}".encode(), "sha256")
 
 
 def _plan(plan: Job) -> AuditPlan:

@@ -91,7 +91,8 @@ class PairProof:
 
     Args:
         step: 1 or 2.
-        original, low, high: SHA-256, in hex; equal, or there would be no report.
+        original, low, high: HMAC-SHA-256, in hex, under a key of this report alone; equal, or there
+            would be no report. At real records the key is secret, so that no count can be guessed.
         moved: Records of one side that the other does not hold.
     """
 

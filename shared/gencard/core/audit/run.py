@@ -32,6 +32,7 @@ def audit(
     plan: AuditPlan,
     *,
     versions: Sequence[tuple[str, str]] = (),
+    digest_key: bytes = b"",
     progress: Progress = quiet,
 ) -> AuditReport:
     """Audit a black box around a dataset.
@@ -42,6 +43,7 @@ def audit(
         dataset: ``D*``: real records, or made up. Its domain is that of the box's output.
         plan: With ``box`` and ``dataset`` it fixes every number of the report.
         versions: Names and versions of what runs, to be written into the report.
+        digest_key: Key of the report's digests of marginals; secret where the dataset is real.
         progress: Called before every run and every kind of move; may raise to cancel.
 
     Raises:
@@ -74,7 +76,7 @@ def audit(
         g_low=low,
         g_high=high,
         g_original=original,
-        pairs=tuple(_proof(step, dataset, pair) for step, pair in ((1, first), (2, second))),
+        pairs=tuple(_proof(step, dataset, pair, digest_key) for step, pair in ((1, first), (2, second))),
         versions=tuple(versions),
     )
 
@@ -155,8 +157,9 @@ def _effect(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effect:
     )
 
 
-def _proof(step: int, dataset: Dataset, pair: ExtremalPair) -> PairProof:
+def _proof(step: int, dataset: Dataset, pair: ExtremalPair, key: bytes) -> PairProof:
     original, low, high = (
-        statistics_digest(side, pair.cliques, pair.linear) for side in (dataset, pair.low, pair.high)
+        statistics_digest(side, pair.cliques, pair.linear, key=key)
+        for side in (dataset, pair.low, pair.high)
     )
     return PairProof(step, original, low, high, pair.moved)
