@@ -19,6 +19,7 @@ BASE = {
     "core.claim",
     "core.errors",
     "core.negotiation",
+    "core.offer_changes",
     "core.moment",
     "core.transform",
 }

@@ -124,7 +124,7 @@ class World:
         asked = card.proposed.in_order_of(CODING.domain)
         kept = tuple(clique for clique in asked.marginals if len(clique) <= self.richest)
         changes = tuple(
-            Change("marginals", " × ".join(clique), "", "ORDER_TOO_HIGH")
+            Change("marginals", ", ".join(clique), "", "ORDER_TOO_HIGH")
             for clique in asked.marginals
             if clique not in kept
         )

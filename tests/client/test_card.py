@@ -30,6 +30,33 @@ class TestMainJob:
         with pytest.raises(errors.InvalidNumberError):
             ana.propose("survey", all_marginals(1), purpose="?", rows=0)
 
+    def test_a_controller_that_hides_its_changes_hides_nothing(self, ana, world):
+        def hide(answer):
+            del answer.card.offer.changes[:]
+            return answer
+
+        world.faults.change["ProposeCard"] = hide
+        card = ana.propose("survey", [("sex",), ("sex", "children", "age")], purpose="To see")
+        assert not card.offer.changes
+        (change,) = card.changes
+        assert (change.old, change.new, change.reason) == ("sex, children, age", "", "NOT_EXPLAINED")
+
+    @pytest.mark.parametrize("method", ["ProposeCard", "CounterCard", "GetCard", "AcceptCard"])
+    def test_a_controller_that_quotes_another_proposal_is_found_out(self, ana, world, method):
+        def quote(answer):
+            answer.card.proposed.CopyFrom(answer.card.offer.terms)
+            answer.card.proposed.rows = 5
+            return answer
+
+        world.faults.change[method] = quote
+
+        def negotiate():
+            card = ana.propose("survey", all_marginals(1), purpose="To see", rows=100)
+            card.counter(rows=90) if method == "CounterCard" else card.refresh().accept()
+
+        with pytest.raises(errors.VerificationError, match="other terms than those asked for"):
+            negotiate()
+
     def test_accept_generate_replay(self, agreed):
         data = agreed.generate(rows=500, seed=7)
         assert list(data.columns) == ["sex", "age", "health"]

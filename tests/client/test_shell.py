@@ -8,6 +8,7 @@ from importlib.metadata import version
 import pytest
 from typer.testing import CliRunner
 
+from gencard.client.shell import negotiation
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.blackbox.honest import Honest
@@ -22,8 +23,8 @@ def run(people, connection_toml, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     runner = CliRunner()
 
-    def call(*words, code=0):
-        result = runner.invoke(app, [str(word) for word in words])
+    def call(*words, code=0, typed=None):
+        result = runner.invoke(app, [str(word) for word in words], input=typed)
         assert result.exit_code == code, result.output + result.stderr
         return result
 
@@ -84,7 +85,7 @@ class TestNegotiation:
         ).stdout
         for words in (
             "ORDER_TOO_HIGH",
-            "sex × age × health",
+            "sex, age, health",
             "12 exact statistics",
             "accept()",
             "[bold]x[/]",
@@ -111,6 +112,21 @@ class TestNegotiation:
         assert "agreed" in run("accept", name).stdout
         assert "agreed" in run("cards", name).stdout
         assert "terminated" in run("terminate", name).stdout
+
+    @pytest.mark.parametrize(
+        ("answer", "words", "state"),
+        [("n", (), "offered"), ("y", (), "agreed"), ("n", ("--yes",), "agreed")],
+    )
+    def test_a_changed_offer_is_shown_before_it_is_signed(
+        self, run, world, monkeypatch, answer, words, state
+    ):
+        monkeypatch.setattr(negotiation, "is_interactive", lambda: True)
+        wide = ("--marginal", "sex", "--marginal", "sex,health,age")
+        document = json.loads(run("propose", "survey", *wide, "--purpose", "x", "--json").stdout)
+        signed = state == "agreed"
+        result = run("accept", document["name"], *words, code=int(not signed), typed=f"{answer}\n")
+        assert result.stdout.index("sex, age, health") < result.stdout.find("Sign this offer?") or words
+        assert world.cards[document["name"]].state == state
 
 
 class TestSynthesis:

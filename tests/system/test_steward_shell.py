@@ -111,6 +111,19 @@ def test_a_counter_offer_leaves_out_what_it_says(run, asked):
     assert (terms.marginals, terms.rows) == ((("sex", "health"),), 50)
 
 
+def test_a_counter_offer_of_a_steward_shows_what_it_changes(run, asked):
+    printed = run("counter", asked.name, "--drop", "sex,work", "--rows", 50)
+    assert "rows: 100 -> 50 (STEWARD_DECISION)" in printed
+    changes = asked.refresh().changes
+    assert changes == asked.offer.changes
+    assert [(one.field, one.old, one.new, one.reason) for one in changes] == [
+        ("rows", "100", "50", "STEWARD_DECISION"),
+        ("marginals", "sex, work", "", "STEWARD_DECISION"),
+    ]
+    assert "counter-offer" in [step.action for step in asked.negotiation.history]
+    assert asked.accept().changes == changes
+
+
 def test_a_counter_offer_keeps_the_weights_of_what_it_keeps(run, watched_house):
     marginals = [("sex", "health"), ("sex", "work")]
     noise = {"epsilon": "0.5", "neighbouring": "add-remove", "weights": {("sex", "work"): 3}}

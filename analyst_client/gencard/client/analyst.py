@@ -15,6 +15,7 @@ from gencard.client.log_watch import Checkpoint, LogWatch
 from gencard.client.measuring import Measured
 from gencard.client.paging import pages
 from gencard.client.plan import Plan
+from gencard.client.signing import checked_answer
 from gencard.client.terms import proposed
 from gencard.client.workload import Marginals
 from gencard.core.budget import Price, Spend
@@ -153,7 +154,7 @@ class Analyst:
             validate_only=dry_run,
         )
         answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
-        return Card(self._connection, card_of(answer.card))
+        return Card(self._connection, checked_answer(card_of(answer.card), asked))
 
     def price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
         """What the nearest acceptable card would cost; nothing is stored.

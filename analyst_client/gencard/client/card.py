@@ -14,7 +14,7 @@ from gencard.client.measuring import Measured
 from gencard.client.progress import Shown
 from gencard.client.releases import Release
 from gencard.client.replay import Replayed
-from gencard.client.signing import checked_offer
+from gencard.client.signing import checked_answer, checked_offer
 from gencard.client.terms import countered
 from gencard.client.workload import Marginals
 from gencard.core.card import AuditTerms
@@ -42,6 +42,7 @@ class Card(CardView):
 
     def __init__(self, connection: Connection, negotiation: Negotiation) -> None:
         super().__init__(negotiation)
+        self._asked = negotiation.proposed
         self._connection = connection
         self._agreement: Agreement | None = None
 
@@ -51,13 +52,20 @@ class Card(CardView):
         return get_dataset(self._connection, self.terms.dataset)
 
     def refresh(self) -> "Card":
-        """Read it again."""
+        """Read it again.
+
+        Raises:
+            VerificationError: Other terms than ours stand as those asked for; ``analyst.card(name)``
+                reads a card that was countered from elsewhere.
+        """
         stub = self._connection.negotiation
         answer = self._connection.call(stub.GetCard, pb.GetCardRequest(name=self.name))
         return self._now(answer.card)
 
     def accept(self) -> "Card":
         """Sign the offer, after checking that the bytes to sign mean the offer and no more.
+
+        ``changes`` says how it differs from what was asked.
 
         Raises:
             VerificationError: They do not, or the controller signed something else.
@@ -100,7 +108,9 @@ class Card(CardView):
             terms=terms_message(asked),
             request_id=str(uuid4()),
         )
-        return self._now(self._connection.call(self._connection.negotiation.CounterCard, request).card)
+        answer = self._connection.call(self._connection.negotiation.CounterCard, request)
+        self._asked = asked
+        return self._now(answer.card)
 
     def terminate(self) -> "Card":
         """End the negotiation, or give the card back."""
@@ -237,7 +247,7 @@ class Card(CardView):
             self.refresh()
 
     def _now(self, message: pb.Card, signed: bytes | None = None) -> "Card":
-        self._negotiation = card_of(message)
+        self._negotiation = checked_answer(card_of(message), self._asked)
         if signed is not None and self._negotiation.envelope:
             self.agreement.check_is(signed)
         return self

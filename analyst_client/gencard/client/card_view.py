@@ -15,6 +15,7 @@ from gencard.core.claim import NO_CLAIM
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError
 from gencard.core.negotiation import CardState, Negotiation, Offer, Turn
+from gencard.core.offer_changes import changes_between
 from gencard.core.statistics.accounting import USUAL_DELTA, epsilon_of, in_words
 from gencard.wire.canonical import time_text
 
@@ -35,7 +36,7 @@ NEXT = {
 CHANGED = "The offer differs from what was asked:"
 CHANGE_HEADS = ("Field", "Asked", "Offered", "Why")
 UNIQUES = "replicated ones are taken out of the one release, which nobody can replay"
-_MOST_CHANGES = 4
+_MOST_CHANGES = 20
 
 
 class CardView:
@@ -87,9 +88,14 @@ class CardView:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """How the offer differs from what was asked; empty where it does not."""
+        """How the offer differs from what was asked, whoever made it; empty where it does not.
+
+        Computed here from both terms; of the controller's own list only the reasons are used.
+        """
         offer = self._negotiation.offer
-        return () if offer is None else offer.changes
+        if offer is None:
+            return ()
+        return changes_between(self._negotiation.proposed, offer.terms, offer.changes)
 
     @property
     def black_box(self) -> SignedCard | None:
@@ -167,7 +173,7 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
     """The changes, the first few of them, under ``CHANGE_HEADS``."""
     shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
     lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
-    return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
+    return lines if more <= 0 else [*lines, (f"and {more} more, in .changes", "", "", "")]
 
 
 def _measures(terms: Proposal, offer: Offer | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.catalogue import CatalogueEntry
-from gencard.core.card import Card, Tier
+from gencard.core.card import Card, Proposal, Tier
 from gencard.core.errors import VerificationError
 from gencard.core.negotiation import Negotiation, Offer
 from gencard.wire import dsse
@@ -15,6 +15,17 @@ from gencard.wire.key_history import KeyHistory
 from gencard.wire.receipt import Receipt, receipt_of_document, receipt_statement
 from gencard.wire.schema_codec import coding_digest
 from gencard.wire.statements import CARD, RECEIPT, predicate_of, subject_digest
+
+
+def checked_answer(answer: Negotiation, asked: Proposal) -> Negotiation:
+    """The controller's answer to a proposal, once it is an answer to this one.
+
+    Raises:
+        VerificationError: It quotes other terms as those asked for, which would hide differences.
+    """
+    if answer.proposed != asked:
+        raise VerificationError(problem="the controller answers other terms than those asked for")
+    return answer
 
 
 def checked_offer(card: Negotiation, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:

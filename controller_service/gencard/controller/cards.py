@@ -25,6 +25,7 @@ from gencard.core.errors import (
     ProposalRefusedError,
 )
 from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.offer_changes import STEWARD, changes_between
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.canonical import sha256, time_text
 from gencard.wire.card_document import card_statement
@@ -128,11 +129,12 @@ class Cards:
     ) -> Negotiation:
         """The card with an offer on it, frozen as the statement that both will sign."""
         now = self.clock()
+        changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
         expires = (now + timedelta(days=holding.policy.valid_days)).replace(microsecond=0)
         payload = card_statement(self._document(card, holding, outcome, now, expires))
         offer = Offer(
             terms=outcome.terms,
-            changes=outcome.changes,
+            changes=changes,
             price=outcome.price,
             statement=payload,
             digest=subject_digest(payload),
@@ -140,7 +142,7 @@ class Cards:
             measures_price=price_of_named(holding, outcome.terms),
         )
         offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
-        return self.stepped(offered, actor, "counter-offer" if outcome.changes else "offer")
+        return self.stepped(offered, actor, "counter-offer" if changes else "offer")
 
     def _document(
         self,

@@ -22,6 +22,7 @@ from gencard.client.shell.terminal import (
     Folder,
     connected,
     console,
+    is_interactive,
     say_json,
     say_next,
     say_table,
@@ -144,10 +145,22 @@ def cards(
     say_table(("Card", "State", "Turn", "Price", "Next"), lines)
 
 
-def accept(name: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
-    """Sign the offer, after checking that the bytes to sign mean the offer and no more."""
+def accept(
+    name: CardName,
+    yes: Annotated[bool, typer.Option("--yes", help="Sign without a question.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Sign the offer, after checking that the bytes to sign mean the offer and no more.
+
+    Where the offer differs from what was asked, a terminal shows the differences and asks first.
+    """
     with connected(connection) as analyst:
-        _say(analyst.card(name).accept(), as_json)
+        card = analyst.card(name)
+        if card.state is CardState.OFFERED and card.changes and not yes and is_interactive():
+            console.print(card)
+            typer.confirm("Sign this offer?", abort=True)
+        _say(card.accept(), as_json)
 
 
 def counter(

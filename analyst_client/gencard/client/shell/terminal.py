@@ -1,6 +1,7 @@
 """What all commands share: the connection, the console, errors in one line with what to do next."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,6 +50,11 @@ class Commands(TyperGroup):
 def connected(folder: Path) -> Analyst:
     """Whoever the folder belongs to, connected; to be used in a ``with`` block."""
     return Analyst.connect(folder=folder)
+
+
+def is_interactive() -> bool:
+    """Whether somebody at a terminal can answer a question."""
+    return sys.stdin.isatty()
 
 
 def say(line: str) -> None:
