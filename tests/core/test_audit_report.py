@@ -10,8 +10,19 @@ import pytest
 
 from gencard.core.audit.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import LEVEL_SHARES, AuditReport, Check, CheckResult, PowerCurve
-from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
+from gencard.core.audit.report import (
+    LEVEL_SHARES,
+    AuditReport,
+    Check,
+    CheckResult,
+    EarlierTry,
+    PowerCurve,
+)
+from gencard.core.audit.report_json import (
+    report_of_json_object,
+    report_to_json_object,
+    try_of_object,
+)
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary, wording
@@ -150,6 +161,65 @@ class TestVerdict:
         strengths = [block.strength for block in report.blocks]
         assert strengths == sorted(strengths, reverse=True)
         assert report.strongest is report.blocks[0]
+
+
+class TestTries:
+    """Evidence of earlier tries of the same family, pooled with that of the report."""
+
+    @pytest.fixture
+    def weak(self, report):
+        """Nothing that one try at level 0.00833 would be rejected for."""
+        results = tuple(
+            replace(r, p_value=0.02, direction=1) if r.check is Check.MEAN else replace(r, p_value=1.0)
+            for r in report.checks
+        )
+        return replace(report, checks=results)
+
+    @pytest.fixture
+    def pooled(self, weak):
+        earlier = try_of_object(report_to_json_object(weak), same_bytes=True)
+        return replace(weak, earlier=(earlier, replace(earlier, same_bytes=False)))
+
+    def test_weak_evidence_adds_up(self, weak, pooled):
+        assert (weak.verdict, pooled.verdict) == (Verdict.NO_EVIDENCE, Verdict.LEAKAGE)
+        assert [result.check for result in pooled.rejecting] == [Check.MEAN]
+        assert pooled.p_value_alone == weak.p_value > pooled.p_value
+
+    def test_it_does_not_in_opposite_directions(self, weak, pooled):
+        turned = tuple(replace(r, direction=-r.direction) for r in weak.checks)
+        opposite = replace(pooled, earlier=(replace(pooled.earlier[0], checks=turned),))
+        assert opposite.verdict is Verdict.NO_EVIDENCE
+
+    def test_a_test_that_an_earlier_try_did_not_make_stands_alone(self, weak):
+        before = EarlierTry(4, 400, True, ())
+        assert replace(weak, earlier=(before,)).p_value == weak.p_value
+
+    def test_nor_does_one_that_could_not_be_made(self, weak, pooled):
+        """Its p-value of 1 is no evidence for the box, in whichever try it stands."""
+        gone = tuple(replace(r, p_value=1.0, direction=0, not_run="no cube") for r in weak.checks)
+        before = replace(pooled.earlier[0], checks=gone)
+        assert replace(weak, earlier=(before,)).p_value == weak.p_value
+        assert replace(pooled, checks=gone).p_value == 1
+
+    def test_the_words_name_the_pool_and_both_p_values(self, pooled):
+        assert "at try 2, evidence of 3 tries pooled, 4 runs a side" in wording(pooled)
+        alone = f"{0.02 / LEVEL_SHARES[Check.MEAN]:.2g}"
+        assert f"(this try alone: {alone})" in summary(pooled)
+        assert alone not in wording(pooled)
+
+    def test_nothing_is_lost_and_the_verdict_follows(self, pooled):
+        document = json.loads(json.dumps(report_to_json_object(pooled)))
+        assert report_of_json_object(document) == pooled
+        for spoil in (
+            lambda d: d["earlier"].pop(),
+            lambda d: d["earlier"][0].update(rows=4_000_000),
+            lambda d: d.update(p_value_alone=0.5),
+            lambda d: d.update(earlier=[]),
+        ):
+            spoiled = deepcopy(document)
+            spoil(spoiled)
+            with pytest.raises(InvalidInputError):
+                report_of_json_object(spoiled)
 
 
 def rejected_by(report: AuditReport, check: Check | None) -> AuditReport:

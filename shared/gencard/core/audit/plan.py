@@ -22,7 +22,7 @@ class AuditPlan:
         rows: Rows asked of the box in each run.
         seed: From which the audit's own choices and the seeds of all runs derive, 0 to 2**64 - 1.
         terms: Runs on each side, highest order of the blocks, level over all tries.
-        attempt: Which try this is for this dataset and submitter, from 1.
+        attempt: Which try of the family of black boxes this is on the dataset, from 1.
 
     Raises:
         InvalidCliqueError: Phi is empty.
@@ -56,8 +56,8 @@ def level(alpha: float, attempt: int) -> float:
     r"""The part of ``alpha`` spent on one try, :math:`\alpha / (m (m + 1))`.
 
     The parts of all tries, however many, sum to ``alpha``: an honest generator that is submitted again
-    and again is accused with at most that probability. Each try is weaker than the one before, so
-    whoever accepts generators bounds their number.
+    and again is accused with at most that probability. A leak does not gain by the smaller levels,
+    because the evidence of all tries is pooled (``pooling``).
 
     >>> [level(0.06, attempt) for attempt in (1, 2, 3)]
     [0.03, 0.01, 0.005]

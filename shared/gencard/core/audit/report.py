@@ -1,10 +1,12 @@
 """What an audit found, and how it says so."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import sqrt
 
 from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.pooling import Evidence, pooled_over_windows
 from gencard.core.audit.verdict import Verdict
 from gencard.core.domain import Clique, Domain
 
@@ -65,6 +67,29 @@ class CheckResult:
     p_value: float
     direction: int = 0
     not_run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTry:
+    """What an earlier audit of the same family of black boxes adds to the evidence.
+
+    A family is a black box's name and author on a dataset, whatever its bytes; see ``docs/audit.md``.
+
+    Args:
+        runs, rows: Runs on each side, and rows of each run.
+        same_bytes: The black box had the digest of the one in the report.
+        checks: Its tests.
+    """
+
+    runs: int
+    rows: int
+    same_bytes: bool
+    checks: tuple[CheckResult, ...]
+
+    def evidence(self, check: Check) -> Evidence | None:
+        """What this try says in one test; None where the test was not made."""
+        made = (one for one in self.checks if one.check is check and not one.not_run)
+        return next((_evidence(one, self.runs, self.rows) for one in made), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +162,8 @@ class AuditReport:
         versions: Names and versions of what ran, as the caller gives them.
         seconds: How long the audit took, as the caller measured it.
         power: What leaks such an audit finds, where that was tried out.
+        earlier: Comparable tries of the same family that have ended, oldest first; their evidence is
+            pooled with that of ``checks``, and the verdict is that of all together.
     """
 
     plan: AuditPlan
@@ -153,11 +180,22 @@ class AuditReport:
     versions: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     power: PowerCurve | None = None
+    earlier: tuple[EarlierTry, ...] = ()
+
+    @property
+    def pooled_checks(self) -> tuple[CheckResult, ...]:
+        """``checks``, each with the p-value of all tries together."""
+        return tuple(replace(result, p_value=self._pooled(result)) for result in self.checks)
 
     @property
     def p_value(self) -> float:
-        """Of all tests together: the smallest, each divided by its share of the level."""
-        return min(1.0, *(result.p_value / result.share for result in self.checks))
+        """Of all tests and tries together: the smallest, each divided by its share of the level."""
+        return _smallest(self.pooled_checks)
+
+    @property
+    def p_value_alone(self) -> float:
+        """The same of this try alone."""
+        return _smallest(self.checks)
 
     @property
     def verdict(self) -> Verdict:
@@ -165,12 +203,31 @@ class AuditReport:
 
     @property
     def rejecting(self) -> tuple[CheckResult, ...]:
-        """The tests that found a difference."""
+        """The tests that found a difference, in this try or in all tries together."""
         return tuple(
-            result for result in self.checks if result.p_value <= result.share * self.plan.level
+            result for result in self.pooled_checks if result.p_value <= result.share * self.plan.level
+        )
+
+    def _pooled(self, result: CheckResult) -> float:
+        if result.not_run:
+            return 1.0
+        tries = [(one.evidence(result.check), one.same_bytes) for one in self.earlier]
+        made = [(evidence, same) for evidence, same in tries if evidence is not None]
+        now = _evidence(result, self.plan.terms.runs, self.plan.rows)
+        return pooled_over_windows(
+            [*(evidence for evidence, _ in made), now], [*(same for _, same in made), True]
         )
 
     @property
     def strongest(self) -> BlockEvidence:
         """The block whose outputs followed the inputs most clearly."""
         return self.blocks[0]
+
+
+def _evidence(result: CheckResult, runs: int, rows: int) -> Evidence:
+    """The weight is the standard error's: its inverse grows with the root of runs and of rows."""
+    return Evidence(result.p_value, result.direction, sqrt(runs * rows))
+
+
+def _smallest(results: tuple[CheckResult, ...]) -> float:
+    return min(1.0, *(result.p_value / result.share for result in results))

@@ -10,6 +10,7 @@ from gencard.core.audit.report import (
     AuditReport,
     Check,
     CheckResult,
+    EarlierTry,
     Effect,
     PairProof,
     PowerCurve,
@@ -50,6 +51,7 @@ def report_to_json_object(report: AuditReport) -> Json:
         "versions": [list(version) for version in report.versions],
         "seconds": report.seconds,
         "power": _power_object(report.power) if report.power else None,
+        **_earlier_object(report),
     }
 
 
@@ -91,7 +93,15 @@ def _report(document: Mapping[str, Any]) -> AuditReport:
         versions=tuple((name, version) for name, version in document["versions"]),
         seconds=document["seconds"],
         power=_power(document["power"]) if document["power"] else None,
+        earlier=tuple(map(_earlier_try, document.get("earlier", ()))),
     )
+
+
+def try_of_object(document: Mapping[str, Any], *, same_bytes: bool) -> EarlierTry:
+    """What the audit of a report adds to the evidence of later tries."""
+    plan = document["plan"]
+    checks = tuple(map(check_of_object, document["checks"]))
+    return EarlierTry(plan["terms"]["runs"], plan["rows"], same_bytes, checks)
 
 
 def check_object(result: CheckResult) -> Json:
@@ -117,6 +127,27 @@ def _g_object(report: AuditReport) -> Json:
         "high": list(report.g_high),
         "original": list(report.g_original),
     }
+
+
+def _earlier_object(report: AuditReport) -> Json:
+    """Fields that a report has only where evidence of earlier tries is pooled with its own."""
+    if not report.earlier:
+        return {}
+    tries = [
+        {
+            "runs": one.runs,
+            "rows": one.rows,
+            "same_bytes": one.same_bytes,
+            "checks": [check_object(check) for check in one.checks],
+        }
+        for one in report.earlier
+    ]
+    return {"p_value_alone": report.p_value_alone, "earlier": tries}
+
+
+def _earlier_try(document: Mapping[str, Any]) -> EarlierTry:
+    checks = tuple(map(check_of_object, document["checks"]))
+    return EarlierTry(document["runs"], document["rows"], document["same_bytes"], checks)
 
 
 def _plan_object(plan: AuditPlan) -> Json:

@@ -8,8 +8,9 @@ from gencard.core.domain import Clique
 def wording(report: AuditReport) -> str:
     """For everybody: the verdict and what it does not prove. No number in it depends on records."""
     plan = report.plan
+    pooled = f"evidence of {len(report.earlier) + 1} tries pooled, " if report.earlier else ""
     settings = (
-        f"level {plan.level:.3g} at try {plan.attempt}, {plan.terms.runs} runs a side, "
+        f"level {plan.level:.3g} at try {plan.attempt}, {pooled}{plan.terms.runs} runs a side, "
         f"interactions of up to {max(len(block.clique) for block in report.blocks)} attributes"
     )
     if report.verdict is Verdict.LEAKAGE:
@@ -25,7 +26,7 @@ def summary(report: AuditReport) -> str:
     if report.verdict is Verdict.LEAKAGE:
         return f"{wording(report)} {_found(report)}"
     return (
-        f"{wording(report)} p = {report.p_value:.2g}. A generator that reproduces "
+        f"{wording(report)} {_p_value(report)}. A generator that reproduces "
         f"{_percent(report.effect.smallest)} of the difference between the sides would have been found "
         "in about 8 of 10 such audits."
     )
@@ -35,10 +36,15 @@ def _found(report: AuditReport) -> str:
     effect = report.effect
     checks = ", ".join(result.check.value for result in report.rejecting)
     return (
-        f"p = {report.p_value:.2g}; found by: {checks}. Clearest in {_named(effect.block)}: "
+        f"{_p_value(report)}; found by: {checks}. Clearest in {_named(effect.block)}: "
         f"{_percent(effect.value)} of its difference comes out again "
         f"(95 % interval {_percent(effect.low)} to {_percent(effect.high)})."
     )
+
+
+def _p_value(report: AuditReport) -> str:
+    alone = f" (this try alone: {report.p_value_alone:.2g})" if report.earlier else ""
+    return f"p = {report.p_value:.2g}{alone}"
 
 
 def _named(clique: Clique) -> str:
