@@ -66,6 +66,9 @@ name = "smuggler"
 kind = "adds_marginal"
 clique = ["rate_marriage", "religious", "affairs"]
 description = "Says that it uses pairs of attributes, and smuggles in a triple."
+
+[lending]                                # run on datasets that an auditor makes up
+black_boxes = ["smuggler"]
 """
 
 

@@ -31,6 +31,9 @@ name = "copier"
 kind = "copies_rows"
 share = 0.5
 description = "Copies half of the records."
+
+[lending]
+black_boxes = ["copier", "honest", "ipf", "leaky"]
 """
 
 

@@ -48,6 +48,7 @@ def house_with_moments(folder) -> House:
     house = build(folder)
     with house.settings_file.open("a") as settings:
         settings.write(LEAKY)
+    house.edit({"black_boxes": '["smuggler"]'})
     return configure(
         house,
         "datasets.policy",

@@ -17,7 +17,7 @@ from gencard.core.audit.made_up import made_up
 from gencard.core.budget import Neighbouring
 from gencard.core.card import AuditTerms, Tier
 from gencard.core.claim import NO_CLAIM, Claim
-from gencard.core.errors import GeneratorChangedError, InvalidInputError
+from gencard.core.errors import BoxNotLentError, GeneratorChangedError
 from gencard.core.generators.replay import rng_of
 from gencard.core.negotiation import CardState
 from tests.system.cells import needs_cell
@@ -46,7 +46,6 @@ claim = { by = "its author", epsilon = "3", delta = "0.00001", neighbouring = "r
 [[black_boxes]]
 name = "renamed"
 kind = "program"
-lent = false
 folder = "programs/resample"
 command = ["python", "./box.py"]
 
@@ -72,7 +71,7 @@ def celled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A controller that offers a built-in box and a program."""
     house = build(tmp_path_factory.mktemp("celled"), survey(500))
     house.raise_caps()
-    house.edit({"generators": '["ipf", "tree", "resample", "renamed"]'})
+    house.edit({"generators": '["ipf", "tree", "resample", "renamed"]', "black_boxes": '["resample"]'})
     with house.settings_file.open("a") as settings:
         settings.write(BOXES)
     for name, text in (("resample", PROGRAM), ("bootstrap", PROGRAM + "# of other bytes")):
@@ -171,7 +170,7 @@ def test_it_is_lent_to_who_makes_up_records(celled: House, ana: Analyst, tasks) 
     rows = RemoteBox(ana._connection, card.name)(records, 50, seed=1)
     assert {tuple(row) for row in rows.codes.tolist()} <= {tuple(row) for row in records.codes.tolist()}
     assert any((celled.settings().state.work / "compiled" / "copies").rglob("*.pyc"))
-    with pytest.raises(InvalidInputError, match="not lent"):
+    with pytest.raises(BoxNotLentError, match="'renamed'"):
         RemoteBox(ana._connection, card.name, "renamed")(records, 50, seed=1)
 
 

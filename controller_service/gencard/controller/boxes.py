@@ -144,11 +144,6 @@ class Boxes:
         parameters = tuple(sorted(_parameters(box).items()))
         return GeneratorFacts(Tier.AUDITED, self.digest(name), parameters, _claim(box))
 
-    def is_lent(self, name: str) -> bool:
-        """Whether callers may run it on what they made up."""
-        box = self._boxes.get(name)
-        return box.lent if isinstance(box, ProgramBox | BuiltInBox) else True
-
     def check_unchanged(self, card: Card) -> None:
         """Look before a black box runs under a card: it is to be what the card names, to the last byte.
 

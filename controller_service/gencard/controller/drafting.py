@@ -99,6 +99,11 @@ name = "honest"
 kind = "honest"
 description = "Measures what the card says, fits IPF, draws rows."
 
+# Black boxes that auditors and analysts may run on datasets that they made up; none unless named here.
+# No such run goes on while a job is at records. See docs/black-boxes.md.
+# [lending]
+# black_boxes = ["honest"]
+
 # Programs that see records, in cells; the policy's generators may name them. See docs/black-boxes.md.
 # [[black_boxes]]
 # name = "trees"

@@ -59,7 +59,8 @@ def servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> 
     audits = _audits(desk, operations, jobs)
     releases = _releases(desk, operations, jobs, audits)
     measures = _measures(desk, operations, jobs)
-    visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows)
+    lent = frozenset(settings.lending.black_boxes)
+    visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows, lent)
     negotiations = Negotiations(database, cards, Roster(settings.signing.identities).signing_key)
     return [
         partial(add_catalog, CatalogServicer(cards.holdings, desk.boxes)),

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gencard.controller.cell.limits import Isolation
-from gencard.controller.settings_boxes import BoxEntry, CellTable
+from gencard.controller.settings_boxes import BoxEntry, CellTable, LendingTable
 from gencard.controller.settings_tables import (
     DatasetEntry,
     Identities,
@@ -40,6 +40,7 @@ class Settings(BaseSettings):
     cell: CellTable = CellTable()
     datasets: tuple[DatasetEntry, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()
+    lending: LendingTable = LendingTable()
 
     @classmethod
     def settings_customise_sources(
@@ -61,6 +62,15 @@ class Settings(BaseSettings):
                 raise InvalidInputError(field=field, problem="two entries have the same name")
         if any(box.name in GENERATORS for box in self.black_boxes):
             raise InvalidInputError(field="black_boxes", problem="an entry has the name of a generator")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_lent_is_there(self) -> "Settings":
+        there = {*GENERATORS, *(box.name for box in self.black_boxes)}
+        for name in self.lending.black_boxes:
+            if name not in there:
+                problem = "names what is neither a black box of these settings nor a generator"
+                raise InvalidInputError(field="lending.black_boxes", problem=problem)
         return self
 
     @model_validator(mode="after")

@@ -64,7 +64,6 @@ class _InCell(Section):
     name: Name
     description: str = ""
     parameters: Mapping[str, str] = Field(default_factory=dict)
-    lent: bool = True
     limits: CellLimitsTable = CellLimitsTable()
 
     def limits_in(self, cell: CellTable) -> CellLimits:
@@ -88,6 +87,12 @@ class BuiltInBox(_InCell):
 
     kind: Literal["built_in"]
     box: str
+
+
+class LendingTable(Section):
+    """Black boxes and generators that callers may run on datasets of their own; none unless named."""
+
+    black_boxes: tuple[Name, ...] = ()
 
 
 class HonestBox(Section):

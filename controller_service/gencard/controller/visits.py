@@ -18,8 +18,8 @@ from gencard.controller.scratch import scratch_folder
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
+    BoxNotLentError,
     DomainMismatchError,
-    InvalidInputError,
     InvalidNumberError,
     TooLargeError,
 )
@@ -36,6 +36,7 @@ class Visits:
     """Runs of black boxes on what callers made up. No record is touched; nothing is spent.
 
     Args:
+        lent: Names of the black boxes and generators that the settings lend.
         most_rows: Bound on rows in and out, in records.
         work: Folder for work in progress.
     """
@@ -45,6 +46,7 @@ class Visits:
     executor: ProcessExecutor
     work: Path
     most_rows: int
+    lent: frozenset[str]
 
     def open(self, who: Identity, card: str, black_box: str, rows: int) -> "Visit":
         """Look before an upload is read: card, box and bounds.
@@ -52,7 +54,7 @@ class Visits:
         Raises:
             InvalidNumberError, TooLargeError: ``rows`` is out of bounds.
             CardStateError, NotFoundError: There is no such agreed card, or no such box.
-            InvalidInputError: The settings do not lend this box.
+            BoxNotLentError: The settings do not lend this box.
             DatasetChangedError: The dataset has another schema than the card names.
         """
         if rows < 1:
@@ -64,8 +66,8 @@ class Visits:
         terms, holding = offer_of(agreed).terms, self.audits.cards.holding_of(agreed)
         linear = statistics_of(terms.moments, holding.schema.coding)
         name = black_box or terms.generator
-        if not self.audits.boxes.is_lent(name):
-            raise InvalidInputError(field="black_box", problem="is not lent to anybody")
+        if name in self.audits.boxes.names - self.lent:
+            raise BoxNotLentError(name=name)
         recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear])
         return Visit(self, holding, holding.domain.covered_by(terms.cliques), recipe, rows)
 

@@ -46,6 +46,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.TooManyRefusalsError: _PRECONDITION,
     errors.GeneratorChangedError: _PRECONDITION,
     errors.RecordsProtectedError: _PRECONDITION,
+    errors.BoxNotLentError: _PRECONDITION,
     errors.ProposalRefusedError: _PRECONDITION,
     errors.AccessError: grpc.StatusCode.PERMISSION_DENIED,
     errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,

@@ -212,6 +212,12 @@ class RecordsProtectedError(NegotiationError):
     )
 
 
+class BoxNotLentError(NegotiationError):
+    reason = "BOX_NOT_LENT"
+    text = "The controller does not lend the black box '{name}': it runs on no dataset of a caller."
+    advice = "Ask a steward to write its name into black_boxes of [lending] in the settings."
+
+
 class ProposalRefusedError(NegotiationError):
     reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no nearer one to offer: {reasons}."
