@@ -17,7 +17,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 class Telling:
     """An executor whose jobs do nothing but tell how far they are, in 200 steps and ten stages."""
 
-    def submit(self, task, _description, *, progress, hold):
+    def submit(self, task, _description, *, progress, hold, **_):
         done = Future()
         for step in range(201):
             progress(f"{task.name} {step // 20}", step / 200)
@@ -31,7 +31,7 @@ class Cancelled:
     def __init__(self):
         self.awaited = []
 
-    def submit(self, _task, _description, *, progress, hold):
+    def submit(self, _task, _description, *, progress, hold, **_):
         job = Future()
         job.cancel()
         job.set_running_or_notify_cancel()

@@ -35,7 +35,7 @@ class Working:
     def __init__(self, seconds=0.0, failure=None):
         self.seconds, self.failure, self.ended = seconds, failure, threading.Event()
 
-    def submit(self, task, _description, *, progress, hold):
+    def submit(self, task, _description, *, progress, hold, **_):
         job = Future()
         threading.Thread(target=self._work, args=(job, progress, hold), daemon=True).start()
         return job

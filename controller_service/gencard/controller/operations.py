@@ -24,6 +24,7 @@ from gencard.controller.run import Run
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
 from gencard.controller.ticks import Ticks
+from gencard.controller.turns import Turn, Turns
 from gencard.core.errors import (
     GencardError,
     InternalError,
@@ -53,7 +54,7 @@ class Operations:
     """All operations of this controller.
 
     Args:
-        coordinators: How many operations run at a time; the others wait in order.
+        coordinators: How many operations run at a time; the others wait until it is their owner's turn.
         most_of_one: Unfinished operations of one identity.
         tick_seconds: Of the grid on which they tell how far they are, and that they end; 0 for none.
     """
@@ -74,6 +75,7 @@ class Operations:
         self._store, self._clock, self._report = refusals.store, clock, report
         self._most_of_one, self._tick_seconds = most_of_one, tick_seconds
         self._pool = ThreadPoolExecutor(coordinators, thread_name_prefix="operation")
+        self._turns: Turns[tuple[OperationRow, Ticks]] = Turns(coordinators)
         self._runners: dict[str, Runner] = {}
         self._runs: dict[str, Run | None] = {}
         self._lock = threading.Lock()
@@ -118,7 +120,8 @@ class Operations:
         with self._lock:
             if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
-                self._pool.submit(self._drive, row, Ticks(self._tick_seconds))
+                self._turns.add(Turn((row, Ticks(self._tick_seconds)), row.owner))
+                self._begin_next()
         return replace(row, state=OperationState.QUEUED, stage="", permille=0, response=None, error=None)
 
     def resume(self) -> int:
@@ -195,6 +198,19 @@ class Operations:
             run.interrupt()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _begin_next(self) -> None:
+        """Give a thread to each operation whose turn it is; the caller holds the lock."""
+        for turn in () if self._stopping.is_set() else self._turns.begin():
+            self._pool.submit(self._drive_in_turn, turn)
+
+    def _drive_in_turn(self, turn: Turn[tuple[OperationRow, Ticks]]) -> None:
+        try:
+            self._drive(*turn.item)
+        finally:
+            with self._lock:
+                self._turns.end(turn)
+                self._begin_next()
 
     def _drive(self, row: OperationRow, ticks: Ticks) -> None:
         """One operation from its start to its end; nothing that it raises goes further."""

@@ -52,7 +52,11 @@ class Run:
         with self._lock:
             self.check()
             self._job = self.executor.submit(
-                task, description, progress=self._telling(task), hold=self._hold
+                task,
+                description,
+                owner=self.row.owner,
+                progress=self._telling(task),
+                hold=self._hold,
             )
         with suppress(CancelledError):
             self._follow(self._job)

@@ -69,7 +69,7 @@ class Visits:
         if name in self.audits.boxes.names - self.lent:
             raise BoxNotLentError(name=name)
         recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear])
-        return Visit(self, holding, holding.domain.covered_by(terms.cliques), recipe, rows)
+        return Visit(self, who.uri, holding, holding.domain.covered_by(terms.cliques), recipe, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class Visit:
     """One run that was found in order."""
 
     visits: Visits
+    caller: str
     holding: Holding
     domain: Domain
     recipe: Document
@@ -103,7 +104,7 @@ class Visit:
                 upload=folder / "in",
                 rows_file=folder / "out",
             )
-            running = self.visits.executor.submit(tasks.RUN_BLACK_BOX, job)
+            running = self.visits.executor.submit(tasks.RUN_BLACK_BOX, job, owner=self.caller)
             if not on_end(lambda: _stop(running)):
                 _stop(running)
             try:

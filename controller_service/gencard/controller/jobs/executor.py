@@ -9,10 +9,12 @@ import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from gencard.controller.jobs.process import Message, WorkerProcess
 from gencard.controller.jobs.tasks import Progress, Task, go_on, no_progress
+from gencard.controller.turns import Turn, Turns
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
 from gencard.wire.error_table import error_named
 
@@ -23,8 +25,22 @@ Report = Callable[[str, str, str], None]
 """Called with (task, incident, class and place of the error) when a job ends as none should."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Submission:
+    """A job as it was submitted."""
+
+    future: Future[Any]
+    task: str
+    job: Message
+    progress: Progress
+    hold: Callable[[], None]
+
+
 class ProcessExecutor(Executor):
-    """At most ``workers`` jobs at a time; the others wait in order.
+    """At most ``workers`` jobs at a time; the others wait until it is their owner's turn.
+
+    Owners take turns, and one owner has all workers but one at most (``controller.turns``). A lent job
+    never runs at the same time as one at records: a program can measure what others do to the machine.
 
     A future can be cancelled until its result is there, also while its job runs: the process and
     all it started are killed. One spare process is kept warm, so that a job starts at once.
@@ -39,9 +55,12 @@ class ProcessExecutor(Executor):
         self._report = report
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")
         self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        """Notified when no job is left."""
+        self._turns: Turns[_Submission] = Turns(workers)
         self._jobs: dict[Future[Any], WorkerProcess | None] = {}
         self._spare = _started()
-        self._open = True
+        self._open = self._begins = True
 
     def submit(
         self,
@@ -50,7 +69,9 @@ class ProcessExecutor(Executor):
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> Future[_Result]:
-        """Queue ``Task(job, progress=...)``; ``progress`` is called in a thread of this process.
+        """Queue ``Task(job, owner=...)``; ``progress=...`` is called in a thread of this process.
+
+        ``owner`` is the URI of the identity whose turn the job waits for.
 
         ``hold=...`` is called there, too, once the process has ended: until it returns, the job has
         not ended for anybody, and its place is not free.
@@ -63,16 +84,20 @@ class ProcessExecutor(Executor):
         """
         if not isinstance(fn, Task):
             raise TypeError("only a Task can run in a process of its own")
-        job: Any = args[0]
-        progress: Any = kwargs.get("progress", no_progress)
-        hold: Any = kwargs.get("hold", go_on)
+        given: dict[str, Any] = dict(kwargs)
+        owner = given.get("owner", "")
+        progress, hold = given.get("progress", no_progress), given.get("hold", go_on)
         future: Future[Any] = Future()
+        job: Any = args[0]
+        submission = _Submission(future, fn.name, job, progress, hold)
+        turn = Turn(submission, owner, at_records=fn.at_records, lent=fn.lent)
         with self._lock:
             if not self._open:
                 raise RuntimeError("the executor was shut down")
             self._jobs[future] = None
-            self._threads.submit(self._supervise, future, hold, fn.name, job, progress)
-        future.add_done_callback(self._kill_where_cancelled)
+            self._turns.add(turn)
+            self._begin()
+        future.add_done_callback(lambda _: self._kill_where_cancelled(turn))
         return future
 
     def await_end(self, future: Future[Any]) -> None:
@@ -88,32 +113,42 @@ class ProcessExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; let the present ones end, or with ``cancel_futures`` kill them."""
         with self._lock:
-            self._open = False
+            self._open, self._begins = False, not cancel_futures
             jobs, spare, self._spare = list(self._jobs), self._spare, None
         if spare:
             spare.end()
         for future in jobs if cancel_futures else ():
             future.cancel()
+        if wait:
+            with self._ended:
+                self._ended.wait_for(lambda: not self._jobs)
         self._threads.shutdown(wait=wait)
 
-    def _supervise(
-        self,
-        future: Future[Any],
-        hold: Callable[[], None],
-        task: str,
-        job: Message,
-        progress: Progress,
-    ) -> None:
+    def _begin(self) -> None:
+        """Give a thread to each job whose turn it is; the caller holds the lock."""
+        for turn in self._turns.begin() if self._begins else ():
+            self._threads.submit(self._supervise, turn)
+
+    def _forget(self, future: Future[Any]) -> None:
+        """A job waits and runs no more; the caller holds the lock."""
+        self._jobs.pop(future, None)
+        self._begin()
+        if not self._jobs:
+            self._ended.notify_all()
+
+    def _supervise(self, turn: Turn[_Submission]) -> None:
         """One job from its turn to its end. Until then its future is pending, so it can be cancelled."""
-        result, failure = None, None
+        submission, result, failure = turn.item, None, None
+        future = submission.future
         if not future.cancelled():
             try:
-                result = self._run(future, task, job, progress)
+                result = self._run(future, submission.task, submission.job, submission.progress)
             except BaseException as error:  # it belongs to whoever waits
                 failure = error
-            hold()
+            submission.hold()
         with self._lock:
-            self._jobs.pop(future, None)
+            self._turns.end(turn)
+            self._forget(future)
         if not future.set_running_or_notify_cancel():
             return
         if failure is None:
@@ -171,10 +206,18 @@ class ProcessExecutor(Executor):
             if self._open and self._spare is None:
                 self._spare = _started()
 
-    def _kill_where_cancelled(self, future: Future[Any]) -> None:
+    def _kill_where_cancelled(self, turn: Turn[_Submission]) -> None:
+        """A cancelled job that waits is out at once; of one that runs, the process is killed."""
+        future = turn.item.future
+        if not future.cancelled():
+            return
         with self._lock:
             process = self._jobs.get(future)
-        if process and future.cancelled():
+            if waited := self._turns.withdraw(turn):
+                self._forget(future)
+        if waited:
+            future.set_running_or_notify_cancel()
+        elif process:
             process.kill()
 
 

@@ -84,7 +84,12 @@ class Task:
         return function
 
     def __call__(
-        self, job: Job, *, progress: Progress = no_progress, hold: Callable[[], None] = go_on
+        self,
+        job: Job,
+        *,
+        owner: str = "",  # noqa: ARG002  # whose turn it is, for executors that take turns
+        progress: Progress = no_progress,
+        hold: Callable[[], None] = go_on,
     ) -> Job:
         """Do the job here, and ``hold`` its end back, however it ends.
 

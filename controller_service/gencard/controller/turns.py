@@ -1,0 +1,94 @@
+"""Whose work begins next: owners take turns, and lent black boxes never run beside work at records."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn(Generic[Item]):
+    """One piece of work that waits or runs; equal to no other.
+
+    Args:
+        at_records: Whether it reads records. Work at records and lent work exclude each other.
+        lent: Whether it runs a black box on a caller's own dataset.
+    """
+
+    item: Item
+    owner: str
+    at_records: bool = False
+    lent: bool = False
+
+    def excludes(self, other: "Turn[Item]") -> bool:
+        """Whether the two must not run at the same time."""
+        return (self.lent and other.at_records) or (self.at_records and other.lent)
+
+
+class Turns(Generic[Item]):
+    """Waiting and running work; owners take turns, each owner's own work keeps its order.
+
+    The next to begin is the first in the turn of owners that may. One that may not, because what runs
+    excludes it, keeps its place, and nothing that excludes it begins before it: it waits for what runs
+    now and for no more, so neither lent work nor work at records can keep the other out. An owner
+    has all places but one at most, so that another's work begins while the rest of it goes on.
+
+    Not safe for threads: callers hold their own lock.
+
+    Args:
+        places: How much runs at a time.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._most_of_one = max(1, places - 1)
+        self._waiting: dict[str, deque[Turn[Item]]] = {}
+        """By owner, in the order of their turns; no queue is empty."""
+        self._running: set[Turn[Item]] = set()
+
+    def add(self, turn: Turn[Item]) -> None:
+        """Put work at the end of its owner's queue; an owner with none waiting goes to the end."""
+        self._waiting.setdefault(turn.owner, deque()).append(turn)
+
+    def withdraw(self, turn: Turn[Item]) -> bool:
+        """Take out work that waits; False where it does not wait, as it has begun or ended."""
+        queue = self._waiting.get(turn.owner, deque())
+        if turn not in queue:
+            return False
+        queue.remove(turn)
+        if not queue:
+            del self._waiting[turn.owner]
+        return True
+
+    def end(self, turn: Turn[Item]) -> None:
+        """Free the place of work that has begun."""
+        self._running.remove(turn)
+
+    def begin(self) -> tuple[Turn[Item], ...]:
+        """What may begin now, in order; each counts as running until its ``end``."""
+        return tuple(self._beginning())
+
+    def _beginning(self) -> Iterator[Turn[Item]]:
+        while (turn := self._next()) is not None:
+            queue = self._waiting.pop(turn.owner)
+            queue.popleft()
+            if queue:
+                self._waiting[turn.owner] = queue
+            self._running.add(turn)
+            yield turn
+
+    def _next(self) -> Turn[Item] | None:
+        if len(self._running) >= self._places:
+            return None
+        held_back: list[Turn[Item]] = []
+        for owner, queue in self._waiting.items():
+            turn = queue[0]
+            if sum(running.owner == owner for running in self._running) >= self._most_of_one:
+                continue
+            if any(turn.excludes(other) for other in (*self._running, *held_back)):
+                held_back.append(turn)
+                continue
+            return turn
+        return None
