@@ -15,9 +15,14 @@ import pandas as pd
 from gencard.client import Analyst
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol
+from gencard.controller.boxes import Boxes
+from gencard.controller.reviews import write_review
 from gencard.controller.settings import Settings
+from gencard.controller.settings_boxes import ReviewTable
 from gencard.controller.wiring import Controller, serve
 from gencard.wire.identity import Role
+
+REVIEWER = "sam, who trusts its author"
 
 LEAKY_BOXES = """
 [[black_boxes]]
@@ -159,6 +164,13 @@ class House:
         """So many by one submitter on one dataset."""
         text = self.settings_file.read_text()
         self.settings_file.write_text(re.sub(r"(?m)^\[limits\].*$", f"[limits]\naudits = {most}", text))
+
+    def review(self, *boxes: str) -> None:
+        """Write a review of these black boxes, as they are now, into the settings."""
+        settings = self.settings()
+        known = Boxes(settings.black_boxes, 1, settings.cell, settings.state.work)
+        for box in boxes:
+            write_review(self.settings_file, box, ReviewTable(name=REVIEWER, digest=known.digest(box)))
 
     def start(self) -> "House":
         self.controller = serve(self.settings())

@@ -19,11 +19,11 @@ from gencard.client.replay import Replayed, check_psi, rebuilt
 from gencard.client.rows import fetch_rows
 from gencard.client.signing import card_of_statement, check_signed_by_one, checked_receipt
 from gencard.client.verdicts import passing_verdict
-from gencard.core.card import Card
+from gencard.core.card import Card, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import CardStateError, VerificationError
+from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
 from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.psi import Psi
 from gencard.v1 import negotiation_pb2 as negotiation
@@ -123,7 +123,13 @@ class Agreement:
 
     @cached_property
     def psi(self) -> Psi:
-        """Fetched once, checked against the card and against the digest that the receipts sign."""
+        """Fetched once, checked against the card and against the digest that the receipts sign.
+
+        Raises:
+            NoPsiError: The card is of tier private.
+        """
+        if self.card.tier is Tier.PRIVATE:
+            raise NoPsiError
         request = pb.StreamPsiRequest(card=self.card.name)
         stub = self.connection.synthesis
         psi, digest = psi_of_chunks(self.connection.stream(stub.StreamPsi, request))
@@ -139,6 +145,8 @@ class Agreement:
             VerificationError: Something differs.
             NotReplayableError: A black box made the rows, from records.
         """
+        if self.card.tier is not Tier.BY_CONSTRUCTION:
+            raise NotReplayableError
         dataset = self._dataset_of(data)
         digest = dataset.digest()
         receipt = next((known for known in self.receipts() if known.rows_digest == digest), None)
@@ -209,6 +217,8 @@ class Agreement:
     def documents(self, verdict: bytes | None = None) -> dict[str, bytes]:
         """What goes with the rows of a release, by file name: card, schema, psi, state of the log.
 
+        There is no psi under a card of tier private.
+
         Args:
             verdict: That of the audit, where the release names one.
         """
@@ -220,5 +230,5 @@ class Agreement:
             folder.CHECKPOINT: checkpoint,
             folder.CARD: self.envelope,
             folder.SCHEMA: json_bytes(coding_document(self.coding)),
-            folder.PSI: psi_document(self.psi),
+            **({} if self.card.tier is Tier.PRIVATE else {folder.PSI: psi_document(self.psi)}),
         }

@@ -4,8 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gencard.client.signing import card_of_statement
+from gencard.core.card import Card, Tier
 from gencard.core.coding import Coding
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.domain import Domain
+from gencard.core.errors import GencardError, InvalidInputError, NoPsiError
 from gencard.core.statistics.psi import Psi
 from gencard.wire.canonical import Document, document_of
 from gencard.wire.dsse import opened
@@ -67,8 +70,28 @@ class Bundle:
         return coding_of_document(document_of(self.one("schema").content, "schema"))
 
     def psi(self) -> Psi:
-        """Raises InvalidInputError or InvalidPsiError."""
+        """Raises InvalidInputError or InvalidPsiError; NoPsiError where the card says there is none."""
+        if self._card_of_tier(Tier.PRIVATE):
+            raise NoPsiError
         return psi_of_document(self.one("psi").content)
+
+    def domain(self) -> Domain:
+        """The attributes of the rows: psi's, or under a card of tier private those that it names.
+
+        Raises:
+            InvalidInputError, InvalidPsiError, VerificationError: A document is missing or wrong.
+        """
+        card = self._card_of_tier(Tier.PRIVATE)
+        if card is None:
+            return self.psi().domain
+        return self.schema().domain.covered_by(card.terms.cliques)
+
+    def _card_of_tier(self, tier: Tier) -> Card | None:
+        """The card, where there is one of this tier; its signatures are for others to check."""
+        if len(self.all("card")) != 1:
+            return None
+        card = card_of_statement(opened(self.one("card").content)[0])
+        return card if card.tier is tier else None
 
 
 def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:

@@ -150,7 +150,11 @@ class Card(CardView):
 
     @property
     def psi(self) -> Psi:
-        """The statistics that the card released: all that any generator saw. Fetched once."""
+        """The statistics that the card released: all that any generator saw. Fetched once.
+
+        Raises:
+            NoPsiError: The card is of tier private: what it releases are rows, under its claim.
+        """
         return self.agreement.psi
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
@@ -167,6 +171,7 @@ class Card(CardView):
 
         Raises:
             DomainMismatchError, UndeclaredLevelError: The rows are not over the card's attributes.
+            NoPsiError: The card is of tier private.
         """
         return self.agreement.fidelity(data)
 

@@ -8,7 +8,7 @@ from rich.panel import Panel
 from gencard.client import html, text
 from gencard.client.measuring import stddevs
 from gencard.client.signing import card_of_statement
-from gencard.core.budget import Price
+from gencard.core.budget import Mechanism, Price
 from gencard.core.card import Card as SignedCard
 from gencard.core.card import Change, Proposal, Tier
 from gencard.core.claim import NO_CLAIM
@@ -35,6 +35,11 @@ NEXT = {
 }
 CHANGED = "The offer differs from what was asked:"
 CHANGE_HEADS = ("Field", "Asked", "Offered", "Why")
+_FROM = {
+    Tier.BY_CONSTRUCTION: "rows are made from psi alone",
+    Tier.PRIVATE: "the generator reads records once and adds the noise; there is no psi",
+    Tier.AUDITED: "it reads records, so rows need an audit at the card first",
+}
 UNIQUES = "replicated ones are taken out of the one release, which nobody can replay"
 _MOST_CHANGES = 20
 
@@ -98,22 +103,38 @@ class CardView:
         return changes_between(self._negotiation.proposed, offer.terms, offer.changes)
 
     @property
+    def signed(self) -> SignedCard | None:
+        """What the present offer would have both sides sign; None before an offer.
+
+        Raises:
+            VerificationError: The offer's statement is no card.
+        """
+        offer = self._negotiation.offer
+        return None if offer is None else card_of_statement(offer.statement)
+
+    @property
+    def tier(self) -> Tier | None:
+        """Where the rows come from, and so against whom the promise holds; None before an offer."""
+        said = self.signed
+        return None if said is None else said.tier
+
+    @property
     def black_box(self) -> SignedCard | None:
         """What the present offer says, where its generator reads records; else None.
 
         Raises:
             VerificationError: The offer's statement is no card.
         """
-        offer = self._negotiation.offer
-        said = None if offer is None else card_of_statement(offer.statement)
-        return said if said is not None and said.tier is Tier.AUDITED else None
+        said = self.signed
+        return None if said is None or said.tier is Tier.BY_CONSTRUCTION else said
 
     @property
     def next_step(self) -> str:
         """What to do now."""
-        black_box = self.black_box
-        if self.name and black_box is not None and self.state is CardState.AGREED:
+        if self.name and self.tier is Tier.AUDITED and self.state is CardState.AGREED:
             return 'audit(where="card"), then generate(rows=...)'
+        if self.tier is Tier.PRIVATE and self.state is CardState.RELEASED:
+            return "generate(rows=...) or audit()"
         return NEXT[self.state] if self.name else "propose it: so far it was only priced"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -130,7 +151,7 @@ class CardView:
             *([("Measures", _measures(terms, offer))] if terms.measures else []),
             *([("Uniques", UNIQUES)] if terms.without_uniques else []),
             ("Generator", terms.generator),
-            *_of_black_box(self.black_box),
+            *_of_tier(self.signed),
             ("Rows", f"at most {terms.rows:,} in one release"),
         ]
         if offer is not None:
@@ -157,12 +178,17 @@ class CardView:
         return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
 
 
-def _of_black_box(card: SignedCard | None) -> list[tuple[str, str]]:
-    """What a card says of a generator that reads records."""
+def _of_tier(card: SignedCard | None) -> list[tuple[str, str]]:
+    """The tier, against whom it holds, and what a card says of a generator that reads records."""
     if card is None:
         return []
+    found = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Holds against", card.tier.holds_against)]
+    if card.tier is Tier.BY_CONSTRUCTION:
+        return found
+    if card.tier is Tier.AUDITED:
+        found.append(("Reviewed by", card.reviewed_by or "nobody: no rows until a steward names one"))
     return [
-        ("Tier", "audited: it reads records, so rows need an audit at the card first"),
+        *found,
         ("Runs with", ", ".join(f"{name} {value}" for name, value in card.parameters) or "—"),
         ("Claims", str(card.claim or NO_CLAIM)),
         ("Code", card.generator_digest),
@@ -185,7 +211,10 @@ def _measures(terms: Proposal, offer: Offer | None) -> str:
 def _measured(terms: Proposal) -> list[tuple[str, str]]:
     """How, what each count is then off by, and what a rho comes to."""
     privacy, errors = terms.privacy, sorted(set(stddevs(terms)))
-    found = [("Measured", str(privacy) if privacy.noisy else f"exact, {terms.transform}")]
+    how = str(privacy) if privacy.noisy else f"exact, {terms.transform}"
+    if privacy.mechanism is Mechanism.GENERATOR:
+        how = f"no psi; one fit of the {privacy}"
+    found = [("Measured", how)]
     if terms.weights:
         found.append(("Weights", _few(map(str, terms.weights))))
     if errors and errors[-1]:

@@ -23,7 +23,11 @@ from gencard.wire.money import mechanism_of, price_of, privacy_of
 from gencard.wire.schema_codec import coding_of
 from gencard.wire.transform_codec import transform_of
 
-_TIER = {pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION, pb.TIER_AUDITED: Tier.AUDITED}
+_TIER = {
+    pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION,
+    pb.TIER_PRIVATE: Tier.PRIVATE,
+    pb.TIER_AUDITED: Tier.AUDITED,
+}
 
 _HEADS = ("Attribute", "Levels", "", "Meaning")
 
@@ -129,6 +133,8 @@ class GeneratorEntry:
         cell_bytes: Most memory of a fit for each cell so counted, in bytes.
         parameters: What it runs with, the same for every card.
         claim: What a black box promises of itself; None for a generator.
+        reviewed_by: Who reviewed a black box of tier audited with this digest; empty where nobody did,
+            and cards that name it are refused.
     """
 
     name: str
@@ -141,6 +147,7 @@ class GeneratorEntry:
     cell_bytes: int
     parameters: dict[str, str]
     claim: Claim | None = None
+    reviewed_by: str = ""
 
 
 def list_datasets(connection: Connection) -> list[CatalogueEntry]:
@@ -178,6 +185,7 @@ def _generator(message: pb.Generator) -> GeneratorEntry:
         cell_bytes=message.cell_bytes,
         parameters={parameter.name: parameter.value for parameter in message.parameters},
         claim=claim_of(message.claim) if message.HasField("claim") else None,
+        reviewed_by=message.reviewed_by,
     )
 
 

@@ -93,7 +93,12 @@ def weights_said(
 
 
 def stddevs(terms: Proposal) -> tuple[float, ...]:
-    """Of the error on each count, one for each marginal, in records; known before anything is spent."""
+    """Of the error on each count, one for each marginal, in records; known before anything is spent.
+
+    Empty on a card of tier private, which has no counts.
+    """
+    if terms.privacy.mechanism is Mechanism.GENERATOR:
+        return ()
     if not terms.privacy.noisy:
         rounding = terms.transform.rounding
         return (rounding_stddev(rounding) if rounding > 1 else 0.0,) * len(terms.marginals)

@@ -12,6 +12,7 @@ from gencard.client import html, text
 from gencard.client.files import write_rows
 from gencard.client.folder import RECEIPT, save_documents
 from gencard.client.numbers import Numbers
+from gencard.core.card import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.wire.receipt import Receipt
@@ -104,10 +105,17 @@ def _made_by(receipt: Receipt) -> list[tuple[str, str]]:
     """The seed, or what decided about the rows in its place."""
     if receipt.without_uniques:
         return [("Uniques", "replicated ones were taken out; no replay")]
+    if receipt.private_box:
+        return [
+            ("Tier", "private: drawn from one noisy fit of a black box; no psi, no replay"),
+            ("Holds against", Tier.PRIVATE.holds_against),
+            ("Black box", receipt.private_box),
+        ]
     if receipt.audited is None:
         return [("Seed", str(receipt.seed))]
     return [
         ("Tier", "audited: made from records by a black box; no replay"),
+        ("Holds against", Tier.AUDITED.holds_against),
         ("Black box", receipt.audited.digest),
         ("Verdict", receipt.audited.verdict_digest),
     ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from gencard.client import html
 from gencard.client.measuring import stddevs, sum_stddevs
-from gencard.core.card import Card
+from gencard.core.card import Card, Tier
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -56,7 +56,7 @@ def rebuilt(card: Card, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
         VerificationError: psi is not the card's or the receipt's, or the rows come out differently.
         NotReplayableError: A black box made the rows, from records.
     """
-    if receipt.seed is None:
+    if receipt.seed is None or card.tier is not Tier.BY_CONSTRUCTION:
         raise NotReplayableError
     check_psi(card, psi, coding)
     if sha256(psi_document(psi)) != receipt.psi_digest:

@@ -9,6 +9,7 @@ from gencard.client.audits import known_audits
 from gencard.client.measures import ReleaseMeasures
 from gencard.client.progress import Shown
 from gencard.client.report.card_report import CardReport, LeftOut
+from gencard.core.card import Tier
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.measures.fidelity import FidelityFinding
 from gencard.core.measures.registry import MEASURES, price_in_statistics
@@ -17,6 +18,8 @@ from gencard.wire.identity import Role
 from gencard.wire.receipt import Receipt
 
 FIDELITY = "fidelity"
+NO_PSI = "there is no psi to compare with: the card is of tier private"
+PRIVATE = "would tell of records, and the card is of tier private"
 NOT_ON_CARD = "reads records, and the card does not name it"
 NOT_ALLOWED = "these records or rows do not allow it"
 
@@ -42,7 +45,12 @@ class _Gathering:
     def allowed(self) -> tuple[str, ...]:
         """Measures at the records that our role may know."""
         named = self.agreement.card.terms.measures
-        return named if self.role is Role.ANALYST else tuple(MEASURES)
+        return named if self.role is Role.ANALYST or self._private else tuple(MEASURES)
+
+    @property
+    def _private(self) -> bool:
+        """Whether nothing but one noisy fit may look at the records."""
+        return self.agreement.card.tier is Tier.PRIVATE
 
     def measures(self) -> ReleaseMeasures:
         """What was measured before, and what is missing of it if we want it."""
@@ -58,7 +66,7 @@ class _Gathering:
 
     def _fidelity(self) -> ReleaseMeasures:
         """Computed here, where our role may have rows and psi."""
-        if self.role is not Role.ANALYST:
+        if self.role is not Role.ANALYST or self._private:
             return ReleaseMeasures(self.receipt.name)
         rows = self.agreement.fetch(self.receipt.name, self.progress).dataset
         try:
@@ -76,6 +84,8 @@ class _Gathering:
                     yield LeftOut(measure.title, NOT_ALLOWED)
             elif name in found.lacking:
                 yield LeftOut(measure.title, f"needs {' and '.join(found.lacking[name])}")
+            elif self._private:
+                yield LeftOut(measure.title, NO_PSI if name == FIDELITY else PRIVATE)
             elif name in self.allowed:
                 unmeasured.append(name)
             else:

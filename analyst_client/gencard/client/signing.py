@@ -98,11 +98,19 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: Card, *, card_diges
 
 def _check_maker(receipt: Receipt, card: Card) -> None:
     """A seed for what sees psi alone; else what decided about the rows, as the card says."""
-    black_box = card.tier is Tier.AUDITED
     without = card.terms.without_uniques
-    if (receipt.audited is not None, receipt.seed is None) != (black_box, black_box or without):
+    seedless = without or card.tier is not Tier.BY_CONSTRUCTION
+    if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
         raise VerificationError(problem="the receipt is of another tier than the card")
     if receipt.without_uniques != without:
         raise VerificationError(problem="the receipt does not treat uniques as the card says")
-    if receipt.audited is not None and receipt.audited.digest != card.generator_digest:
+    box = receipt.private_box if receipt.audited is None else receipt.audited.digest
+    if box and box != card.generator_digest:
         raise VerificationError(problem="the receipt is about another black box than the card's")
+
+
+def _tier_of(receipt: Receipt) -> Tier | None:
+    """The tier that a receipt speaks of; None where it speaks of two."""
+    if receipt.audited is not None:
+        return None if receipt.private_box else Tier.AUDITED
+    return Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION

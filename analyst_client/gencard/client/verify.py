@@ -17,10 +17,10 @@ from gencard.client.log_watch import Checkpoint, checkpoint_of
 from gencard.client.replay import check_psi, rebuilt
 from gencard.client.signing import card_of_statement, check_signed_by_one, checked_receipt
 from gencard.client.verdicts import passing_verdict
-from gencard.core.card import Card
+from gencard.core.card import Card, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, VerificationError
+from gencard.core.errors import GencardError, NotReplayableError, VerificationError
 from gencard.wire import dsse
 from gencard.wire.canonical import Document, sha256, time_of
 from gencard.wire.key_history import CARDS, LOG, KeyHistory, changes_in
@@ -114,9 +114,13 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     record.note("Time of the card", f"{over} {card.expire_time}")
     coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
     receipts = _receipts(bundle, card, keys, record)
+    record.note("Tier", f"{card.tier}: holds against {card.tier.holds_against}")
     _check_audited(bundle, card, keys, receipts, record)
-    if coding is not None:
+    if card.tier is Tier.PRIVATE:
+        record.check("psi", partial(_no_psi, bundle), str)
+    elif coding is not None:
         record.check("psi", partial(_psi_digest, bundle, card, coding, receipts), str)
+    if coding is not None:
         for file in bundle.all("rows"):
             record.check(
                 f"Rows {file.path.name}", partial(_rows_digest, file, card, coding, receipts), str
@@ -141,10 +145,13 @@ def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
 
     Raises:
         VerificationError: Something does not agree, or the rows come out differently.
+        NotReplayableError: A black box made the rows, from records.
         InvalidInputError: Card, psi, schema or receipt is missing, or there are several.
     """
     keys = keys.followed(bundle)
     card = signed_card(bundle, keys)
+    if card.tier is not Tier.BY_CONSTRUCTION:
+        raise NotReplayableError
     coding = _schema(bundle, card)
     receipt = _receipt(bundle, card, bundle.one("receipt"), keys)
     return receipt, rebuilt(card, bundle.psi(), receipt, coding), coding
@@ -180,6 +187,7 @@ def _receipts(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> list[R
 
 def _receipt_text(receipt: Receipt) -> str:
     maker = f"seed {receipt.seed}" if receipt.audited is None else "by the audited black box"
+    maker = "by one noisy fit of the private black box" if receipt.private_box else maker
     maker = "without replicated uniques" if receipt.without_uniques else maker
     return f"{receipt.rows:,} rows, {maker}, {receipt.time}"
 
@@ -192,6 +200,13 @@ def _check_audited(bundle: Bundle, card: Card, keys: Keys, found: list[Receipt],
     for audited in sorted(named, key=lambda box: box.verdict_digest):
         find = partial(passing_verdict, envelopes, audited, keys.controller, card, digest)
         to.check("Audit of the generator", find, lambda _: card.terms.generator)
+
+
+def _no_psi(bundle: Bundle) -> str:
+    """Raises VerificationError where psi lies beside a card that releases none."""
+    if bundle.all("psi"):
+        raise VerificationError(problem="a card of tier private has no psi, and one lies beside it")
+    return "none: the generator adds the noise, and no statistics are released"
 
 
 def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Receipt]) -> str:

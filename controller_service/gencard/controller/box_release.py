@@ -1,4 +1,4 @@
-"""Releases under audited cards: one run of the black box at the records, all rows drawn from that.
+"""Releases under cards with a black box: one run at the records, all rows drawn from that.
 
 A second run would spend what the box claims a second time, and would show how its runs differ. So its
 fit is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
@@ -54,10 +54,11 @@ class BoxRelease:
     folder: Path
 
     def audited(self, tx: Connection, card: Negotiation) -> AuditedBox | None:
-        """What speaks for the card's black box; None for a card with a generator that sees psi alone.
+        """The audit that speaks for the card's black box; None where the card's tier asks for none.
 
         Raises:
-            CardStateError, CardExpiredError, AuditRequiredError, GeneratorChangedError: Nothing does.
+            CardStateError, CardExpiredError, AuditRequiredError, BoxNotReviewedError,
+            GeneratorChangedError: Nothing does.
         """
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
@@ -76,8 +77,8 @@ class BoxRelease:
         with self.database.transaction() as tx:
             if self.store.list(tx, card=card.name, limit=1).rows:
                 raise StorageError
-            audited = self.card_audits.passed(tx, in_force(self.card_audits.cards.card(tx, card.name)))
-            self._log(tx, card, audited)
+            usable = in_force(self.card_audits.cards.card(tx, card.name))
+            self._log(tx, card, self.audited(tx, usable))
         signed = signed_card(card)
         job = self.jobs.keep(
             holding,
@@ -135,14 +136,16 @@ class BoxRelease:
             pass
         raise StorageError
 
-    def _log(self, tx: Connection, card: Negotiation, audited: AuditedBox) -> None:
-        cards = self.card_audits.cards
+    def _log(self, tx: Connection, card: Negotiation, audited: AuditedBox | None) -> None:
+        cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}
+        if audited is not None:
+            details["verdict_digest"] = audited.verdict_digest
         cards.log.append(
             tx,
             action="run",
             actor=cards.controller,
             resource=card.name,
-            details={"box_digest": audited.digest, "verdict_digest": audited.verdict_digest},
+            details=details,
             now=cards.clock(),
         )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gencard.controller.cell.compiled import CompiledCopies
 from gencard.controller.cell.recipes import built_in_recipe, in_cell, program_recipe, with_copies
+from gencard.controller.generator_facts import GeneratorFacts
 from gencard.controller.settings_boxes import (
     AddsMarginalBox,
     BoxEntry,
@@ -16,9 +17,15 @@ from gencard.controller.settings_boxes import (
 )
 from gencard.controller.settings_claim import ClaimTable
 from gencard.core.blackbox.registry import BOXES, complete
+from gencard.core.budget import Privacy
 from gencard.core.card import Card, Tier
 from gencard.core.claim import NO_CLAIM, Claim
-from gencard.core.errors import GeneratorChangedError, InvalidInputError, NotFoundError
+from gencard.core.errors import (
+    BoxNotReviewedError,
+    GeneratorChangedError,
+    InvalidInputError,
+    NotFoundError,
+)
 from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.statistics.linear_json import json_of_statistic
@@ -33,6 +40,7 @@ class CatalogueEntry:
 
     Args:
         claim: What a black box promises of itself; None for a generator.
+        reviewed_by: Who reviewed a black box of tier audited with this digest; empty where nobody did.
     """
 
     name: str
@@ -45,16 +53,7 @@ class CatalogueEntry:
     cell_bytes: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
     claim: Claim | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratorFacts:
-    """What a card says of its generator; parameters and claim are those of a black box."""
-
-    tier: Tier
-    digest: str
-    parameters: tuple[tuple[str, str], ...] = ()
-    claim: Claim | None = None
+    reviewed_by: str = ""
 
 
 class Boxes:
@@ -84,6 +83,7 @@ class Boxes:
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }
+        self._privacies = {name: _privacy(box) for name, box in self._boxes.items()}
 
     def prepare(self) -> None:
         """Make now what the first job of a cell would have to wait for.
@@ -128,6 +128,7 @@ class Boxes:
             facts.digest,
             parameters=dict(facts.parameters),
             claim=facts.claim,
+            reviewed_by=facts.reviewed_by,
         )
 
     def facts(self, name: str) -> GeneratorFacts:
@@ -141,8 +142,16 @@ class Boxes:
         if name not in self._boxes:
             raise NotFoundError
         box = self._boxes[name]
-        parameters = tuple(sorted(_parameters(box).items()))
-        return GeneratorFacts(Tier.AUDITED, self.digest(name), parameters, _claim(box))
+        privacy, digest = self._privacies[name], self.digest(name)
+        return GeneratorFacts(
+            Tier.AUDITED if privacy is None else Tier.PRIVATE,
+            digest,
+            tuple(sorted(_parameters(box).items())),
+            _claim(box),
+            privacy,
+            _reviewer(box, digest) if privacy is None else "",
+            isinstance(box, BuiltInBox) and BOXES[box.box].within_workload,
+        )
 
     def check_unchanged(self, card: Card) -> None:
         """Look before a black box runs under a card: it is to be what the card names, to the last byte.
@@ -151,10 +160,20 @@ class Boxes:
             GeneratorChangedError: It is not, or there is none of this name any more.
         """
         name = card.terms.generator
-        if card.tier is not Tier.AUDITED:
+        if card.tier is Tier.BY_CONSTRUCTION:
             return
         if name not in self._boxes or self._digest_now(name) != card.generator_digest:
             raise GeneratorChangedError
+
+    def check_reviewed(self, card: Card) -> None:
+        """Look before rows of a black box leave under a card of tier audited.
+
+        Raises:
+            BoxNotReviewedError: The settings name nobody who reviewed the digest that the card names.
+        """
+        box = self._boxes.get(card.terms.generator)
+        if box is None or not _reviewer(box, card.generator_digest):
+            raise BoxNotReviewedError
 
     def _digest_now(self, name: str) -> str:
         """The digest of what lies there now; jobs look again at the very bytes that they run."""
@@ -235,6 +254,20 @@ def _claim(box: BoxEntry) -> Claim:
         case ProgramBox(claim=ClaimTable() as table):
             return table.claim()
     return NO_CLAIM
+
+
+def _privacy(box: BoxEntry) -> Privacy | None:
+    """What one fit spends, where the controller applies the noise; others' claims do not count."""
+    if not isinstance(box, BuiltInBox):
+        return None
+    entry = BOXES[box.box]
+    return entry.privacy(complete(entry, box.parameters))
+
+
+def _reviewer(box: BoxEntry, digest: str) -> str:
+    """Who reviewed a box with this digest; empty where nobody did."""
+    review = box.reviewed_by
+    return review.name if review is not None and review.digest == digest else ""
 
 
 def _description(box: BoxEntry) -> str:

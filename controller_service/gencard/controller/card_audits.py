@@ -65,10 +65,12 @@ class CardAudits:
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
             GeneratorChangedError: What would run is not what was audited.
+            BoxNotReviewedError: The settings name nobody who reviewed it.
             AuditRequiredError: No audit passed, or the box was found to leak elsewhere since.
         """
         signed = signed_card(in_force(card))
         self.boxes.check_unchanged(signed)
+        self.boxes.check_reviewed(signed)
         row = self.store.passed(tx, card.name, signed.generator_digest)
         if row is None or self.is_known_leak(tx, row, signed.terms):
             raise AuditRequiredError
@@ -90,8 +92,13 @@ def rows_of_run(rows: int) -> int:
 
 
 def is_audited(card: Negotiation) -> bool:
-    """Whether the card's generator is a black box, of which audits are asked."""
+    """Whether the card's generator is a black box of an author, of which audits are asked."""
     return signed_card(card).tier is Tier.AUDITED
+
+
+def is_private(card: Negotiation) -> bool:
+    """Whether the card's generator adds the noise itself: it has no psi and no audit at the records."""
+    return signed_card(card).tier is Tier.PRIVATE
 
 
 def _after(verdict: Verdict, state: CardState) -> CardState:

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from gencard.controller.boxes import GeneratorFacts
+from gencard.controller.box_policy import relation_of
 from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of, signed_card
+from gencard.controller.generator_facts import Facts
 from gencard.controller.grants import Grants
 from gencard.controller.holdings import Holding, Holdings, dataset_of
 from gencard.controller.judgement import judge
@@ -17,7 +18,7 @@ from gencard.controller.limits import Limits
 from gencard.controller.measures_policy import price_of_named
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
-from gencard.core.card import Card, CounterOffer, Proposal, Refusal
+from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
@@ -47,7 +48,7 @@ class Cards:
     log: EventLog
     holdings: Holdings
     limits: Limits
-    facts: Callable[[str], GeneratorFacts]
+    facts: Facts
     controller: str
     signing_key: Callable[[Connection], Ed25519PrivateKey]
     clock: Callable[[], datetime]
@@ -116,9 +117,11 @@ class Cards:
         """
         self.facts(proposal.generator)
         asked = proposal.in_order_of(holding.domain)
-        closed = self.grants.closed(tx, holding)
-        zeros = holding.schema.coding.structural_zeros
-        outcome = judge(asked, holding.policy, holding.domain, self.limits, closed, zeros=zeros)
+        policy, zeros = holding.policy, holding.schema.coding.structural_zeros
+        closed = self.grants.closed(tx, holding, relation_of(policy, self.facts))
+        outcome = judge(
+            asked, policy, holding.domain, self.limits, closed, zeros=zeros, facts=self.facts
+        )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
         statistics_of(outcome.terms.moments, holding.schema.coding)  # refuses labels that are no numbers
@@ -171,6 +174,7 @@ class Cards:
             nonce=secrets.token_hex(16),
             parameters=generator.parameters,
             claim=generator.claim,
+            reviewed_by=generator.reviewed_by if generator.tier is Tier.AUDITED else "",
         )
 
     def stepped(self, card: Negotiation, actor: str, action: str, remark: str = "") -> Negotiation:

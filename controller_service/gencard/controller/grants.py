@@ -17,7 +17,7 @@ from gencard.core.errors import ProposalRefusedError
 from gencard.core.statistics.differencing import Grant, shows_a_difference
 
 DIFFERENCING = "DIFFERENCING"
-_NOISY = (Mechanism.LAPLACE, Mechanism.GAUSSIAN)
+_NOISY = (Mechanism.LAPLACE, Mechanism.GAUSSIAN, Mechanism.GENERATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,16 @@ class Grants:
     store: CardStore
     clock: Callable[[], datetime]
 
-    def closed(self, tx: Connection, holding: Holding) -> Mapping[Mechanism, str]:
-        """The mechanisms that are not on offer for a new card, each with its reason code."""
+    def closed(
+        self, tx: Connection, holding: Holding, relation: Neighbouring | None
+    ) -> Mapping[Mechanism, str]:
+        """The mechanisms that are not on offer for a new card, each with its reason code.
+
+        Args:
+            relation: Of all noise on the dataset; None where the policy offers none.
+        """
         policy = holding.policy
         exact = Grant(holding.version, holding.coding_digest, policy.transform.rounding)
-        relation = None if policy.noise is None else policy.noise.neighbouring
         return self._closed(tx, holding.name, exact, relation)
 
     def check_joins(self, tx: Connection, card: Card) -> None:

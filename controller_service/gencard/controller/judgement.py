@@ -8,15 +8,15 @@ it is code, with no record in sight.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gencard.controller.box_policy import GENERATOR, takes_moments, with_generator
-from gencard.controller.clique_policy import acceptable_cliques, objection
+from gencard.controller.box_policy import generator_choice, why_no_moments
+from gencard.controller.clique_policy import FORBIDDEN, acceptable_cliques, objection
+from gencard.controller.generator_facts import Facts, facts_of_generators
 from gencard.controller.limits import Limits, check_model, check_size
 from gencard.controller.measures_policy import with_measures
 from gencard.controller.measuring import (
     TRANSFORM,
     chosen,
     measured_as,
-    nearest_privacy,
     price_of,
 )
 from gencard.controller.moment_policy import PRICE, affordable
@@ -39,6 +39,7 @@ def judge(
     closed: Mapping[Mechanism, str],
     *,
     zeros: Zeros = (),
+    facts: Facts = facts_of_generators,
 ) -> CounterOffer | Refusal:
     """The nearest acceptable terms with their price, or why there are none.
 
@@ -46,42 +47,54 @@ def judge(
         proposal: In the domain's order (``Proposal.in_order_of``).
         closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
         zeros: The structural zeros of the schema, which the generator must keep.
+        facts: Of the generators that the policy names.
 
     Raises:
         TooLargeError: Over a hard bound of the service; found before anything is expanded.
         InvalidInputError: The generator needs a marginal that is not asked for.
     """
     check_size(proposal, domain, limits)
-    most = policy.most_per_card
-    measured = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
-    if isinstance(measured, Refusal):
-        return measured
-    privacy, noise_changes = measured
-    chosen_generator = with_generator(proposal, privacy, policy.generators, policy.transform)
-    if isinstance(chosen_generator, Refusal):
-        return chosen_generator
-    terms, rest = _acceptable_rest(*chosen_generator, policy)
+    choice = generator_choice(proposal, policy, closed, facts)
+    if isinstance(choice, Refusal):
+        return choice
+    privacy = choice.privacy
+    terms, rest = _acceptable_rest(choice.terms, choice.changes, policy)
     offered = policy.measures, policy.without_uniques
     terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
-    found = _acceptable_statistics(terms, privacy, policy, domain)
+    found = _acceptable_statistics(terms, privacy, policy, domain, facts)
     if isinstance(found, Refusal):
         return found
     terms, changes, transform_changes = found
     check_model(terms, domain, limits, zeros)
     price = price_of(terms, domain)
-    if not price.fits(most):
+    if not price.fits(policy.most_per_card):
         return Refusal((PRICE,))
-    return CounterOffer(terms, (*changes, *rest, *noise_changes, *transform_changes, *fewer), price)
+    if _looks_at_forbidden(terms, policy, facts):
+        return Refusal((FORBIDDEN,))
+    steps = (*changes, *rest, *choice.privacy_changes, *transform_changes, *fewer)
+    return CounterOffer(terms, steps, price)
+
+
+def _looks_at_forbidden(terms: Proposal, policy: Policy, facts: Facts) -> bool:
+    """Whether a private black box could measure attributes together that the policy keeps apart.
+
+    Most choose their marginals among all attributes of the card, whatever the workload says.
+    """
+    about = facts(terms.generator)
+    if about.privacy is None or about.within_workload:
+        return False
+    covered = {name for clique in terms.cliques for name in clique}
+    return any(covered.issuperset(forbidden) for forbidden in policy.forbidden)
 
 
 def _acceptable_statistics(
-    terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain
+    terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain, facts: Facts
 ) -> tuple[Proposal, tuple[Change, ...], tuple[Change, ...]] | Refusal:
     """The terms with acceptable statistics, so measured; changes of these, and of the transform."""
     moments, fewer = policy.moments.offered(
         terms.moments,
         lambda clique: objection(clique, policy, domain),
-        None if takes_moments(terms.generator) else GENERATOR,
+        why_no_moments(terms.generator, facts),
         TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
     )
     if not terms.marginals and not moments:

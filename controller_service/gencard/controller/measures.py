@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from gencard.controller.card_audits import is_private
 from gencard.controller.card_body import in_force, offer_of
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
@@ -161,7 +162,9 @@ class Measures:
 
 
 def _allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:
-    """Names of the measures that somebody may have."""
+    """Names of the measures that somebody may have; none under a card of tier private."""
+    if is_private(card):
+        return ()
     return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(MEASURES)
 
 

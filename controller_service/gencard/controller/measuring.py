@@ -23,14 +23,15 @@ def price_of(terms: Proposal, domain: Domain) -> Price:
     makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it. A
     release without replicated uniques costs one more, as a verdict does: records decide what is missing.
     """
-    match terms.privacy.mechanism:
-        case Mechanism.EXACT:
-            sums = sums_price(terms.marginals, terms.moments, domain)
-            return Price(statistics=dimension(domain, terms.marginals) + sums + terms.without_uniques)
-        case Mechanism.LAPLACE:
-            return Price(epsilon=terms.privacy.epsilon or ZERO)
-        case Mechanism.GAUSSIAN:
-            return Price(rho=terms.privacy.rho or ZERO)
+    if terms.privacy.noisy:
+        return price_of_noise(terms.privacy)
+    sums = sums_price(terms.marginals, terms.moments, domain)
+    return Price(statistics=dimension(domain, terms.marginals) + sums + terms.without_uniques)
+
+
+def price_of_noise(privacy: Privacy) -> Price:
+    """What noise spends, of psi or of one fit of a generator: its epsilon, or its rho."""
+    return Price(epsilon=privacy.epsilon or ZERO, rho=privacy.rho or ZERO)
 
 
 def nearest_privacy(

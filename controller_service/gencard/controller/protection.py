@@ -9,7 +9,7 @@ from gencard.core.transform import AS_COUNTED
 NOISE = "the card has noise, which other numbers about the records would undo"
 TRANSFORM = "the card has rounding or checks, which other numbers about the records would undo"
 POLICY = "the policy offers no exact counts as they are"
-TIER = "the card has no exact psi"
+TIER = "the card is of tier private, and other numbers about the records would go past its epsilon"
 
 
 def check_unprotected(card: Card, policy: Policy, what: str) -> None:
@@ -31,11 +31,11 @@ def check_unprotected(card: Card, policy: Policy, what: str) -> None:
 
 def why_protected(card: Card, policy: Policy) -> str | None:
     """The reason; None where exact numbers about the records may be told beside psi."""
+    if card.tier is Tier.PRIVATE:
+        return TIER
     if card.terms.privacy.noisy:
         return NOISE
     if card.terms.transform != AS_COUNTED:
         return TRANSFORM
-    if card.tier not in (Tier.BY_CONSTRUCTION, Tier.AUDITED):
-        return TIER
     exact = Mechanism.EXACT in policy.mechanisms and policy.transform == AS_COUNTED
     return None if exact else POLICY

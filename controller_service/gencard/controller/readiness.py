@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Iterator
 
+from gencard.controller.box_policy import relation_of
 from gencard.controller.cell.trial import check_isolation
 from gencard.controller.clique_policy import objection
+from gencard.controller.generator_facts import Facts
 from gencard.controller.holdings import Holding, Holdings
+from gencard.controller.measuring import price_of_noise
 from gencard.controller.policy import Policy
 from gencard.controller.settings import Settings
 from gencard.controller.settings_boxes import BuiltInBox, ProgramBox
-from gencard.core.budget import ZERO, Mechanism, Price, Privacy
+from gencard.core.budget import Mechanism, Privacy
 from gencard.core.errors import InvalidInputError
 from gencard.core.measures.measure import Need
 from gencard.core.measures.registry import measure_named
@@ -101,11 +104,12 @@ def check_cells(settings: Settings) -> None:
         check_isolation(settings.cell.isolation, settings.state.folder)
 
 
-def check_policies(holdings: Holdings, generators: Collection[str]) -> None:
+def check_policies(holdings: Holdings, generators: Collection[str], facts: Facts) -> None:
     """A policy that names what is not there forbids or allows nothing, in silence.
 
     Args:
         generators: The names of the catalogue.
+        facts: What a policy has to know of each of them.
 
     Raises:
         InvalidInputError: It forbids undeclared attributes, or offers what cannot be carried out.
@@ -113,6 +117,8 @@ def check_policies(holdings: Holdings, generators: Collection[str]) -> None:
     for holding in holdings:
         for field, problem in _mistakes(holding, generators):
             raise InvalidInputError(field=f"{holding.name}: policy.{field}", problem=problem)
+        for problem in _private_mistakes(holding.policy, facts):
+            raise InvalidInputError(field=f"{holding.name}: policy.generators", problem=problem)
 
 
 def _mistakes(holding: Holding, generators: Collection[str]) -> list[tuple[str, str]]:
@@ -134,6 +140,23 @@ def _mistakes(holding: Holding, generators: Collection[str]) -> list[tuple[str, 
     return [mistake for mistake, made in wrong.items() if made]
 
 
+def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
+    """Why no card could ever name a black box of tier private that the policy offers."""
+    relation = relation_of(policy, facts)
+    for name in policy.generators:
+        privacy = facts(name).privacy
+        if privacy is None:
+            continue
+        if privacy.neighbouring != relation:
+            yield (
+                f"names '{name}', which is private for {privacy.neighbouring} neighbours; all noise on "
+                f"a dataset has one relation, and here it is {relation}"
+            )
+        if not price_of_noise(privacy).fits(policy.most_per_card):
+            price = price_of_noise(privacy)
+            yield f"names '{name}', whose price of {price} for a card is over most_per_card"
+
+
 def _is_on_offer(noise: Privacy, policy: Policy) -> bool:
-    price = Price(epsilon=noise.epsilon or ZERO, rho=noise.rho or ZERO)
+    price = price_of_noise(noise)
     return noise.mechanism in policy.mechanisms and price.fits(policy.most_per_card)

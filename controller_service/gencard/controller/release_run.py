@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from gencard.controller.box_release import BoxRelease
-from gencard.controller.card_audits import is_audited
+from gencard.controller.card_audits import is_audited, is_private
 from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import Holding
@@ -29,6 +29,7 @@ from gencard.controller.refunds import refund
 from gencard.controller.releases import SPENT_ON, Releases, release_message
 from gencard.controller.run import Run
 from gencard.controller.scratch import scratch_folder
+from gencard.controller.state.ledger import FIT
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow
 from gencard.controller.versions import VERSIONS
@@ -70,12 +71,10 @@ class ReleaseRun:
             self.black_boxes.audited(tx, card)
         holding = self.cards.holding_of(card)
         with self._measuring[card.name]:
-            psi = self._stored(card) or self._measured(run, card, holding)
-            if is_audited(card):
-                self.black_boxes.keep(run, card, holding)
+            psi = self._prepared(run, card, holding)
         with scratch_folder(self.work, run.row.name) as scratch:
             rows = scratch / "rows"
-            if is_audited(card):
+            if is_audited(card) or is_private(card):
                 digest = self.black_boxes.draw(run, card, holding, rows)
             elif offer_of(card).terms.without_uniques:
                 self._publish_unique_free(run, card, holding, psi, rows)
@@ -85,10 +84,21 @@ class ReleaseRun:
                 digest = self._synthesised(run, card, holding, psi, rows, rows=many, seed=seed)
             self._publish(run, card, digest, rows)
 
+    def _prepared(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
+        """Psi, and of a black box what its one run left; of tier private that alone, and no psi."""
+        if is_private(card):
+            self._fitted(run, card, holding)
+            return b""
+        psi = self._stored(card) or self._measured(run, card, holding)
+        if is_audited(card):
+            self.black_boxes.keep(run, card, holding)
+        return psi
+
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give psi's price back, unless another release of the card waits for psi, or told of it."""
+        """Give the price back, unless another release of the card waits for it, or told of records."""
         releases = self.releases
-        line = releases.ledger.held(tx, resource=row.resource, kind=SPENT_ON)
+        held = (releases.ledger.held(tx, resource=row.resource, kind=kind) for kind in (SPENT_ON, FIT))
+        line = next(filter(None, held), None)
         if line is not None and not releases.operations.others(tx, row):
             before = releases.operations.failures(tx, row, line.created)
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
@@ -153,6 +163,20 @@ class ReleaseRun:
             self.releases.ledger.settle(tx, line.line, now)
         return psi
 
+    def _fitted(self, run: Run, card: Negotiation, holding: Holding) -> None:
+        """Fit a private black box, once for a card; its price is held before records are opened."""
+        releases = self.releases
+        with releases.database.transaction() as tx:
+            releases.operations.check(tx, run.row)
+            releases.hold(tx, Identity.of(run.row.owner), card.name)
+        self.black_boxes.keep(run, card, holding)
+        with releases.database.transaction() as tx:
+            line = releases.ledger.held(tx, resource=card.name, kind=FIT)
+            if line is not None:
+                releases.ledger.settle(tx, line.line, self.cards.clock())
+            elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
+                raise OperationCancelledError  # taken back meanwhile
+
     def _publish(self, run: Run, card: Negotiation, digest: str, made: Path) -> None:
         """Log, receipt, rows and the operation's end: true together, or not at all.
 
@@ -175,21 +199,23 @@ class ReleaseRun:
             usable = in_force(self.cards.card(tx, card.name))
             audited = self.black_boxes.audited(tx, usable)
             self.releases.check_first(tx, usable)
-            without = offer_of(card).terms.without_uniques
-            psi = self.releases.psis.get(tx, card.name)
-            entry = self._log(tx, "release", name, {"data_digest": digest, "psi_digest": psi.digest})
+            without, private = offer_of(card).terms.without_uniques, is_private(card)
+            psi_digest = "" if private else self.releases.psis.get(tx, card.name).digest
+            details = {"data_digest": digest} | ({} if private else {"psi_digest": psi_digest})
+            entry = self._log(tx, "release", name, details)
             receipt = Receipt(
                 name=name,
                 card_digest=offer_of(card).digest,
-                psi_digest=psi.digest,
+                psi_digest=psi_digest,
                 rows_digest=digest,
                 rows=run.request["rows"],
-                seed=None if audited or without else run.request["seed"],
+                seed=None if audited or private or without else run.request["seed"],
                 versions=VERSIONS,
                 log_index=entry,
                 time=time_text(now),
                 audited=audited,
                 without_uniques=without,
+                private_box=signed_card(card).generator_digest if private else "",
             )
             signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
             row = _row_of(receipt, signed, run, file_name, now)

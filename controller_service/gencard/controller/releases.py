@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.card_audits import CardAudits, is_audited
-from gencard.controller.card_body import offer_of
+from gencard.controller.card_audits import CardAudits, is_audited, is_private
+from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
 from gencard.controller.one_try import check_untried
@@ -24,11 +24,17 @@ from gencard.controller.operations import Operations
 from gencard.controller.request import Request
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.state.database import Database
-from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.ledger import FIT, Ledger
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
-from gencard.core.errors import CardStateError, InvalidInputError, InvalidNumberError, TooLargeError
+from gencard.core.errors import (
+    CardStateError,
+    InvalidInputError,
+    InvalidNumberError,
+    NoPsiError,
+    TooLargeError,
+)
 from gencard.core.negotiation import Negotiation
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
@@ -64,12 +70,14 @@ class Releases:
         Raises:
             InvalidNumberError, TooLargeError: Rows are out of bounds.
             CardStateError, CardExpiredError: The card does not allow it.
-            AuditRequiredError, GeneratorChangedError: No audit speaks for the card's black box.
+            AuditRequiredError, BoxNotReviewedError, GeneratorChangedError: Nothing speaks for the card's
+                black box.
             InvalidInputError: A seed is given where records decide about the rows.
             UniqueFreeFailedError, ServiceBusyError: The one try of a card without replicated uniques
                 failed, or still goes on.
             DatasetChangedError: The dataset has another schema than the card names.
-            BudgetExceededError: psi is not measured yet, and its price is not covered.
+            BudgetExceededError: psi is not measured yet, or the private black box not fitted, and the
+                price is not covered.
         """
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
@@ -101,6 +109,9 @@ class Releases:
         if is_audited(card):
             self.card_audits.passed(tx, card)
             _refuse_seed(seed)
+        if is_private(card):
+            self.card_audits.boxes.check_unchanged(signed_card(card))
+            _refuse_seed(seed)
         if terms.without_uniques:
             _refuse_seed(seed)
             self.check_first(tx, card)
@@ -123,10 +134,13 @@ class Releases:
         """Psi's document.
 
         Raises:
+            NoPsiError: The card is of tier private.
             CardStateError: It is not measured yet, or the card was revoked.
         """
         with self.database.reading() as tx:
             found = self.cards.readable(tx, who, card)
+            if found.offer is not None and is_private(found):
+                raise NoPsiError
             row = self.psis.find(tx, card)
         if row is None:
             raise CardStateError(state=found.state)
@@ -148,13 +162,15 @@ class Releases:
             raise CardStateError(state=card.state)
 
     def hold(self, tx: Connection, who: Identity, card: str) -> None:
-        """Hold psi's price, once for a card: a line that a crash left still holds it.
+        """Hold the price of psi or of a private fit, once for a card; one that a crash left still holds.
 
         Raises:
             BudgetExceededError: The price is not covered.
             CardStateError, CardExpiredError: The card does not allow it.
         """
-        if self.psis.find(tx, card) or self.ledger.held(tx, resource=card, kind=SPENT_ON):
+        kind = FIT if is_private(self.cards.card(tx, card)) else SPENT_ON
+        paid = self.psis.find(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
+        if paid or self.ledger.held(tx, resource=card, kind=kind):
             return
         self.ledger.reserve(
             tx,
@@ -162,7 +178,7 @@ class Releases:
             project=who.project,
             analyst=who.uri,
             resource=card,
-            kind=SPENT_ON,
+            kind=kind,
             price=offer_of(self.cards.usable(tx, who, card)).price,
             now=self.cards.clock(),
         )

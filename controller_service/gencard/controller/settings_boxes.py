@@ -60,9 +60,22 @@ class CellLimitsTable(Section):
     fit_mib: PositiveInt | None = None
 
 
+class ReviewTable(Section):
+    """Who reviewed a black box, and the digest of what was reviewed.
+
+    Args:
+        name: A person, in a few words; it stands on cards.
+        digest: SHA-256, in hex, as ``gencard-controller boxes`` shows it.
+    """
+
+    name: str = Field(pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]{0,199}$")
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
 class _InCell(Section):
     name: Name
     description: str = ""
+    reviewed_by: ReviewTable | None = None
     parameters: Mapping[str, str] = Field(default_factory=dict)
     limits: CellLimitsTable = CellLimitsTable()
 
@@ -102,6 +115,7 @@ class HonestBox(Section):
     name: Name
     generator: Generator = "ipf"
     description: str = ""
+    reviewed_by: ReviewTable | None = None
 
 
 class AddsMarginalBox(HonestBox):

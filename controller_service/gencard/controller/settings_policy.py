@@ -30,6 +30,10 @@ MOST_DAYS = 36_500
 MeasureName = Annotated[str, AfterValidator(_measure)]
 
 
+PsiMechanism = Literal[Mechanism.EXACT, Mechanism.LAPLACE, Mechanism.GAUSSIAN]
+"""How psi may be measured; a generator's own noise measures none, and no policy names it."""
+
+
 class Amounts(Section):
     """A price, or a cap, in each currency of the ledger."""
 
@@ -101,7 +105,7 @@ class PolicyTable(Section):
     most_per_card: Amounts
     forbidden: tuple[Clique, ...] = ()
     generators: tuple[Name, ...] = BY_CONSTRUCTION
-    mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
+    mechanisms: tuple[PsiMechanism, ...] = (Mechanism.EXACT,)
     noise: NoiseTable | None = None
     transform: TransformTable = TransformTable()
     moments: MomentsTable = MomentsTable()

@@ -70,7 +70,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     read_identities(settings.signing.identities)
     desk = open_desk(settings, clock)
     check_apart(desk.cards.holdings)
-    check_policies(desk.cards.holdings, desk.boxes.names)
+    check_policies(desk.cards.holdings, desk.boxes.names, desk.boxes.facts)
     check_measures(desk.cards.holdings)
     check_cells(settings)
     if not unreviewed:

@@ -31,7 +31,9 @@ class _TierEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     TIER_BY_CONSTRUCTION: _Tier.ValueType  # 1
     """Its fit sees psi only; replay proves it."""
     TIER_AUDITED: _Tier.ValueType  # 2
-    """A black box that reads records; an audit is required."""
+    """A black box of a trusted author that reads records; a review and an audit are required."""
+    TIER_PRIVATE: _Tier.ValueType  # 3
+    """A built-in black box whose noise the controller applies; a card with it has no psi."""
 
 class Tier(_Tier, metaclass=_TierEnumTypeWrapper):
     """Where a generator stands."""
@@ -41,7 +43,9 @@ TIER_UNSPECIFIED: Tier.ValueType  # 0
 TIER_BY_CONSTRUCTION: Tier.ValueType  # 1
 """Its fit sees psi only; replay proves it."""
 TIER_AUDITED: Tier.ValueType  # 2
-"""A black box that reads records; an audit is required."""
+"""A black box of a trusted author that reads records; a review and an audit are required."""
+TIER_PRIVATE: Tier.ValueType  # 3
+"""A built-in black box whose noise the controller applies; a card with it has no psi."""
 Global___Tier: typing_extensions.TypeAlias = Tier
 
 @typing.final
@@ -480,6 +484,7 @@ class Generator(google.protobuf.message.Message):
     CELL_BYTES_FIELD_NUMBER: builtins.int
     PARAMETERS_FIELD_NUMBER: builtins.int
     CLAIM_FIELD_NUMBER: builtins.int
+    REVIEWED_BY_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     tier: Global___Tier.ValueType
@@ -496,6 +501,8 @@ class Generator(google.protobuf.message.Message):
     """A larger model is refused before anything is measured, in cells; 0 for black boxes."""
     cell_bytes: builtins.int
     """Most memory of a fit for each cell counted, in bytes; 0 for black boxes."""
+    reviewed_by: builtins.str
+    """Who reviewed a black box of tier AUDITED with this digest; empty: cards that name it are refused."""
     @property
     def parameters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Parameter]:
         """What it runs with, the same for every card."""
@@ -517,15 +524,18 @@ class Generator(google.protobuf.message.Message):
         cell_bytes: builtins.int = ...,
         parameters: collections.abc.Iterable[Global___Parameter] | None = ...,
         claim: Global___Claim | None = ...,
+        reviewed_by: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["claim", b"claim"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bound", b"bound", "cell_bytes", b"cell_bytes", "claim", b"claim", "description", b"description", "digest", b"digest", "most_cells", b"most_cells", "name", b"name", "needs", b"needs", "parameters", b"parameters", "tier", b"tier"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "cell_bytes", b"cell_bytes", "claim", b"claim", "description", b"description", "digest", b"digest", "most_cells", b"most_cells", "name", b"name", "needs", b"needs", "parameters", b"parameters", "reviewed_by", b"reviewed_by", "tier", b"tier"]) -> None: ...
 
 Global___Generator: typing_extensions.TypeAlias = Generator
 
 @typing.final
 class Claim(google.protobuf.message.Message):
-    """What a black box promises of itself. The audit believes none of it."""
+    """What a black box promises of itself. Of tier PRIVATE the controller's code keeps it; of tier AUDITED
+    somebody only says so.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

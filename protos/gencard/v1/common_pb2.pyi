@@ -126,6 +126,8 @@ class Privacy(google.protobuf.message.Message):
         """Discrete Laplace noise."""
         MECHANISM_GAUSSIAN: Privacy._Mechanism.ValueType  # 3
         """Discrete Gaussian noise."""
+        MECHANISM_GENERATOR: Privacy._Mechanism.ValueType  # 4
+        """Nothing is measured: the noise is inside the generator. Only on cards of tier PRIVATE."""
 
     class Mechanism(_Mechanism, metaclass=_MechanismEnumTypeWrapper):
         """A way to measure."""
@@ -138,6 +140,8 @@ class Privacy(google.protobuf.message.Message):
     """Discrete Laplace noise."""
     MECHANISM_GAUSSIAN: Privacy.Mechanism.ValueType  # 3
     """Discrete Gaussian noise."""
+    MECHANISM_GENERATOR: Privacy.Mechanism.ValueType  # 4
+    """Nothing is measured: the noise is inside the generator. Only on cards of tier PRIVATE."""
 
     class _Neighbouring:
         ValueType = typing.NewType("ValueType", builtins.int)

@@ -37,7 +37,7 @@ class GenerateReleaseRequest(google.protobuf.message.Message):
     """Number of rows, in records; at most the card's."""
     seed: builtins.int
     """Seed of the draw: with psi and the card it fixes every byte of the rows. 0 where the card's tier is
-    AUDITED: what runs at the records is given seeds that the controller draws and keeps.
+    AUDITED or PRIVATE: what runs at the records is given seeds that the controller draws and keeps.
     """
     request_id: builtins.str
     """A random UUID; the same one is the same request."""
@@ -149,11 +149,11 @@ class Release(google.protobuf.message.Message):
     rows: builtins.int
     """Number of rows, in records."""
     seed: builtins.int
-    """The seed of the draw; 0 where the card's tier is AUDITED."""
+    """The seed of the draw; 0 where the card's tier is AUDITED or PRIVATE."""
     digest: builtins.str
     """Digest of the rows: SHA-256 in hex, as in TableTrailer."""
     psi_digest: builtins.str
-    """Digest of psi: SHA-256 in hex of its RFC 8785 JSON bytes."""
+    """Digest of psi: SHA-256 in hex of its RFC 8785 JSON bytes; empty where the card's tier is PRIVATE."""
     receipt: builtins.bytes
     """The controller's signed receipt: a DSSE envelope, JSON."""
     @property

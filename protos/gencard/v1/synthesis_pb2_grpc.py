@@ -97,7 +97,7 @@ class SynthesisServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamPsi(self, request, context):
-        """Sends psi of a card, once it is measured.
+        """Sends psi of a card, once it is measured. A card of tier PRIVATE has none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

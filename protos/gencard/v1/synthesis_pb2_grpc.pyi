@@ -172,7 +172,7 @@ class SynthesisServiceStub(typing.Generic[_SynthesisServiceGenerateReleaseType, 
     """Sends the rows of a release."""
 
     StreamPsi: _SynthesisServiceStreamPsiType
-    """Sends psi of a card, once it is measured."""
+    """Sends psi of a card, once it is measured. A card of tier PRIVATE has none."""
 
 SynthesisServiceAsyncStub: typing_extensions.TypeAlias = SynthesisServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -240,6 +240,6 @@ class SynthesisServiceServicer(metaclass=abc.ABCMeta):
         request: gencard.v1.synthesis_pb2.StreamPsiRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[gencard.v1.synthesis_pb2.StreamPsiResponse], collections.abc.AsyncIterator[gencard.v1.synthesis_pb2.StreamPsiResponse]]:
-        """Sends psi of a card, once it is measured."""
+        """Sends psi of a card, once it is measured. A card of tier PRIVATE has none."""
 
 def add_SynthesisServiceServicer_to_server(servicer: SynthesisServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -84,7 +84,7 @@ def card_document(card: Card) -> Document:
 
 
 def _generator_document(card: Card) -> Document:
-    """Parameters and claim stand in it where there are any."""
+    """Parameters, claim and reviewer stand in it where there are any."""
     document: Document = {
         "code": {"sha256": card.generator_digest},
         "name": card.terms.generator,
@@ -94,6 +94,8 @@ def _generator_document(card: Card) -> Document:
         document["parameters"] = dict(card.parameters)
     if card.claim is not None:
         document["claim"] = claim_document(card.claim)
+    if card.reviewed_by:
+        document["reviewedBy"] = card.reviewed_by
     return document
 
 
@@ -137,6 +139,7 @@ def _card(document: Document) -> Card:
         nonce=text_of(document["nonce"]),
         parameters=_parameters_of(generator.get("parameters", {})),
         claim=claim_of_document(generator["claim"]) if "claim" in generator else None,
+        reviewed_by=text_of(generator.get("reviewedBy", "")),
     )
 
 

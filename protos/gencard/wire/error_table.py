@@ -47,6 +47,8 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.GeneratorChangedError: _PRECONDITION,
     errors.RecordsProtectedError: _PRECONDITION,
     errors.BoxNotLentError: _PRECONDITION,
+    errors.BoxNotReviewedError: _PRECONDITION,
+    errors.NoPsiError: _PRECONDITION,
     errors.ProposalRefusedError: _PRECONDITION,
     errors.AccessError: grpc.StatusCode.PERMISSION_DENIED,
     errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,

@@ -11,6 +11,7 @@ _MECHANISM = {
     Mechanism.EXACT: pb.Privacy.MECHANISM_EXACT,
     Mechanism.LAPLACE: pb.Privacy.MECHANISM_LAPLACE,
     Mechanism.GAUSSIAN: pb.Privacy.MECHANISM_GAUSSIAN,
+    Mechanism.GENERATOR: pb.Privacy.MECHANISM_GENERATOR,
 }
 _NEIGHBOURING = {
     None: pb.Privacy.NEIGHBOURING_UNSPECIFIED,

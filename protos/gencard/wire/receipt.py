@@ -14,13 +14,14 @@ class Receipt:
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
         card_digest: SHA-256, in hex, of the card.
-        psi_digest: SHA-256, in hex, of psi's document.
+        psi_digest: SHA-256, in hex, of psi's document; empty for a card of tier private, which has none.
         rows_digest: SHA-256, in hex, of the rows (Dataset.digest).
         seed: Seed of the draw; None where records decided about the rows: it is nobody's to know then.
         versions: Name and version of what computed it, sorted by name.
         log_index: Position in the controller's log of the entry that preceded the release.
         audited: The black box that made the rows.
         without_uniques: Replicated uniques were taken out, and other rows drawn.
+        private_box: SHA-256, in hex, of the black box of tier private that made the rows; else empty.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Receipt:
     time: str
     audited: "AuditedBox | None" = None
     without_uniques: bool = False
+    private_box: str = ""
 
     @property
     def drawing_seed(self) -> int:
@@ -65,7 +67,7 @@ def receipt_of_document(document: Document) -> Receipt:
         return Receipt(
             name=text_of(document["name"]),
             card_digest=text_of(document["card"]["sha256"]),
-            psi_digest=text_of(document["psi"]["sha256"]),
+            psi_digest="" if "private" in document else text_of(document["psi"]["sha256"]),
             rows_digest=text_of(document["data"]["sha256"]),
             rows=integer_of(document["rows"]),
             seed=integer_of(document["seed"]) if _is_replayable(document) else None,
@@ -74,6 +76,7 @@ def receipt_of_document(document: Document) -> Receipt:
             time=time_text_of(document["time"]),
             audited=_audited_of(document["audited"]) if "audited" in document else None,
             without_uniques=document.get("withoutUniques") is True,
+            private_box=_private_of(document["private"]) if "private" in document else "",
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise VerificationError(problem="the document is not a receipt") from None
@@ -84,7 +87,12 @@ def _versions(document: Document) -> tuple[tuple[str, str], ...]:
 
 
 def _is_replayable(document: Document) -> bool:
-    return "audited" not in document and document.get("withoutUniques") is not True
+    by_box = "audited" in document or "private" in document
+    return not by_box and document.get("withoutUniques") is not True
+
+
+def _private_of(document: Document) -> str:
+    return text_of(document["box"]["sha256"])
 
 
 def _audited_of(document: Document) -> AuditedBox:
@@ -98,11 +106,14 @@ def _document(receipt: Receipt) -> Document:
         "data": {"sha256": receipt.rows_digest},
         "logIndex": str(receipt.log_index),
         "name": receipt.name,
-        "psi": {"sha256": receipt.psi_digest},
         "rows": str(receipt.rows),
         "time": receipt.time,
         "versions": dict(receipt.versions),
     }
+    if receipt.psi_digest:
+        document["psi"] = {"sha256": receipt.psi_digest}
+    if receipt.private_box:
+        document["private"] = {"box": {"sha256": receipt.private_box}}
     if receipt.seed is not None:
         document["seed"] = str(receipt.seed)
     if receipt.without_uniques:

@@ -1,6 +1,6 @@
 """What measuring costs: the privacy asked for, and prices in exact decimals."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -15,11 +15,16 @@ _FINEST_DELTA = Decimal("1e-18")
 
 
 class Mechanism(StrEnum):
-    """How counts are measured."""
+    """How counts are measured.
+
+    ``GENERATOR`` stands on cards of tier private: no count is measured, and the noise is inside the
+    generator, which the controller ships.
+    """
 
     EXACT = "exact"
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
+    GENERATOR = "generator"
 
 
 class Neighbouring(StrEnum):
@@ -71,7 +76,9 @@ class Privacy:
     Args:
         epsilon: Laplace: spent by all marginals of the card together.
         rho: Gaussian: zero-concentrated differential privacy, spent by all marginals together.
-        delta: Gaussian: at which delta the card also states an epsilon. It changes no noise.
+        delta: Beside rho: at which delta the card also states an epsilon. It changes no noise.
+
+    A generator's own noise has one of epsilon and rho: what one fit spends.
 
     Raises:
         InvalidInputError: A parameter is missing or does not belong to the mechanism.
@@ -85,8 +92,9 @@ class Privacy:
     delta: Decimal | None = None
 
     def __post_init__(self) -> None:
-        wants_epsilon = self.mechanism is Mechanism.LAPLACE
-        wants_rho = self.mechanism is Mechanism.GAUSSIAN
+        own = self.mechanism is Mechanism.GENERATOR
+        wants_rho = self.mechanism is Mechanism.GAUSSIAN or (own and self.rho is not None)
+        wants_epsilon = self.mechanism is Mechanism.LAPLACE or (own and not wants_rho)
         noisy = wants_epsilon or wants_rho
         if (self.epsilon is not None) != wants_epsilon:
             raise InvalidInputError(
@@ -148,6 +156,11 @@ def gaussian(
         rho=decimal_of(str(rho), "privacy.rho"),
         delta=None if delta is None else delta_of(str(delta)),
     )
+
+
+def inside_generator(privacy: Privacy) -> Privacy:
+    """The same guarantee, kept by the noise that a generator adds by itself while it is fitted."""
+    return replace(privacy, mechanism=Mechanism.GENERATOR)
 
 
 def neighbouring_of(text: str) -> Neighbouring:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gencard.core.budget import EXACT, Price, Privacy, decimal_of
+from gencard.core.budget import EXACT, Mechanism, Price, Privacy, decimal_of
 from gencard.core.claim import Claim
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
@@ -24,10 +24,29 @@ _MEASURE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 class Tier(StrEnum):
-    """Where a generator stands; written on the card."""
+    """Where the rows come from; written on the card.
+
+    by-construction: from psi alone. private: from a built-in black box, to which the controller adds the
+    noise; there is no psi. audited: from a black box whose author a reviewer trusts.
+    """
 
     BY_CONSTRUCTION = "by-construction"
+    PRIVATE = "private"
     AUDITED = "audited"
+
+    @property
+    def holds_against(self) -> str:
+        """The adversary against whom the promise of this tier holds, in words."""
+        return _HOLDS_AGAINST[self]
+
+
+_HOLDS_AGAINST = {
+    Tier.BY_CONSTRUCTION: "everybody, by replay",
+    Tier.PRIVATE: "everybody who trusts the controller's code: epsilon is the promise, end to end",
+    Tier.AUDITED: (
+        "mistakes of an author who is trusted; an audit cannot find what an author hides on purpose"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +228,11 @@ class Card:
     Times are RFC 3339 strings in UTC. ``name`` is datasets/{dataset}/cards/{card}; ``version`` the
     salted digest of the records; ``coding_digest`` the digest of the public schema;
     ``generator_digest`` that of all that runs. ``parameters`` and ``claim`` are those of a black box,
-    by the names of its documentation; a generator that sees psi alone needs neither.
+    by the names of its documentation; a generator that sees psi alone needs neither. ``reviewed_by`` is
+    who reviewed a black box of tier audited, with this very digest; empty on cards of other tiers.
+
+    Raises:
+        InvalidInputError: The noise is the generator's own and the tier is not private, or the reverse.
     """
 
     name: str
@@ -229,3 +252,10 @@ class Card:
     nonce: str
     parameters: tuple[tuple[str, str], ...] = ()
     claim: Claim | None = None
+    reviewed_by: str = ""
+
+    def __post_init__(self) -> None:
+        by_generator = self.terms.privacy.mechanism is Mechanism.GENERATOR
+        if by_generator != (self.tier is Tier.PRIVATE):
+            problem = "must be the generator's own noise on cards of tier private, and only there"
+            raise InvalidInputError(field="privacy.mechanism", problem=problem)

@@ -218,6 +218,20 @@ class BoxNotLentError(NegotiationError):
     advice = "Ask a steward to write its name into black_boxes of [lending] in the settings."
 
 
+class BoxNotReviewedError(NegotiationError):
+    reason = "BOX_NOT_REVIEWED"
+    text = "Nobody has reviewed the card's black box with the digest that the card names."
+    advice = "Ask the steward to review it: `gencard-controller boxes review NAME --by ...`."
+
+
+class NoPsiError(NegotiationError):
+    """Cards of tier private: exact statistics beside epsilon would undo what epsilon promises."""
+
+    reason = "NO_PSI"
+    text = "A card of tier private has no psi: its generator adds noise, and nothing else is measured."
+    advice = "Use the rows, the receipt and the claim on the card; fidelity cannot be had without psi."
+
+
 class ProposalRefusedError(NegotiationError):
     reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no nearer one to offer: {reasons}."

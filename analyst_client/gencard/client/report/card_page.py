@@ -8,6 +8,7 @@ from gencard.client.report.card_report import CardReport
 from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
 from gencard.core.audit.verdict import Verdict
+from gencard.core.card import Tier
 from gencard.core.measures.finding import Finding
 from gencard.core.measures.measure import Group
 from gencard.core.measures.registry import MEASURES
@@ -69,9 +70,14 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     terms = card.terms
     yield "Purpose", terms.purpose
     yield "Dataset", f"{card.dataset_title} ({terms.dataset}), declared by {card.declared_by}"
-    yield "Phi", _phi(report)
-    yield "Measured", str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
+    yield "Workload" if card.tier is Tier.PRIVATE else "Phi", _phi(report)
+    yield "Measured", _measured(report)
     yield "Generator", f"{terms.generator}, {card.tier}"
+    yield "Holds against", card.tier.holds_against
+    if card.reviewed_by:
+        yield "Reviewed by", card.reviewed_by
+    if card.claim is not None:
+        yield "Claims", str(card.claim)
     yield "Rows", f"{receipt.rows:,} of at most {terms.rows:,} in one release"
     if terms.without_uniques:
         yield "Replicated uniques", "taken out, and other rows drawn"
@@ -80,6 +86,13 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield "Made", receipt.time
     yield "Rows' SHA-256", receipt.rows_digest
     yield "Card's SHA-256", report.digest
+
+
+def _measured(report: CardReport) -> str:
+    terms = report.card.terms
+    if report.card.tier is Tier.PRIVATE:
+        return f"no psi; one fit of the {terms.privacy}"
+    return str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
 
 
 def _phi(report: CardReport) -> str:

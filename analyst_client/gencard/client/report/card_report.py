@@ -73,6 +73,7 @@ class CardReport(WrittenAsPage):
             "format": FORMAT,
             "reader": self.reader,
             "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
+            "holdsAgainst": self.card.tier.holds_against,
             "release": self._release(),
             "measures": [self._measure(name, one) for name, one in self.found.items()],
             "audits": [_audit(one) for one in self.audits],
@@ -99,6 +100,7 @@ class CardReport(WrittenAsPage):
             ("Card", f"{self.card.name} ({self.state})"),
             ("Release", self.receipt.name),
             ("Rows", f"{self.receipt.rows:,}"),
+            ("Tier", f"{self.card.tier}: holds against {self.card.tier.holds_against}"),
             ("For", f"the {self.reader}"),
         ]
 
@@ -108,7 +110,7 @@ class CardReport(WrittenAsPage):
             "name": receipt.name,
             "rows": receipt.rows,
             "sha256": receipt.rows_digest,
-            "psi": receipt.psi_digest,
+            "psi": receipt.psi_digest or None,
             "time": receipt.time,
         }
 

@@ -15,10 +15,13 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
+from gencard.core.card import Tier
 from gencard.wire.claim_codec import claim_document
 from gencard.wire.money import price_document, privacy_document
 from gencard.wire.schema_codec import coding_document
 from gencard.wire.transform_codec import transform_document
+
+UNREVIEWED = "audited, not reviewed: cards that name it are refused"
 
 
 def datasets(
@@ -50,7 +53,7 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
     lines = [
         (
             entry.name,
-            entry.tier,
+            _tier(entry),
             entry.description,
             entry.needs or str(entry.claim or "—"),
             _bound(entry),
@@ -60,6 +63,13 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
     ]
     heads = ("Name", "Tier", "Description", "Needs, or claims", "Bound", "Runs with")
     say_table(heads, lines)
+
+
+def _tier(entry: GeneratorEntry) -> str:
+    """The tier, and of a black box of tier audited whether a card may name it."""
+    if entry.tier is not Tier.AUDITED:
+        return entry.tier
+    return f"{entry.tier}, reviewed by {entry.reviewed_by}" if entry.reviewed_by else UNREVIEWED
 
 
 def _generator_document(entry: GeneratorEntry) -> dict[str, object]:

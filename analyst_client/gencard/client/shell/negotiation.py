@@ -28,7 +28,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.workload import Asked, Marginals, all_marginals
-from gencard.core.card import Change
+from gencard.core.card import Change, Tier
 from gencard.core.errors import InvalidInputError
 from gencard.core.negotiation import CardState
 from gencard.wire.canonical import Document, time_text
@@ -220,7 +220,7 @@ def _next(card: Card) -> str:
     """The command that takes the card on; empty where somebody else is asked first."""
     if not card.name:
         return ""
-    if card.state is CardState.AGREED and card.black_box is not None:
+    if card.state is CardState.AGREED and card.tier is Tier.AUDITED:
         return f"gencard audit {card.name} --where card"
     return {
         CardState.OFFERED: f"gencard accept {card.name}",
@@ -249,6 +249,7 @@ def _document(card: Card) -> Document:
         "name": card.name,
         "state": card.state,
         "turn": card.turn,
+        "tier": card.tier,
         "nextStep": card.next_step,
         "terms": terms_document(card.terms),
         "price": None if offer is None else price_document(offer.price),

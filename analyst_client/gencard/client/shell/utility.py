@@ -80,7 +80,7 @@ def _described(synthetic: Path, schema: Path | None) -> tuple[Path, Coding, Doma
     """The rows, what their codes mean, and the attributes that they have."""
     if synthetic.is_dir():
         bundle = Bundle.of([synthetic])
-        return bundle.one("rows").path, bundle.schema(), bundle.psi().domain
+        return bundle.one("rows").path, bundle.schema(), bundle.domain()
     if schema is None:
         raise InvalidInputError(field="schema", problem="is needed where the rows are a file alone")
     coding = Bundle.of([schema]).schema()

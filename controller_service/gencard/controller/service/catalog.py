@@ -19,7 +19,11 @@ from gencard.wire.money import mechanism_message, price_message, privacy_message
 from gencard.wire.schema_codec import attribute_message, zeros_message
 from gencard.wire.transform_codec import transform_message
 
-TIER = {Tier.BY_CONSTRUCTION: pb.TIER_BY_CONSTRUCTION, Tier.AUDITED: pb.TIER_AUDITED}
+TIER = {
+    Tier.BY_CONSTRUCTION: pb.TIER_BY_CONSTRUCTION,
+    Tier.PRIVATE: pb.TIER_PRIVATE,
+    Tier.AUDITED: pb.TIER_AUDITED,
+}
 SECONDS_A_DAY = 86_400
 
 
@@ -63,6 +67,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                     pb.Parameter(name=name, value=value) for name, value in entry.parameters.items()
                 ],
                 claim=None if entry.claim is None else claim_message(entry.claim),
+                reviewed_by=entry.reviewed_by,
             )
             for entry in entries[start:end]
         ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.shell import backup, cards, keys, ledger, log, refusals, serving, setup
+from gencard.controller.shell import backup, boxes, cards, keys, ledger, log, refusals, serving, setup
 from gencard.controller.shell.terminal import told
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command()(cards.approve)
 app.command()(cards.counter)
 app.command()(cards.reject)
 app.command()(cards.revoke)
+app.add_typer(boxes.app, name="boxes")
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(log.app, name="log")

@@ -62,7 +62,7 @@ def check(config: ConfigFile = HERE) -> None:
     tls_files(settings)
     read_identities(settings.signing.identities)
     with desk(config) as opened:
-        check_policies(opened.cards.holdings, opened.boxes.names)
+        check_policies(opened.cards.holdings, opened.boxes.names, opened.boxes.facts)
         check_measures(opened.cards.holdings)
         check_cells(settings)
     found = table("Datasets", "dataset", "attributes", "schema", "records")

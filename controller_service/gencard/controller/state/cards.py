@@ -7,8 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, insert, or_, select, update
 
+from gencard.controller.state.ledger import FIT
 from gencard.controller.state.paging import Page, page_of
-from gencard.controller.state.tables import cards, psis
+from gencard.controller.state.tables import cards, lines, psis
+from gencard.core.budget import SpendState
 from gencard.core.errors import NotFoundError, StaleEtagError
 from gencard.core.negotiation import CardState
 
@@ -118,16 +120,24 @@ class CardStore:
     def granted(self, tx: Connection, dataset: str) -> tuple[CardRow, ...]:
         """Every card on a dataset, of anybody, that was granted and still says something about it.
 
-        That is each card that stands, and each, even if ended, whose psi was measured.
+        That is each card that stands, and each, even if ended, whose psi was measured or whose black box
+        was fitted.
         """
         measured = exists().where(psis.c.card == cards.c.name)
-        counts = or_(cards.c.state.in_(sorted(STANDING)), measured)
+        counts = or_(cards.c.state.in_(sorted(STANDING)), measured, _fitted(cards.c.name))
         query = select(cards).where(cards.c.dataset == dataset, counts).order_by(cards.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
     def measured(self, tx: Connection, name: str) -> bool:
-        """Whether the card's psi was measured."""
-        return bool(tx.execute(select(exists().where(psis.c.card == name))).scalar_one())
+        """Whether the card's psi was measured, or its black box of tier private was fitted."""
+        measured = or_(exists().where(psis.c.card == name), _fitted(name))
+        return bool(tx.execute(select(measured)).scalar_one())
+
+
+def _fitted(card: Any) -> Any:
+    """Whether a fit under a card was paid for; where it may have been, it counts."""
+    spent = lines.c.state != SpendState.VOIDED
+    return exists().where(lines.c.resource == card, lines.c.kind == FIT, spent)
 
 
 def _row_of(row: Mapping[Any, Any]) -> CardRow:

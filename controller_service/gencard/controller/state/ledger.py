@@ -18,6 +18,9 @@ from gencard.controller.state.upsert import insert_if_absent
 from gencard.core.budget import Price, Spend, SpendState
 from gencard.core.errors import BudgetExceededError, InvalidInputError, NotFoundError
 
+FIT = "fit"
+"""Kind of the line that pays for the one fit of a card of tier private."""
+
 
 class Ledger:
     """Reserves and settles under the caps of each dataset.
@@ -152,11 +155,14 @@ class Ledger:
 
     def held(self, tx: Connection, *, resource: str, kind: str) -> Spend | None:
         """The line still reserved for a release, if there is one."""
-        wanted = (
-            lines.c.resource == resource,
-            lines.c.kind == kind,
-            lines.c.state == SpendState.RESERVED,
-        )
+        return self._newest(tx, resource, kind, SpendState.RESERVED)
+
+    def settled(self, tx: Connection, *, resource: str, kind: str) -> Spend | None:
+        """The line that paid for a release, if there is one."""
+        return self._newest(tx, resource, kind, SpendState.SETTLED)
+
+    def _newest(self, tx: Connection, resource: str, kind: str, state: SpendState) -> Spend | None:
+        wanted = (lines.c.resource == resource, lines.c.kind == kind, lines.c.state == state)
         newest = select(lines).where(*wanted).order_by(lines.c.number.desc()).limit(1)
         row = tx.execute(newest).mappings().one_or_none()
         return None if row is None else _spend_of(row)

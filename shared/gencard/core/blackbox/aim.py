@@ -17,7 +17,14 @@ from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.kept_model import KeptModel, ModelBox, check_attributes
 from gencard.core.blackbox.noisy_model import NoisyModel
-from gencard.core.blackbox.promise import APPROXIMATE, approximate, approximate_claim, noise_of, whole
+from gencard.core.blackbox.promise import (
+    APPROXIMATE,
+    approximate,
+    approximate_claim,
+    approximate_privacy,
+    noise_of,
+    whole,
+)
 from gencard.core.blackbox.purse import GRID, Purse, misfit
 from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
@@ -147,4 +154,6 @@ ENTRY = BoxEntry(
     {**APPROXIMATE, "rounds": "16", "max_cells": "131072"},
     approximate_claim,
     _make,
+    privacy=approximate_privacy,
+    within_workload=True,
 )

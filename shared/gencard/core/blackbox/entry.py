@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gencard.core.blackbox.contract import BlackBox
+from gencard.core.budget import Privacy
 from gencard.core.claim import Claim
 from gencard.core.domain import Clique
 from gencard.core.statistics.noise import Noise
@@ -28,6 +29,11 @@ class Surroundings:
     noise: Noise | None = None
 
 
+def promises_nothing(_parameters: Parameters) -> Privacy | None:
+    """The privacy of a box that adds no noise."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class BoxEntry:
     """A built-in black box as everybody may know it.
@@ -37,6 +43,9 @@ class BoxEntry:
         claim: What is promised with these parameters.
         make: From checked, complete parameters; raises typed errors for values out of range.
         extra: The optional part of Gencard that it needs, such as "deep"; else empty.
+        privacy: What one fit spends with these parameters, in the currency in which fits add up; None
+            where nothing is promised. A box with a privacy is of tier private.
+        within_workload: Whether a fit looks at no marginal that is not inside one of the workload.
     """
 
     description: str
@@ -44,3 +53,5 @@ class BoxEntry:
     claim: Callable[[Parameters], Claim]
     make: Callable[[Parameters, Surroundings], BlackBox]
     extra: str = ""
+    privacy: Callable[[Parameters], Privacy | None] = promises_nothing
+    within_workload: bool = False

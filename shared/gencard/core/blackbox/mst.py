@@ -16,7 +16,13 @@ from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.kept_model import KeptModel, ModelBox, check_attributes
 from gencard.core.blackbox.merged_levels import MergedLevels
-from gencard.core.blackbox.promise import APPROXIMATE, approximate, approximate_claim, noise_of
+from gencard.core.blackbox.promise import (
+    APPROXIMATE,
+    approximate,
+    approximate_claim,
+    approximate_privacy,
+    noise_of,
+)
 from gencard.core.blackbox.purse import GRID, Purse, Tell, misfit
 from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
@@ -112,4 +118,5 @@ ENTRY = BoxEntry(
     APPROXIMATE,
     approximate_claim,
     _make,
+    privacy=approximate_privacy,
 )

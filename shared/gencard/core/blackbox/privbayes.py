@@ -19,7 +19,7 @@ from gencard.core.blackbox.parent_scores import ParentScores
 from gencard.core.blackbox.parent_sets import Pair, pairs_to_choose_from
 from gencard.core.blackbox.promise import noise_of, whole
 from gencard.core.blackbox.purse import Purse
-from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of
+from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of, inside_generator
 from gencard.core.claim import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
@@ -151,4 +151,5 @@ ENTRY = BoxEntry(
     {"epsilon": "1", "theta": "4", "beta": "0.3", "degree": "4"},
     _claim,
     _make,
+    privacy=lambda parameters: inside_generator(_privacy(parameters)),
 )

@@ -3,7 +3,15 @@
 from decimal import Decimal
 
 from gencard.core.blackbox.entry import Parameters, Surroundings
-from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of, neighbouring_of
+from gencard.core.budget import (
+    Mechanism,
+    Neighbouring,
+    Privacy,
+    decimal_of,
+    delta_of,
+    inside_generator,
+    neighbouring_of,
+)
 from gencard.core.claim import Claim
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.statistics.accounting import rho_of
@@ -26,6 +34,15 @@ def approximate(parameters: Parameters) -> Privacy:
     if not rho:
         raise InvalidNumberError(field="epsilon", expected="larger, at this delta")
     return Privacy(Mechanism.GAUSSIAN, relation, rho=rho, delta=delta)
+
+
+def approximate_privacy(parameters: Parameters) -> Privacy:
+    """What a fit with ``approximate(parameters)`` spends: rho, because that is what its steps share out.
+
+    Epsilon and delta follow from rho; the sum of rhos bounds several fits more closely than any sum of
+    (epsilon, delta), and needs no delta in the ledger. Raises the same.
+    """
+    return inside_generator(approximate(parameters))
 
 
 def approximate_claim(parameters: Parameters) -> Claim:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gencard.core.budget import EXACT, Privacy
+from gencard.core.budget import EXACT, Mechanism, Privacy
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -57,13 +57,17 @@ def measure(
         psi in the order of ``statistics``, over the part of the domain that they name.
 
     Raises:
-        InvalidInputError: There is nobody to draw the noise that privacy asks for, a linear statistic
-            does not fit the domain, or it is asked for with a transform, which is one of counts.
+        InvalidInputError: There is nobody to draw the noise that privacy asks for, the noise is a
+            generator's own, a linear statistic does not fit the domain, or it is asked for with a
+            transform, which is one of counts.
         InvalidPsiError: The source gave tables that cannot come from one set of records, or there
             is no record.
         MeasurementRefusedError: Exact counts do not pass the transform's checks.
         UnknownAttributeError: A clique names an attribute that is not declared.
     """
+    if privacy.mechanism is Mechanism.GENERATOR:
+        problem = "is the generator's own: a card of tier private measures no psi"
+        raise InvalidInputError(field="privacy.mechanism", problem=problem)
     if privacy.noisy and noise is None:
         raise InvalidInputError(field="noise", problem="is asked for, and nobody draws it")
     cliques, linear = divided(statistics)

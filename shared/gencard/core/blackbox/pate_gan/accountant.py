@@ -21,9 +21,12 @@ References:
        Training Data", ICLR 2017, section 3.
     .. [3] J. Jordon, J. Yoon, M. van der Schaar, "PATE-GAN: Generating Synthetic Data with Differential
        Privacy Guarantees", ICLR 2019, section 4.
+    .. [4] M. Bun, T. Steinke, "Concentrated Differential Privacy", TCC 2016, Prop. 1.4 and Lemma 1.7.
 """
 
-from math import floor, inf, nextafter, sqrt
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil, floor, inf, nextafter, sqrt
 
 import numpy as np
 
@@ -58,6 +61,17 @@ def delta_of_votes(votes: int, scale: float, epsilon: float) -> float:
     if low > least:
         delta += binom.cdf(low - 1, votes, share)
     return min(1.0, _ABOVE * float(delta))
+
+
+def rho_of_votes(votes: int, scale: float) -> Decimal:
+    r"""ZCDP of T votes, to nine places, rounded up: :math:`T \varepsilon_0^2 / 2` [4]_.
+
+    Args:
+        votes: T, from 0 up.
+        scale: Parameter b of the noise, in votes.
+    """
+    rho = Fraction(votes) / (2 * Fraction(scale) ** 2)
+    return Decimal(ceil(rho * 10**9)) / 10**9
 
 
 def votes_of(scale: float, epsilon: float, delta: float, *, most: int = MOST_VOTES) -> int:

@@ -2,10 +2,11 @@
 
 from gencard.core.blackbox.entry import BoxEntry, Parameters, Surroundings
 from gencard.core.blackbox.nets.extra import check_torch
+from gencard.core.blackbox.pate_gan.accountant import rho_of_votes
 from gencard.core.blackbox.pate_gan.box import PateGan
 from gencard.core.blackbox.pate_gan.options import DEFAULTS, options_of
 from gencard.core.blackbox.promise import noise_of
-from gencard.core.budget import Neighbouring
+from gencard.core.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.claim import Claim
 
 
@@ -28,10 +29,23 @@ def _claim(parameters: Parameters) -> Claim:
     )
 
 
+def _privacy(parameters: Parameters) -> Privacy:
+    """All votes of one fit as zCDP: a sum of epsilons would leave no place for delta in the ledger."""
+    options = options_of(parameters)
+    votes = options.affordable * options.batch_size
+    return Privacy(
+        Mechanism.GENERATOR,
+        Neighbouring.REPLACE_ONE,
+        rho=rho_of_votes(votes, options.noise),
+        delta=options.delta,
+    )
+
+
 ENTRY = BoxEntry(
     description="A generative adversarial net trained on noisy votes of teachers (Jordon et al. 2018).",
     parameters=DEFAULTS,
     claim=_claim,
     make=_make,
     extra="deep",
+    privacy=_privacy,
 )
