@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from gencard.controller import clique_policy, judgement
 from gencard.controller import policy as policy_module
+from gencard.controller.generator_facts import GeneratorFacts, facts_of_generators
 from gencard.controller.judgement import judge
 from gencard.controller.limits import Limits, check_size
 from gencard.controller.measuring import price_of
 from gencard.controller.moment_policy import MomentPolicy
 from gencard.controller.policy import Policy
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
-from gencard.core.card import AuditTerms, CounterOffer, Proposal, Refusal
+from gencard.core.card import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.moment import Moment, MomentKind
@@ -243,6 +244,7 @@ class TestLaws:
             "limits",
             "closed",
             "zeros",
+            "facts",
         ]
 
 
@@ -348,13 +350,101 @@ class TestS10Bounds:
             check_size(proposal(*pairs), many, LIMITS)
 
 
+RHO = Privacy(Mechanism.GENERATOR, Neighbouring.ADD_REMOVE, rho=Decimal("0.5"))
+EPSILON = Privacy(Mechanism.GENERATOR, Neighbouring.REPLACE_ONE, epsilon=Decimal(1))
+BOXES = {
+    "trees": GeneratorFacts(Tier.AUDITED, "00", reviewed_by="sam"),
+    "stranger": GeneratorFacts(Tier.AUDITED, "00"),
+    "mst": GeneratorFacts(Tier.PRIVATE, "00", privacy=RHO),
+    "aim": GeneratorFacts(Tier.PRIVATE, "00", privacy=RHO, within_workload=True),
+    "privbayes": GeneratorFacts(Tier.PRIVATE, "00", privacy=EPSILON),
+}
+
+
+def facts(name):
+    return BOXES[name] if name in BOXES else facts_of_generators(name)
+
+
+class TestBlackBoxes:
+    """What a policy answers to proposals that name a black box, by tier."""
+
+    NOISE = Privacy(Mechanism.GAUSSIAN, Neighbouring.ADD_REMOVE, rho=Decimal("0.25"))
+    PRIVATE = replace(
+        POLICY,
+        generators=("ipf", "mst", "aim", "trees", "stranger"),
+        most_per_card=Price(statistics=1_000, rho=Decimal(1)),
+    )
+
+    def judged(self, policy, *marginals, closed=None, **changes):
+        asked = proposal(*(marginals or (("a", "b"),)), **changes)
+        return judge(asked.in_order_of(FIVE), policy, FIVE, LIMITS, closed or {}, facts=facts)
+
+    def test_a_private_box_costs_what_one_fit_spends_and_measures_no_psi(self):
+        offer = self.judged(self.PRIVATE, generator="mst")
+        assert (offer.terms.privacy, offer.price) == (RHO, Price(rho=Decimal("0.5")))
+        (change,) = offer.changes
+        assert (change.field, change.old, change.reason) == ("privacy", "exact", "GENERATOR_ADDS_NOISE")
+
+    def test_a_policy_with_noise_alone_offers_it(self):
+        policy = replace(self.PRIVATE, mechanisms=(Mechanism.GAUSSIAN,), noise=self.NOISE)
+        assert self.judged(policy, generator="mst", privacy=self.NOISE).terms.privacy == RHO
+        rounded = replace(self.PRIVATE, transform=Transform(rounding=5))
+        terms = self.judged(rounded, generator="mst").terms
+        assert (terms.privacy, terms.transform.rounding) == (RHO, 1)
+
+    def test_weights_moments_measures_and_uniques_are_left_out(self):
+        open_policy = replace(
+            self.PRIVATE,
+            measures=("dcr",),
+            without_uniques=True,
+            moments=MomentPolicy(tuple(MomentKind)),
+        )
+        mean = Moment(MomentKind.MOMENT, ("e",), 1)
+        exact = self.judged(
+            open_policy, generator="mst", measures=("dcr",), without_uniques=True, moments=(mean,)
+        ).terms
+        assert (exact.measures, exact.without_uniques, exact.moments) == ((), False, ())
+        noisy = self.judged(open_policy, generator="mst", privacy=self.NOISE, weights=(3,)).terms
+        assert (noisy.weights, noisy.privacy) == ((), RHO)
+
+    def test_it_is_offered_in_place_of_another_only_where_nothing_else_is(self):
+        assert self.judged(self.PRIVATE, generator="deep").terms.generator == "ipf"
+        alone = replace(self.PRIVATE, generators=("mst",), mechanisms=(Mechanism.GAUSSIAN,))
+        alone = replace(alone, noise=self.NOISE)
+        assert self.judged(alone, generator="ipf").terms.generator == "mst"
+
+    @pytest.mark.parametrize(
+        ("changes", "closed", "why"),
+        [
+            ({"most_per_card": Price(statistics=1_000)}, {}, "PRICE_TOO_HIGH"),
+            ({"noise": EPSILON}, {}, "NEIGHBOURING_NOT_OFFERED"),
+            ({}, {Mechanism.GENERATOR: "NEIGHBOURING_NOT_OFFERED"}, "NEIGHBOURING_NOT_OFFERED"),
+            ({"forbidden": (("a", "c"),)}, {}, "FORBIDDEN_TOGETHER"),
+        ],
+        ids=["over the cap", "another relation", "another relation was granted", "forbidden together"],
+    )
+    def test_it_is_refused(self, changes, closed, why):
+        policy = replace(self.PRIVATE, **changes)
+        apart = [("a", "b"), ("b", "c")]
+        assert self.judged(policy, *apart, closed=closed, generator="mst") == Refusal((why,))
+
+    def test_a_box_that_keeps_to_the_workload_may_cover_what_is_forbidden_together(self):
+        policy = replace(self.PRIVATE, forbidden=(("a", "c"),))
+        assert self.judged(policy, ("a", "b"), ("b", "c"), generator="aim").terms.generator == "aim"
+
+    def test_s31_a_box_that_nobody_reviewed_is_refused(self):
+        """And nothing is offered in its place, so that the analyst hears why."""
+        assert self.judged(self.PRIVATE, generator="stranger") == Refusal(("BOX_NOT_REVIEWED",))
+        assert self.judged(self.PRIVATE, generator="trees").terms.generator == "trees"
+
+
 class TestWhatReadsRecordsOnceMore:
     """Measures of releases, and replicated uniques taken out: only where the policy says so."""
 
     OPEN = replace(POLICY, measures=("dcr", "nndr"), without_uniques=True)
 
     def judged(self, policy, **changes):
-        return judge(proposal(("a", "b"), **changes), policy, FIVE, LIMITS, {})
+        return judge(proposal(("a", "b"), **changes), policy, FIVE, LIMITS, {}, facts=facts)
 
     def test_nothing_is_on_offer_where_nothing_is_said(self):
         offer = self.judged(POLICY, measures=("dcr",), without_uniques=True)
@@ -384,13 +474,13 @@ class TestWhatReadsRecordsOnceMore:
         assert offer.price == self.judged(policy).price
 
     def test_a_black_box_offered_in_place_of_a_generator_keeps_its_uniques(self):
-        offer = self.judged(replace(self.OPEN, generators=("mst",)), without_uniques=True)
-        assert (offer.terms.generator, offer.terms.without_uniques) == ("mst", False)
+        offer = self.judged(replace(self.OPEN, generators=("trees",)), without_uniques=True)
+        assert (offer.terms.generator, offer.terms.without_uniques) == ("trees", False)
         reasons = {one.field: one.reason for one in offer.changes}
         assert reasons["without_uniques"] == "GENERATOR_READS_RECORDS"
 
     def test_a_generator_offered_in_place_of_a_black_box_may_be_rid_of_them(self):
-        offer = self.judged(self.OPEN, generator="mst", without_uniques=True)
+        offer = self.judged(self.OPEN, generator="trees", without_uniques=True)
         assert (offer.terms.generator, offer.terms.without_uniques) == ("ipf", True)
 
     def test_noise_in_place_of_exact_counts_closes_both(self):

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from gencard.client import Analyst
+from gencard.controller.boxes import Boxes
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol
-from gencard.controller.boxes import Boxes
 from gencard.controller.reviews import write_review
 from gencard.controller.settings import Settings
 from gencard.controller.settings_boxes import ReviewTable
@@ -159,6 +159,12 @@ class House:
     def raise_caps(self) -> None:
         """Enough budget for a test that makes hundreds of releases; before other datasets are added."""
         self.edit(dict.fromkeys(("dataset", "project", "analyst"), "{ statistics = 1_000_000 }"))
+
+    def offer_private(self, generators: str, most: str = "1_000") -> None:
+        """Let cards name these generators, with so much epsilon and rho beside the exact counts."""
+        caps = f"{{ statistics = 1_000_000, epsilon = {most}, rho = {most} }}"
+        fields = ("most_per_card", "dataset", "project", "analyst")
+        self.edit(dict.fromkeys(fields, caps) | {"generators": generators})
 
     def allow_audits(self, most: int) -> None:
         """So many by one submitter on one dataset."""

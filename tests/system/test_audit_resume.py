@@ -56,6 +56,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, hold: Path) -> Iterator[Hous
         built = build(tmp_path_factory.mktemp("resume"), survey(2_000))
         built.raise_caps()
         built.edit({"generators": '["ipf", "honest"]'})
+        built.review("honest")
         yield built.start()
         built.stop()
 

@@ -15,6 +15,7 @@ from gencard.client.verify import Keys, Outcome, verify
 from gencard.controller import run as run_module
 from gencard.controller.box_policy import READS_RECORDS, WEAK_AUDIT, with_generator
 from gencard.controller.boxes import Boxes
+from gencard.controller.generator_facts import GeneratorFacts
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
 from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
 from gencard.core.claim import NO_CLAIM
@@ -64,6 +65,7 @@ def boxed(tmp_path_factory):
         settings.write(TRUSTY)
     named = '["ipf", "trusty", "leaky", "renamed", "copier"]'
     house.edit({"generators": named})
+    house.review("trusty", "leaky", "renamed", "copier")
     yield house.start()
     house.stop()
 
@@ -334,17 +336,23 @@ class TestTheAudit:
         assert agreed(analyst, "ipf", audit=weak).offer.terms.audit == weak
 
 
+def reviewed(_name):
+    """Facts of a black box that somebody reviewed."""
+    return GeneratorFacts(Tier.AUDITED, "00", reviewed_by="sam")
+
+
 class TestOtherTerms:
     def test_noise_does_not_bind_what_reads_records(self):
         """So a black box goes with exact counts alone; see also ``test_policy``."""
         noise = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, decimal_of("1", "epsilon"))
         terms = Proposal("datasets/survey", "a test", (("sex",),), "trusty", 10)
         for privacy, transform in ((noise, AS_COUNTED), (Privacy(), Transform(rounding=5))):
-            offered, changes = with_generator(terms, privacy, ("trusty", "ipf"), transform)
+            offered, changes = with_generator(terms, privacy, ("trusty", "ipf"), transform, reviewed)
             assert (offered.generator, changes[0].reason) == ("ipf", READS_RECORDS)
-            refused = with_generator(terms, privacy, ("trusty",), transform)
+            refused = with_generator(terms, privacy, ("trusty",), transform, reviewed)
             assert refused == Refusal((READS_RECORDS,))
-        assert with_generator(terms, Privacy(), ("ipf", "trusty"), AS_COUNTED) == (terms, ())
+        found = with_generator(terms, Privacy(), ("ipf", "trusty"), AS_COUNTED, reviewed)
+        assert found == (terms, ())
 
     def test_an_unfinished_audit_leaves_the_card_as_it_was(self, analyst, canned):
         card = agreed(analyst)

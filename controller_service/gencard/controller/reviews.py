@@ -1,7 +1,9 @@
 """Reviews of black boxes: one line in the settings file, for one digest."""
 
+import os
 import re
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,13 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
     if after is None or _boxes(after) != _reviewed(_boxes(before), box, review):
-        problem = f"has no table [[black_boxes]] with name = \"{box}\" that a line can be added to"
+        problem = f'has no table [[black_boxes]] with name = "{box}" that a line can be added to'
         raise InvalidInputError(field=file.name, problem=problem)
+    mode, owner, group = (status := file.stat()).st_mode, status.st_uid, status.st_gid
     write_whole(file, [after.encode()])
+    with suppress(PermissionError):  # only root can give a file away
+        os.chown(file, owner, group)
+    file.chmod(mode)
 
 
 def _with_line(text: str, box: str, line: str) -> str | None:

@@ -15,7 +15,7 @@ from gencard.controller.settings import Settings
 from gencard.controller.settings_boxes import BoxEntry, ReviewTable
 from gencard.controller.shell.terminal import HERE, AsJson, ConfigFile, console, plain, say_json
 from gencard.core.card import Tier
-from gencard.core.errors import InvalidInputError, NotFoundError
+from gencard.core.errors import InvalidInputError
 
 app = typer.Typer(help="Black boxes: digests and reviews.", invoke_without_command=True)
 _LIMITS = (
@@ -70,7 +70,7 @@ def review(
     """Write into the settings who reviewed a black box, with the digest that it has now."""
     facts = next((one.facts for one in _listed(config) if one.box.name == name), None)
     if facts is None:
-        raise NotFoundError
+        raise InvalidInputError(field="name", problem="names no black box of the settings")
     if facts.tier is Tier.PRIVATE:
         raise InvalidInputError(field="name", problem="is of tier private, which needs no review")
     try:
