@@ -122,19 +122,42 @@ claims = st.one_of(
     st.builds(Claim, texts, budgets, deltas, st.sampled_from(Neighbouring)),
 )
 parameters = st.dictionaries(names, texts, max_size=3).map(lambda found: tuple(sorted(found.items())))
-cards = st.builds(
-    Card,
-    **dict.fromkeys(("name", "controller", "analyst", "dataset_title", "declared_by"), texts),
-    **dict.fromkeys(("version", "coding_digest", "generator_digest", "nonce"), digests),
-    terms=proposals,
-    price=prices,
-    tier=st.sampled_from(Tier),
-    parameters=parameters,
-    claim=st.none() | claims,
-    agreed_by_policy=texts,
-    offer_time=seconds.map(time_text),
-    expire_time=seconds.map(time_text),
+private = st.builds(
+    Privacy,
+    st.just(Mechanism.GENERATOR),
+    st.sampled_from(Neighbouring),
+    st.none(),
+    budgets,
+    st.none() | deltas.filter(bool),
 )
+
+
+@st.composite
+def _proposals_of(draw: st.DrawFn, tier: Tier) -> Proposal:
+    """A proposal as a card of this tier has it: only a private one has its generator's own noise."""
+    if tier is not Tier.PRIVATE:
+        return draw(proposals)
+    return replace(draw(_plain_proposals), privacy=draw(private))
+
+
+_cards = {
+    tier: st.builds(
+        Card,
+        **dict.fromkeys(("name", "controller", "analyst", "dataset_title", "declared_by"), texts),
+        **dict.fromkeys(("version", "coding_digest", "generator_digest", "nonce"), digests),
+        terms=_proposals_of(tier),
+        price=prices,
+        tier=st.just(tier),
+        reviewed_by=texts,
+        parameters=parameters,
+        claim=st.none() | claims,
+        agreed_by_policy=texts,
+        offer_time=seconds.map(time_text),
+        expire_time=seconds.map(time_text),
+    )
+    for tier in Tier
+}
+cards = st.one_of(*_cards.values())
 changes = st.builds(Change, texts, texts, texts, texts)
 offers = st.builds(
     Offer,

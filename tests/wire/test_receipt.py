@@ -53,6 +53,14 @@ def test_another_type_is_refused(name, value):
         receipt_of_document(PREDICATE | {name: value})
 
 
+def test_of_a_private_box_it_names_the_box_and_no_psi():
+    receipt = replace(RECEIPT, seed=None, psi_digest="", private_box="66" * 32)
+    document = predicate_of(receipt_statement(receipt), RECEIPT_TYPE)
+    assert document["private"] == {"box": {"sha256": "66" * 32}}
+    assert not {"psi", "seed"} & document.keys()
+    assert receipt_of_document(document) == receipt
+
+
 @pytest.mark.parametrize("name", list(PREDICATE))
 def test_a_missing_part_is_refused(name):
     document = {key: value for key, value in PREDICATE.items() if key != name}

@@ -1,5 +1,6 @@
 """Reviews of black boxes: one line in the settings file, for one digest."""
 
+import json
 import os
 import re
 import tomllib
@@ -10,14 +11,13 @@ from typing import Any
 from gencard.controller.private_file import write_whole
 from gencard.controller.settings_boxes import ReviewTable
 from gencard.core.errors import InvalidInputError
-from gencard.wire.canonical import json_bytes
 
 _FIELD = "reviewed_by"
 
 
 def review_line(review: ReviewTable) -> str:
     """The line that a black box's table in the settings needs."""
-    name = json_bytes(review.name).decode()  # a JSON string is a basic string of TOML
+    name = json.dumps(review.name, ensure_ascii=False)  # which is a basic string of TOML, too
     return f'{_FIELD} = {{ name = {name}, digest = "{review.digest}" }}'
 
 
