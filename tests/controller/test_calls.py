@@ -8,7 +8,7 @@ import pytest
 
 from gencard.controller.cell import namespaces
 from gencard.controller.cell.call_filter import call_filter
-from gencard.controller.cell.call_table import ARGUMENTS, MACHINES, NEWEST, REFUSED
+from gencard.controller.cell.call_table import ARGUMENTS, FORKS, MACHINES, NEWEST, REFUSED
 from gencard.core.errors import IsolationError
 from tests.system.cells import RECORDS, shell
 
@@ -44,15 +44,19 @@ def answered(program: bytes, architecture: int, number: int, *arguments: int) ->
 
 @pytest.fixture(params=MACHINES)
 def asked(request):
-    """What is answered to a call on this machine."""
-    program = call_filter(request.param)
+    """What is answered to a call on this machine, in a cell of several processes."""
+    return filter_of(request.param, one_process=False)
+
+
+def filter_of(machine, *, one_process):
+    program = call_filter(machine, one_process=one_process)
     assert len(program) // 8 <= LONGEST
-    axis = MACHINES.index(request.param)
+    axis = MACHINES.index(machine)
 
     def ask(call: int | str, *arguments: int) -> int:
-        numbers = {**NUMBERS, **{name: entry.numbers for name, entry in IN_PART.items()}}
+        numbers = {**NUMBERS, **FORKS, **{name: entry.numbers for name, entry in IN_PART.items()}}
         number = numbers[call][axis] if isinstance(call, str) else call
-        return answered(program, ARCHITECTURES[request.param], number, *arguments)
+        return answered(program, ARCHITECTURES[machine], number, *arguments)
 
     ask.axis, ask.program = axis, program
     return ask
@@ -84,10 +88,12 @@ def test_later_calls_and_those_of_other_machines_are_refused(asked):
         ("clone", (0x10000000 | 17,), False),
         ("clone", (0x40000000 | 17,), False),
         ("clone", (0x20000,), False),
-        ("socket", (1, 1, 0), True),
-        ("socket", (2, 1, 0), False),
-        ("socket", (16, 3, 0), False),
-        ("socket", (1 | 1 << 32, 1, 0), True),  # the kernel does not look at the upper half either
+        ("clone", (0x1011,), False),  # a descriptor of the child
+        ("ioctl", (0, 0x5401), True),
+        ("ioctl", (0, 0x5401 | 1 << 32), True),  # the kernel does not look at the upper half either
+        ("ioctl", (0, 0x80045200), False),
+        ("madvise", (0, 4096, 4), True),
+        ("madvise", (0, 4096, 12), False),
         ("mmap", (0, 4096, 3, 0x22), True),
         ("mmap", (0, 4096, 3, 0x01), True),
         ("mmap", (0, 4096, 3, 0x21), False),
@@ -96,11 +102,23 @@ def test_later_calls_and_those_of_other_machines_are_refused(asked):
         ("fcntl", (0, 5), False),
         ("fcntl", (0, 1026), False),
         ("fcntl", (0, 1030), True),
+        ("fcntl", (0, 1031), False),
         ("fcntl", (0, 1036), False),
     ],
 )
 def test_some_calls_are_there_in_part(asked, call, arguments, passes):
     assert asked(call, *arguments) == (ALLOW if passes else REFUSE)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_one_process_has_threads_and_no_child(machine):
+    alone, several = (filter_of(machine, one_process=one) for one in (True, False))
+    assert alone("clone", 0x3D0F00) == several("clone", 0x3D0F00) == ALLOW
+    for flags in (0x1200011, 0x4111, 17, 0x3D0F00 | 0x10000000):
+        assert alone("clone", flags) == REFUSE
+    if machine == "x86_64":
+        assert {alone("fork"), alone("vfork")} == {REFUSE}
+        assert {several("fork"), several("vfork")} == {ALLOW}
 
 
 def test_numbers_are_those_of_libseccomp():
@@ -109,7 +127,11 @@ def test_numbers_are_those_of_libseccomp():
     except OSError:
         pytest.skip("libseccomp is not here")
     for axis, machine in enumerate(MACHINES):
-        for name, numbers in [*NUMBERS.items(), *((name, e.numbers) for name, e in IN_PART.items())]:
+        for name, numbers in [
+            *NUMBERS.items(),
+            *FORKS.items(),
+            *((name, e.numbers) for name, e in IN_PART.items()),
+        ]:
             number = library.seccomp_syscall_resolve_name_arch(
                 ctypes.c_uint32(ARCHITECTURES[machine]), name.encode()
             )
@@ -119,7 +141,7 @@ def test_numbers_are_those_of_libseccomp():
 
 def test_where_calls_are_not_known_nothing_runs(monkeypatch):
     with pytest.raises(OSError, match="no table"):
-        call_filter("riscv64")
+        call_filter("riscv64", one_process=True)
     monkeypatch.setattr(namespaces.platform, "machine", lambda: "riscv64")
     with pytest.raises(IsolationError):
         shell("exit 0")(RECORDS, 1, seed=0)

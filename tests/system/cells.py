@@ -23,7 +23,7 @@ from gencard.core.errors import IsolationError
 
 DOMAIN = Domain.of({"a": 256, "b": 300})
 RECORDS = Dataset.of_columns(DOMAIN, [np.arange(50), np.arange(50) * 6])
-LIMITS = CellLimits(memory_mib=1_024, cpu_seconds=20, wall_seconds=30, processes=8, work_mib=4)
+LIMITS = CellLimits(memory_mib=1_024, cpu_seconds=20, wall_seconds=30, processes=1, work_mib=4)
 
 _TELLING = """
 import numpy as np
@@ -68,7 +68,7 @@ def box(text: str, *, interpreter: str = "python", isolation=Isolation.NAMESPACE
 
 
 def shell(text: str, **limits) -> CellBox:
-    return box(text, interpreter="/bin/sh", **limits)
+    return box(text, interpreter="/bin/sh", **{"processes": 8} | limits)
 
 
 def telling(body: str, **limits) -> CellBox:

@@ -1,6 +1,7 @@
 """The boxes to read first, in cells; and a box that behaves until it meets the true records."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,9 @@ fi
 
 
 def in_cell(program: Program) -> CellBox:
-    return CellBox(program, Cell(LIMITS, Isolation.NAMESPACES, program.view()))
+    processes = 1 if program.command[0] == "python" else 10
+    limits = replace(LIMITS, processes=processes)
+    return CellBox(program, Cell(limits, Isolation.NAMESPACES, program.view()))
 
 
 def records(rows=1_000):

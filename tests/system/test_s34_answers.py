@@ -19,7 +19,7 @@ my $head = qq({"format":"gencard.box.v1","rows":2}\n); my $codes = "\x01\x02\x03
 
 def perl(text: str, **limits):
     """A program that answers two rows as it should, but for what the text does with them."""
-    return box(RIGHT + text, interpreter="/usr/bin/perl", **limits)
+    return box(RIGHT + text, interpreter="/usr/bin/perl", **{"processes": 8} | limits)
 
 
 NEARLY = {

@@ -154,6 +154,21 @@ class TestAnswer:
             return
         assert rows_answer(made) == changed  # there is one way to say it
 
+    def test_s34_the_first_byte_too_many_is_refused(self):
+        """Before the end of the output, which may never come."""
+        right = AnswerReader(request(rows=2), lambda _: None)
+        right.feed(ANSWER)
+        with pytest.raises(BlackBoxError, match="longer"):
+            right.feed(b"x")
+        fit = AnswerReader(request(task=BoxTask.FIT), lambda _: None, most_saved=3)
+        fit.feed(fit_answer(b"fit"))
+        with pytest.raises(BlackBoxError, match="longer"):
+            fit.feed(b"x")
+        with pytest.raises(BlackBoxError, match="say what it is"):
+            AnswerReader(request(task=BoxTask.FIT), lambda _: None, most_saved=2).feed(
+                fit_answer(b"fit")
+            )
+
     def test_a_fit_arrives(self):
         assert reader(fit_answer(b"a\nfit"), request(task=BoxTask.FIT)).saved() == b"a\nfit"
         with pytest.raises(BlackBoxError):
@@ -190,6 +205,7 @@ def test_a_refusal_is_read_and_nothing_else_is_one():
     said = box_answer.refusal_answer("TOO_LARGE", {"what": "cells"})
     assert reader(said).refusal() == ("TOO_LARGE", {"what": "cells"})
     assert reader(ANSWER).refusal() is None
-    assert reader(said + b"x").refusal() is None
+    with pytest.raises(BlackBoxError, match="longer"):
+        reader(said + b"x")
     with pytest.raises(BlackBoxError):
         reader(said).rows()

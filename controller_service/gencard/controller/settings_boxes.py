@@ -41,7 +41,7 @@ class CellTable(Section):
     memory_mib: Annotated[int, Field(ge=64)] = 2_048
     cpu_seconds: PositiveInt = 900
     wall_seconds: PositiveInt = 1_200
-    processes: PositiveInt = 16
+    processes: PositiveInt = 1
     work_mib: PositiveInt = 64
     fit_mib: PositiveInt = 256
 

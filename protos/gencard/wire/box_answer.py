@@ -8,8 +8,14 @@ from gencard.wire.box_request import BoxRequest, BoxTask, columns_of, dataset_of
 from gencard.wire.canonical import Document, document_of, json_bytes
 
 _LONGEST_LINE = 4_096
+_LONGEST_NUMBER = 20
+"""Digits."""
+
 _MOST_PROGRESS = 101
 """Lines of progress, in hundredths that rise."""
+
+_REFUSES = b'{"fields":'
+"""How the line of a refusal begins."""
 
 Told = Callable[[int], None]
 """Called with the hundredths done."""
@@ -44,26 +50,29 @@ def longest_answer(request: BoxRequest, most_saved: int) -> int:
 
 
 class AnswerReader:
-    """Takes an answer as it comes.
+    """Takes an answer as it comes, and refuses it at the first byte that no right answer has.
 
     Each byte is determined but progress, a fit and codes inside their domain: spelling, order of
     attributes, digits, spaces and what follows the last code can carry nothing.
 
     Args:
         told: Hears of the progress.
+        most_saved: Bytes that a fit may have.
     """
 
-    def __init__(self, request: BoxRequest, told: Told) -> None:
-        self._request, self._told = request, told
+    def __init__(self, request: BoxRequest, told: Told, *, most_saved: int = 1 << 28) -> None:
+        self._request, self._told, self._most_saved = request, told, most_saved
         self._line, self._head = bytearray(), b""
         self._body: list[bytes] = []
+        self._left = 0
         self._done = -1
 
     def feed(self, data: bytes) -> None:
         """The next bytes.
 
         Raises:
-            BlackBoxError: Progress does not rise, or a line is too long.
+            BlackBoxError: Progress does not rise, a line is too long or none that is right, or more
+                bytes follow than the line says.
         """
         while data and not self._head:
             end = data.find(b"\n") + 1 or len(data)
@@ -75,6 +84,9 @@ class AnswerReader:
                 self._take(bytes(self._line))
                 self._line.clear()
         self._body.append(data)
+        self._left -= len(data)
+        if self._left < 0:
+            raise BlackBoxError(problem="its answer is longer than any that is right")
 
     def rows(self) -> Dataset:
         """The rows that were asked for.
@@ -97,7 +109,7 @@ class AnswerReader:
 
     def refusal(self) -> tuple[str, Document] | None:
         """Reason and fields, where the answer is a refusal."""
-        if not self._head.startswith(b'{"fields":') or self._whole():
+        if not self._head.startswith(_REFUSES):
             return None
         refusal = document_of(self._head, "answer")
         fields, reason = refusal.get("fields"), refusal.get("refused")
@@ -105,13 +117,25 @@ class AnswerReader:
 
     def _take(self, line: bytes) -> None:
         if not line.startswith(b'{"done":'):
-            self._head = line
+            self._head, self._left = line, self._announced(line)
             return
         hundredths = int(line[8:-2]) if line[8:-2].isdigit() else -1
         if line != progress_line(hundredths) or not self._done < hundredths <= 100:
             raise BlackBoxError(problem="its progress does not rise")
         self._done = hundredths
         self._told(hundredths)
+
+    def _announced(self, line: bytes) -> int:
+        """Bytes that follow the line of an answer; raises BlackBoxError where the line is wrong."""
+        request = self._request
+        if line.startswith(_REFUSES):
+            return 0
+        if request.task is not BoxTask.FIT:
+            self._check(line == _rows_line(request.rows))
+            return request.rows * record_bytes(request.dataset.domain)
+        length = _number_in(line)
+        self._check(line == _fit_line(length) and length <= self._most_saved)
+        return length
 
     def _whole(self) -> bytes:
         return b"".join(self._body)
@@ -123,6 +147,12 @@ class AnswerReader:
 
 def _rows_line(rows: int) -> bytes:
     return b'{"format":"gencard.box.v1","rows":%d}\n' % rows
+
+
+def _number_in(line: bytes) -> int:
+    """The number at the end of a line; -1 for none."""
+    digits = line.rpartition(b":")[2][:-2]
+    return int(digits) if digits.isdigit() and len(digits) < _LONGEST_NUMBER else -1
 
 
 def _fit_line(length: int) -> bytes:

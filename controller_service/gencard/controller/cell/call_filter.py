@@ -5,9 +5,18 @@ A call that is refused fails with ENOSYS, as if the kernel had none: programs ar
 
 import errno
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from gencard.controller.cell.call_table import ARGUMENTS, MACHINES, NEWEST, REFUSED, Argument
+from gencard.controller.cell.call_table import (
+    ARGUMENTS,
+    FORKS,
+    MACHINES,
+    NEWEST,
+    REFUSED,
+    THREADS_ALONE,
+    Argument,
+    Numbers,
+)
 
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets in ``struct seccomp_data`` (linux/seccomp.h)."""
@@ -21,11 +30,12 @@ Instruction = tuple[int, int, int, int]
 """Code, steps to jump where a comparison holds, steps where it does not, constant."""
 
 
-def call_filter(machine: str) -> bytes:
+def call_filter(machine: str, *, one_process: bool) -> bytes:
     """The program, for ``bwrap --seccomp``.
 
     Args:
         machine: As ``platform.machine`` says.
+        one_process: Whether starting another process is refused; threads are not.
 
     Raises:
         OSError: The numbers of this machine's calls are not in the table.
@@ -33,21 +43,29 @@ def call_filter(machine: str) -> bytes:
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, "no table of system calls")
     axis = MACHINES.index(machine)
-    return b"".join(struct.pack("=HBBI", *step) for step in _steps(machine, axis))
+    forks, arguments = (FORKS, _with_threads_alone()) if one_process else ({}, ARGUMENTS)
+    refused = [numbers for calls in (*REFUSED.values(), forks) for numbers in calls.values()]
+    steps = _steps(machine, axis, refused, arguments)
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def _steps(machine: str, axis: int) -> Iterator[Instruction]:
+def _with_threads_alone() -> tuple[Argument, ...]:
+    return tuple(THREADS_ALONE if entry.call == "clone" else entry for entry in ARGUMENTS)
+
+
+def _steps(
+    machine: str, axis: int, refused: Iterable[Numbers], arguments: Iterable[Argument]
+) -> Iterator[Instruction]:
     """Calls of another machine end the process; so does nothing else."""
     yield (_LOAD, 0, 0, _ARCHITECTURE)
     yield (_EQUAL, 1, 0, _AUDIT_ARCH[machine])
     yield (_RETURN, 0, 0, _KILL)
     yield (_LOAD, 0, 0, _NUMBER)
     yield from _refuse_where(_GREATER, NEWEST)
-    for calls in REFUSED.values():
-        for numbers in calls.values():
-            if (number := numbers[axis]) is not None:
-                yield from _refuse_where(_EQUAL, number)
-    for argument in ARGUMENTS:
+    for numbers in refused:
+        if (number := numbers[axis]) is not None:
+            yield from _refuse_where(_EQUAL, number)
+    for argument in arguments:
         yield from _only_for(argument.numbers[axis], argument)
     yield (_RETURN, 0, 0, _ALLOW)
 

@@ -30,6 +30,19 @@ REFUSED: Mapping[str, Mapping[str, Numbers]] = {
         "keyctl": (250, 219),
         "request_key": (249, 218),
     },
+    "show the state of the whole machine: memory, load, disks, numbers of its processes and mounts": {
+        "fstatfs": (138, 44),
+        "name_to_handle_at": (303, 264),
+        "pidfd_open": (434, 434),
+        "statfs": (137, 43),
+        "statx": (332, 291),
+        "sysinfo": (99, 179),
+    },
+    "change what others find of the machine's disks and caches": {
+        "readahead": (187, 213),
+        "sync": (162, 81),
+        "syncfs": (306, 267),
+    },
     "show what others do with files that all cells share, or what was read of them": {
         "cachestat": (451, 451),
         "fanotify_init": (300, 262),
@@ -39,13 +52,30 @@ REFUSED: Mapping[str, Mapping[str, Numbers]] = {
         "mincore": (27, 232),
         "preadv2": (327, 286),
     },
-    "hold memory that no process is seen to have": {
+    "reach other processes, or hold memory that no process is seen to have": {
         "memfd_create": (319, 279),
         "memfd_secret": (447, 447),
+        "mq_getsetattr": (245, 185),
+        "mq_notify": (244, 184),
+        "mq_open": (240, 180),
+        "mq_timedreceive": (243, 183),
+        "mq_timedsend": (242, 182),
+        "mq_unlink": (241, 181),
+        "msgctl": (71, 187),
         "msgget": (68, 186),
+        "msgrcv": (70, 188),
+        "msgsnd": (69, 189),
         "remap_file_pages": (216, 234),
+        "semctl": (66, 191),
         "semget": (64, 190),
+        "semop": (65, 193),
+        "semtimedop": (220, 192),
+        "shmat": (30, 196),
+        "shmctl": (31, 195),
+        "shmdt": (67, 197),
         "shmget": (29, 194),
+        "socket": (41, 198),
+        "socketpair": (53, 199),
         "vmsplice": (278, 75),
     },
     "are large and young parts of the kernel, where ways out were found": {
@@ -132,16 +162,24 @@ class Argument:
 
 _ALL = 0xFFFF_FFFF
 _NAMESPACES = 0x7E02_0000
-_AF_UNIX = 1
+_PIDFD, _THREAD = 0x1000, 0x1_0000
 _SHARED, _ANONYMOUS = 0x01, 0x20
-_FCNTL = (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 15, 16, 1030, 1031, 1032, 1033, 1034)
-"""Descriptors, flags, owners, locks, pipes, seals; no leases, notices, hints, nor locks of others."""
+_FCNTL = (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 15, 16, 1030, 1033, 1034)
+"""Descriptors, flags, owners, locks, seals; no leases, notices, hints, pipe sizes, locks of others."""
+
+_IOCTL = (0x5401, 0x540F, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452, 0x802C_542A)
+"""Whether it is a terminal, how much can be read, flags; nothing of devices or file systems."""
+
+_MADVISE = (0, 1, 2, 3, 4, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 22, 23, 24, 25, 102, 103)
+"""All but MERGEABLE, COLD, PAGEOUT and the tests of failing memory."""
+
+_MAKES = "makes namespaces, or a descriptor that shows how many processes the machine has had"
 
 ARGUMENTS = (
-    Argument("clone", (56, 220), 0, _NAMESPACES, (0,), "would make namespaces"),
-    Argument("socket", (41, 198), 0, _ALL, (_AF_UNIX,), "speaks other protocols than within the cell"),
-    Argument("socketpair", (53, 199), 0, _ALL, (_AF_UNIX,), "the same"),
+    Argument("clone", (56, 220), 0, _NAMESPACES | _PIDFD, (0,), _MAKES),
     Argument("fcntl", (72, 25), 1, _ALL, _FCNTL, "tells of others at the same file"),
+    Argument("ioctl", (16, 29), 1, _ALL, _IOCTL, "shows devices and file systems of the machine"),
+    Argument("madvise", (28, 233), 2, _ALL, _MADVISE, "merges pages with other cells, or evicts pages"),
     Argument(
         "mmap",
         (9, 222),
@@ -151,3 +189,16 @@ ARGUMENTS = (
         "makes shared memory that outlives what is seen of it",
     ),
 )
+
+FORKS: Mapping[str, Numbers] = {"fork": (57, None), "vfork": (58, None)}
+"""Refused besides where a cell has one process."""
+
+THREADS_ALONE = Argument(
+    "clone",
+    (56, 220),
+    0,
+    _NAMESPACES | _PIDFD | _THREAD,
+    (_THREAD,),
+    "starts a process with memory of its own",
+)
+"""In place of the entry of ``clone`` above where a cell has one process."""

@@ -14,7 +14,6 @@ from gencard.controller.cell.contents import digest_of_view
 from gencard.controller.cell.exchange import exchange
 from gencard.controller.cell.limits import CellLimits, Isolation
 from gencard.controller.cell.memory_watch import MemoryWatch
-from gencard.controller.cell.resource_limits import memory_bound
 from gencard.controller.cell.root import COMPILED
 from gencard.controller.cell.view import View
 from gencard.controller.cell.views import PYTHON
@@ -62,7 +61,8 @@ class Cell:
             IsolationError: Nothing can be run in a cell here.
             GeneratorChangedError: What the cell shows was changed since it was digested.
         """
-        reader, keeper = AnswerReader(request, told), confinement(self.isolation, self.view)
+        reader = AnswerReader(request, told, most_saved=self.limits.fit_mib * _MIB)
+        keeper = confinement(self.isolation, self.view)
         process = self._started(keeper, command, files)
         try:
             self._watched(keeper, process, request, reader)
@@ -99,7 +99,8 @@ class Cell:
         reader: AnswerReader,
     ) -> None:
         members, kill = partial(keeper.members, process), partial(keeper.kill, process)
-        with MemoryWatch(members, memory_bound(self.limits), kill) as watch:
+        entries, bound = partial(keeper.files, process), self.limits.memory_mib * _MIB
+        with MemoryWatch(members, bound, kill, entries=entries) as watch:
             try:
                 self._listen(process, request, reader)
             except BlackBoxError:

@@ -33,6 +33,10 @@ class Confinement(Protocol):
         """The folder in /proc of each process that runs for it; raises OSError where none is seen."""
         ...
 
+    def files(self, process: subprocess.Popen[bytes]) -> int:
+        """Entries of the working folder that the kernel keeps in memory."""
+        ...
+
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """End it and everything it started, at once; also where it has ended by itself."""
         ...

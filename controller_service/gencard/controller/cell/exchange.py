@@ -28,19 +28,19 @@ def exchange(
     """
     end = time.monotonic() + seconds
     threading.Thread(target=_write, args=(into, request), daemon=True).start()
-    while data := _next(out, end):
+    while data := _next(out, end, min(_AT_ONCE, most + 1)):
         most -= len(data)
         if most < 0:
             raise BlackBoxError(problem="its answer is longer than any that is right")
         yield data
 
 
-def _next(out: IO[bytes], end: float) -> bytes:
+def _next(out: IO[bytes], end: float, at_once: int) -> bytes:
     ready = select.poll()
     ready.register(out, select.POLLIN)
     if not ready.poll(1_000 * max(0.0, end - time.monotonic())):
         raise JobLimitError(what="time for one run of a black box")
-    return os.read(out.fileno(), _AT_ONCE)
+    return os.read(out.fileno(), at_once)
 
 
 def _write(into: IO[bytes], request: bytes) -> None:

@@ -1,8 +1,9 @@
-"""What all processes of a cell have in memory together, looked at from outside a few times a second.
+"""What a cell has in memory, looked at from outside a few times a second: the second line of defence.
 
-Bounds that a process has from the kernel are its own: as many processes as a cell may have could take as
-many times its memory. Kept in the kernel's own words (proc(5)): resident and swapped pages, and where
-those come to too much the proportional part of pages that processes share.
+The first line are the kernel's bounds on each process, which add up to the bound of the cell at any
+moment; see ``limits.CellLimits.address_space``. What they do not count is what the kernel itself keeps
+for each entry of the working folder, however empty. Memory of processes is counted as in proc(5):
+resident and swapped pages, and where those come to too much the proportional part of shared pages.
 """
 
 import threading
@@ -19,8 +20,14 @@ _EVERY = 0.1
 _LOOKS = 2
 """In a row that must find too much: a process that is just starting another one is counted twice."""
 
+_ENTRY = 1 << 10
+"""Bytes that the kernel takes for an entry of a folder in memory: inode and name."""
+
 Members = Callable[[], Iterable[Path]]
 """Gives the folder in /proc of each process in the cell; raises OSError where that cannot be seen."""
+
+Entries = Callable[[], int]
+"""Gives the number of entries in the working folder."""
 
 
 class MemoryWatch:
@@ -31,8 +38,11 @@ class MemoryWatch:
         kill: Ends the cell; called in a thread of this watch.
     """
 
-    def __init__(self, members: Members, bound: int, kill: Callable[[], None]) -> None:
+    def __init__(
+        self, members: Members, bound: int, kill: Callable[[], None], *, entries: Entries = lambda: 0
+    ) -> None:
         self._members, self._bound, self._kill = members, bound, kill
+        self._entries = entries
         self._left = threading.Event()
         self._ended_for: type[JobLimitError | IsolationError] | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -66,7 +76,8 @@ class MemoryWatch:
 
     def _reason(self) -> type[JobLimitError | IsolationError] | None:
         try:
-            return JobLimitError if _is_over(self._members(), self._bound) else None
+            left = self._bound - _ENTRY * self._entries()
+            return JobLimitError if _is_over(self._members(), left) else None
         except OSError:
             return IsolationError
 

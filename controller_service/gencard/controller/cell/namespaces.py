@@ -16,7 +16,7 @@ from pathlib import Path
 from gencard.controller.cell.call_filter import call_filter
 from gencard.controller.cell.limits import CellLimits
 from gencard.controller.cell.memory_file import MemoryFiles
-from gencard.controller.cell.offspring import children_of
+from gencard.controller.cell.offspring import children_of, tree_of
 from gencard.controller.cell.resource_limits import limited
 from gencard.controller.cell.root import closing_of, root_of
 from gencard.controller.cell.user import CellUser
@@ -59,16 +59,18 @@ class Namespaces:
                 for path, content in files
                 for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
             ]
-            calls = ("--seccomp", str(memory.of(call_filter(platform.machine()))))
-            words = [*_closed(), *calls, *root_of(self._view), *placed, *self._folders(limits)]
-            inside = [*_dropped(held), *limited(limits), *command]
+            calls = call_filter(platform.machine(), one_process=limits.processes == 1)
+            closed = [*_closed(), "--seccomp", str(memory.of(calls))]
+            words = [*closed, *root_of(self._view), *placed, *self._folders(limits)]
+            inside = [*_dropped(held), *limited(limits, others=_others()), *command]
             process = self._started(words, inside, memory)
             self._user = held.pop_all()
             return process
 
     def _folders(self, limits: CellLimits) -> list[str]:
+        """There is no /proc: it shows the machine's memory and load, and which pages others map."""
         work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
-        system = ["--proc", "/proc", *_devices(), *closing_of(self._view), "--remount-ro", "/"]
+        system = [*_devices(), *closing_of(self._view), "--remount-ro", "/"]
         variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
         return [*work, *system, *variables, "--chdir", str(WORK)]
 
@@ -107,15 +109,18 @@ class Namespaces:
         self._user.close()
 
     def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
-        """As the cell's own /proc lists them, in which nobody can hide.
-
-        Until that is mounted there are none but bubblewrap; before, its root is still the machine's.
-        """
+        """All that descend from bubblewrap: an orphan is a child of the namespace's first one."""
         with suppress(FileNotFoundError, ProcessLookupError):
             for first in _children(process):
-                own = Path(f"/proc/{first}/root/proc")
-                if own.stat().st_dev != Path("/proc").stat().st_dev:
-                    yield from own.glob("[0-9]*")
+                yield from (Path(f"/proc/{pid}") for pid in tree_of(first))
+
+    def files(self, process: subprocess.Popen[bytes]) -> int:
+        """Entries of the working folder, hidden ones too; 0 until it is there."""
+        with suppress(OSError):
+            for first in _children(process):
+                work = os.statvfs(f"/proc/{first}/root{WORK}")
+                return work.f_files - work.f_ffree
+        return 0
 
     @property
     def program_folder(self) -> Path:
@@ -150,6 +155,11 @@ def _closed() -> list[str]:
     return [*alone, "--unshare-user", "--disable-userns", *nobody, "--cap-drop", "ALL"]
 
 
+def _others() -> int:
+    """Processes of bubblewrap's that have the program's user: its first one, unless root started it."""
+    return int(os.geteuid() != 0)
+
+
 def _dropped(held: ExitStack) -> list[str]:
     """As root: become some user of no other process, for good, so that its processes can be counted.
 
@@ -164,11 +174,9 @@ def _dropped(held: ExitStack) -> list[str]:
 
 def _devices() -> Iterator[str]:
     """No terminal, no shared memory, and no /dev/zero, which is shared memory to whoever maps it."""
-    yield from ("--perms", "0755", "--dir", "/dev", "--symlink", "/proc/self/fd", "/dev/fd")
+    yield from ("--perms", "0755", "--dir", "/dev")
     for name in ("null", "random", "urandom"):
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        yield from ("--symlink", f"/proc/self/fd/{number}", f"/dev/{name}")
 
 
 VARIABLES = {

@@ -6,9 +6,16 @@ from pathlib import Path
 
 
 def children_of(pid: int) -> list[int]:
-    """Those of its first thread; raises OSError where there is no such process."""
-    own = Path(f"/proc/{pid}/task/{pid}/children")
-    return list(map(int, own.read_text(encoding="ascii").split()))
+    """Those of all its threads; raises OSError where there is no such process."""
+    threads = list(Path(f"/proc/{pid}/task").iterdir())
+    return [child for thread in threads for child in _children_of_thread(thread)]
+
+
+def _children_of_thread(thread: Path) -> list[int]:
+    try:
+        return list(map(int, (thread / "children").read_text(encoding="ascii").split()))
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has ended since
 
 
 def tree_of(pid: int) -> Iterator[int]:

@@ -52,6 +52,10 @@ class Processes:
         """Those that have not left the tree of who started them."""
         return (Path(f"/proc/{pid}") for pid in tree_of(process.pid))
 
+    def files(self, process: subprocess.Popen[bytes]) -> int:  # noqa: ARG002  # they lie on a disk
+        """None are kept in memory."""
+        return 0
+
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """The session's group; a process that left it lives on."""
         with suppress(ProcessLookupError):

@@ -13,14 +13,22 @@ from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, IsolationError
 
 _RESAMPLES = """
+import ctypes
 import os
+import socket
 from gencard.wire.black_box import black_box
 
 if {hidden!r}:
     assert not os.path.exists({hidden!r})
-    interfaces = open("/proc/self/net/dev").read().splitlines()[2:]
-    assert not {{line.split(":")[0].strip() for line in interfaces}} - {{"lo"}}
-    assert "Seccomp:\\t2" in open("/proc/self/status").read()
+    assert not os.path.exists("/proc") and not os.path.exists("/sys")
+    assert os.uname().nodename == "cell"
+    assert ctypes.CDLL(None).prctl({get_filter}, 0, 0, 0, 0) == {filtered}
+    for family in socket.AF_INET, socket.AF_UNIX:
+        try:
+            socket.socket(family)
+        except OSError:
+            continue
+        raise AssertionError
 
 @black_box
 def resample(table, rows, *, rng):
@@ -29,9 +37,12 @@ def resample(table, rows, *, rng):
 resample.main()
 """
 
+_PR_GET_SECCOMP, _FILTERED = 21, 2
+"""Of prctl(2): what asks how a process's calls are filtered, and the answer "by a program"."""
+
 
 def check_isolation(isolation: Isolation, hidden: Path) -> None:
-    """Run a box that looks for what it must not see: a network, a folder, calls without a filter.
+    """Run a box that looks for what it must not see: sockets, a folder, /proc, calls without a filter.
 
     Args:
         hidden: A folder of the controller's own, which must not be there inside.
@@ -42,7 +53,8 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
             outside, others cannot read the interpreter, or the cell shows what it should hide.
     """
     seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
-    program = Program(("python", "./box.py"), (("box.py", _RESAMPLES.format(hidden=seen).encode()),))
+    text = _RESAMPLES.format(hidden=seen, get_filter=_PR_GET_SECCOMP, filtered=_FILTERED)
+    program = Program(("python", "./box.py"), (("box.py", text.encode()),))
     box = CellBox(program, Cell(CellLimits(wall_seconds=60), isolation, program.view()))
     dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
     try:
