@@ -132,7 +132,7 @@ def _prepare(folder: Path, home: Path) -> None:
         f"attribute {i}": names[rng.integers(0, len(names), 5_000)] for i, names in enumerate(levels)
     }
     pd.DataFrame(records).to_csv(folder / "records.csv", index=False)
-    draft(home, folder / "records.csv", now=datetime.now(UTC))
+    draft(home, folder / "records.csv", now=datetime.now(UTC), demo_people=True)
     settings = home / "controller.toml"
     settings.write_text(re.sub(r"(?m)^most_rows = .*$", "most_rows = 4_000_000", settings.read_text()))
 

@@ -20,12 +20,18 @@ from gencard.core.statistics.closure import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.canonical import digest_of, document_of, json_bytes, sha256, time_text
 from gencard.wire.card_document import card_document, card_statement
-from gencard.wire.dsse import sign
+from gencard.wire.dsse import key_id, sign
 from gencard.wire.key_history import CARDS, KeyChange
 from gencard.wire.psi_document import psi_document
 from gencard.wire.receipt import Receipt, receipt_statement
 from gencard.wire.schema_codec import coding_digest, coding_document
-from gencard.wire.statements import CHECKPOINT, REVOCATION, VERDICT, statement
+from gencard.wire.statements import (
+    CHECKPOINT,
+    ENROLMENT_REQUEST,
+    REVOCATION,
+    VERDICT,
+    statement,
+)
 
 PAGE = Path(__file__).with_name("card-format.md")
 TIME = time_text(datetime(2026, 11, 20, 18, 5, tzinfo=UTC))
@@ -93,6 +99,7 @@ def examples() -> dict[str, Any]:
         "revocation": statement(REVOCATION, CARD.name, _revocation(), CARD_DIGEST),
         "checkpoint": statement(CHECKPOINT, "log", _checkpoint(), _checkpoint()["root"]),
         "change": CHANGE.statement,
+        "enrolment": statement(ENROLMENT_REQUEST, "people/ana", _enrolment(), _enrolment_digest()),
     }
     documents = {name: document_of(payload, name) for name, payload in statements.items()}
     envelope = sign(statements["card"], [CONTROLLER_KEY, ANALYST_KEY])
@@ -116,6 +123,21 @@ def filled(text: str) -> str:
 def main() -> None:
     """Fill the page's blocks anew."""
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _enrolment() -> dict[str, Any]:
+    """A request; its certificate request is cut, since each signature of it differs."""
+    return {
+        "certificateRequest": "-----BEGIN CERTIFICATE REQUEST-----\n...",
+        "name": "ana",
+        "project": "health",
+        "role": "analyst",
+        "signingKey": ANALYST_KEY.public_key().public_bytes_raw().hex(),
+    }
+
+
+def _enrolment_digest() -> str:
+    return key_id(ANALYST_KEY.public_key())
 
 
 def _verdict() -> dict[str, Any]:

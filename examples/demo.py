@@ -55,17 +55,20 @@ def main() -> int:
 def prepare() -> None:
     """The controller's premises: records, reviewed schema, certificates."""
     chapter(
-        "The controller sets up", "gencard-controller init demo/controller --data demo/records/fair.csv"
+        "The controller sets up",
+        "gencard-controller init demo/controller --data demo/records/fair.csv --demo-people",
     )
     shutil.rmtree(FOLDER, ignore_errors=True)
     RECORDS.parent.mkdir(parents=True)
     write_records(RECORDS)
-    steward("init", str(CONTROLLER), "--data", str(RECORDS), quiet=True)
+    steward("init", str(CONTROLLER), "--data", str(RECORDS), "--demo-people", quiet=True)
     (CONTROLLER / "schema.toml").write_text(SCHEMA)
     with (CONTROLLER / "controller.toml").open("a") as settings:
         settings.write(BLACK_BOXES)
     say("6,366 records, a schema that a steward wrote, an authority, and certificates for")
     say("[bold]ana[/] (analyst), [bold]aud[/] (auditor) and [bold]sam[/] (steward).")
+    say("[yellow]This is a demonstration:[/] the controller made their keys, and could sign as them.")
+    say("Elsewhere people make keys on their own machines, by [bold]gencard enrol[/].")
 
 
 @contextmanager

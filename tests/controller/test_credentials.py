@@ -1,19 +1,19 @@
 """Certificates, keys and the people who hold them."""
 
 import os
-import shutil
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from gencard.client.credentials import Credentials
 from gencard.controller.certificates import (
     issue,
     new_authority,
@@ -23,15 +23,25 @@ from gencard.controller.certificates import (
     trust_domain_of,
     write_new,
 )
-from gencard.controller.enrolment import enrol
+from gencard.controller.enrolment import enrol as enrol_request
 from gencard.controller.identities import read_identities
 from gencard.controller.keys import public_key, secret_bytes, signing_key
 from gencard.controller.renewal import renew
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
+from gencard.wire.enrolment import request_document, request_of_document
+from gencard.wire.enrolment_answer import EnrolmentAnswer
 from gencard.wire.identity import Identity, Role
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ANA = "spiffe://example/pilot/analyst/ana"
+
+
+class Person(NamedTuple):
+    """Somebody's private keys, and the steward's answer."""
+
+    tls: ec.EllipticCurvePrivateKey
+    signing: Ed25519PrivateKey
+    answer: EnrolmentAnswer
 
 
 @pytest.fixture
@@ -108,8 +118,8 @@ class TestS17:
     def test_s17_the_authority_is_held_to_it_too(self, folder):
         (folder / "authority" / "key.pem").chmod(0o644)
         with pytest.raises(InvalidInputError, match="0600"):
-            enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
-        assert not (folder / "people").exists()
+            enrol(folder)
+        assert not (folder / "identities").exists()
 
     def test_s17_private_files_are_made_private_whatever_the_umask(self, tmp_path):
         before = os.umask(0)
@@ -143,35 +153,35 @@ class TestS17:
             public_key("garbage", "ana.toml.signing_key")
 
 
+def enrol(folder: Path, name: str = "ana", project: str = "pilot", **kwargs) -> Person:
+    """Enrol somebody whose keys are made here, as on a machine of their own."""
+    tls = kwargs.pop("tls", None) or ec.generate_private_key(ec.SECP256R1())
+    signing = kwargs.pop("signing", None) or Ed25519PrivateKey.generate()
+    request = request_of_document(request_document(tls, signing, name=name))
+    given = {"role": "analyst", "project": project, "address": "localhost:7443", "now": NOW} | kwargs
+    answer = enrol_request(folder, request, read_authority(folder / "authority"), **given)
+    return Person(tls, signing, answer)
+
+
 class TestEnrolment:
-    def test_a_person_gets_a_folder_and_is_known_afterwards(self, folder):
-        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
-        assert sorted(path.name for path in person.iterdir()) == [
-            "authority.pem",
-            "certificate.pem",
-            "connection.toml",
-            "controller_card_key.pub",
-            "key.pem",
-            "log_key.pub",
-            "signing_key.pem",
-            "signing_key.pub",
-        ]
+    def test_a_person_gets_a_certificate_and_is_known_afterwards(self, folder):
+        person = enrol(folder)
         (enrolled,) = read_identities(folder / "identities").values()
         assert enrolled.identity == Identity("example", "pilot", Role.ANALYST, "ana")
-        own = signing_key(person / "signing_key.pem", "key").public_key()
-        assert enrolled.signing_key.public_bytes_raw() == own.public_bytes_raw()
-        certificate = x509.load_pem_x509_certificate((person / "certificate.pem").read_bytes())
-        assert uri_of(certificate) == ANA
-        key = load_pem_private_key((person / "key.pem").read_bytes(), None)
-        assert key.public_key() == certificate.public_key()
-        assert mode(person / "signing_key.pem") == mode(person / "key.pem") == 0o600
+        assert enrolled.signing_key == person.signing.public_key() == person.answer.signing_key
+        assert uri_of(person.answer.certificate) == ANA
+        assert person.answer.certificate.public_key() == person.tls.public_key()
+        assert person.answer.authority == read_authority(folder / "authority").certificate
+        assert person.answer.address == "localhost:7443"
 
     def test_nobody_is_enrolled_over_somebody_else(self, folder):
-        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
-        before = (person / "key.pem").read_bytes()
-        with pytest.raises(InvalidInputError, match="taken"):
-            enrol(folder, "ana", Role.STEWARD, "pilot", address="localhost:7443", now=NOW)
-        assert (person / "key.pem").read_bytes() == before
+        enrol(folder)
+        before = (folder / "identities/ana.toml").read_bytes()
+        with pytest.raises(InvalidInputError, match="taken: analyst in project pilot"):
+            enrol(folder, role="steward")
+        with pytest.raises(InvalidInputError, match="taken, by another signing key"):
+            enrol(folder)
+        assert (folder / "identities/ana.toml").read_bytes() == before
 
     def test_a_full_disk_leaves_nobody_half_enrolled(self, folder, monkeypatch):
         def full(*_: object) -> None:
@@ -179,53 +189,68 @@ class TestEnrolment:
 
         monkeypatch.setattr("gencard.controller.enrolment.identity_text", full)
         with pytest.raises(StorageError):
-            enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
-        assert not (folder / "people" / "ana").exists()
+            enrol(folder)
+        assert read_identities(folder / "identities") == {}
         monkeypatch.undo()
-        assert enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW).is_dir()
+        assert enrol(folder)
+
+    def test_the_same_keys_get_a_new_certificate_and_change_nothing_else(self, folder):
+        person = enrol(folder)
+        before = (folder / "identities/ana.toml").stat()
+        again = enrol(folder, tls=person.tls, signing=person.signing, role=None, project=None)
+        assert again.answer.certificate != person.answer.certificate
+        assert uri_of(again.answer.certificate) == ANA
+        assert (folder / "identities/ana.toml").stat() == before
 
     def test_s41_new_keys_for_somebody_enrolled_keep_the_old_in_mind(self, folder):
-        handed = []
-        for again in (False, True, True):
-            person = enrol(
-                folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW, again=again
-            )
-            handed.append((person / "signing_key.pub").read_text())
-            assert (person / "earlier_keys.pub").exists() == again
-            kept = Credentials.of_folder(shutil.move(person, folder / f"handed-{len(handed)}"))
+        people = [enrol(folder, again=again) for again in (False, True, True)]
         (enrolled,) = read_identities(folder / "identities").values()
         keys = (*enrolled.earlier, enrolled.signing_key)
-        assert [public_pem(key).decode() for key in keys] == handed
-        assert kept.public_signing_keys() == (enrolled.signing_key, *enrolled.earlier)
+        assert keys == tuple(person.signing.public_key() for person in people)
+
+    def test_s41_a_key_that_was_replaced_does_not_come_back(self, folder):
+        first = enrol(folder)
+        enrol(folder, again=True)
+        with pytest.raises(InvalidInputError, match="was replaced by a newer key"):
+            enrol(folder, tls=first.tls, signing=first.signing, again=True)
 
     @pytest.mark.parametrize(
-        ("name", "project", "said"),
-        [("bob", "pilot", "not enrolled"), ("ana", "other", "not enrolled"), ("ana", "pilot", "taken")],
+        ("name", "project", "problem"),
+        [("bob", "pilot", "bob is not enrolled"), ("ana", "other", "is taken")],
     )
-    def test_s41_and_for_nobody_else(self, folder, name, project, said):
-        """For ana neither in another project, nor while her old folder lies there."""
-        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
-        before = (folder / "identities/ana.toml").read_bytes(), (person / "key.pem").read_bytes()
-        with pytest.raises(InvalidInputError, match=said):
-            enrol(folder, name, Role.ANALYST, project, address="localhost:1", now=NOW, again=True)
-        assert before == (
-            (folder / "identities/ana.toml").read_bytes(),
-            (person / "key.pem").read_bytes(),
-        )
-        assert not (folder / "people/bob").exists()
+    def test_s41_and_for_nobody_else(self, folder, name, project, problem):
+        enrol(folder)
+        before = (folder / "identities/ana.toml").read_bytes()
+        with pytest.raises(InvalidInputError, match=problem):
+            enrol(folder, name, project, again=True)
+        assert (folder / "identities/ana.toml").read_bytes() == before
+        assert not (folder / "identities/bob.toml").exists()
+
+    def test_a_signing_key_belongs_to_one_identity(self, folder):
+        """Else a card of one could be shown as signed by the other; replaced keys count too."""
+        ana = enrol(folder)
+        enrol(folder, again=True)
+        with pytest.raises(InvalidInputError, match="belongs to ana"):
+            enrol(folder, "bob", signing=ana.signing)
+
+    @pytest.mark.parametrize("role", [None, "controller", "visitor", ""])
+    def test_a_role_that_no_person_has_is_refused(self, folder, role):
+        with pytest.raises(InvalidInputError, match="role"):
+            enrol(folder, role=role)
+        assert not (folder / "identities").exists()
 
     @pytest.mark.parametrize("name", ["", "../ana", "Ana", "a/b", ".ana", "ana\n", "a" * 64])
     def test_a_name_that_is_no_name_is_refused(self, folder, name):
         with pytest.raises(InvalidInputError):
-            enrol(folder, name, Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
-        assert not (folder / "people").exists()
+            enrol(folder, name)
+        assert not (folder / "identities").exists()
 
     def test_a_project_that_is_no_name_is_refused(self, folder):
         with pytest.raises(InvalidInputError):
-            enrol(folder, "ana", Role.ANALYST, "analyst/ana/x", address="localhost:7443", now=NOW)
+            enrol(folder, project="analyst/ana/x")
 
     def test_two_files_for_one_person_are_refused(self, folder):
-        enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:7443", now=NOW)
+        enrol(folder)
         text = (folder / "identities" / "ana.toml").read_text()
         (folder / "identities" / "again.toml").write_text(text)
         with pytest.raises(InvalidInputError, match="same identity"):
@@ -257,14 +282,11 @@ class TestRenewal:
         return folder / "server" / "certificate.pem"
 
     def test_a_person_goes_on_with_the_same_key(self, folder, tmp_path):
-        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
+        issued = enrol(folder).answer.certificate.public_bytes(Encoding.PEM)
         sent = tmp_path / "sent.pem"
-        sent.write_bytes((person / "certificate.pem").read_bytes())
+        sent.write_bytes(issued)
         assert renew(folder, sent, now=self.LATER) == self.LATER + timedelta(days=90)
-        old, new = (
-            x509.load_pem_x509_certificate(path.read_bytes())
-            for path in (person / "certificate.pem", sent)
-        )
+        old, new = map(x509.load_pem_x509_certificate, (issued, sent.read_bytes()))
         assert new.public_key() == old.public_key()
         assert new.extensions.get_extension_for_class(
             x509.ExtendedKeyUsage
@@ -289,10 +311,11 @@ class TestRenewal:
         assert uri_of(new) == ANA
         assert sorted(path.name for path in server.parent.iterdir()) == ["certificate.pem", "key.pem"]
 
-    def test_a_person_is_no_server(self, folder):
-        person = enrol(folder, "ana", Role.ANALYST, "pilot", address="localhost:1", now=NOW)
+    def test_a_person_is_no_server(self, folder, tmp_path):
+        issued = enrol(folder).answer.certificate.public_bytes(Encoding.PEM)
+        (tmp_path / "sent.pem").write_bytes(issued)
         with pytest.raises(InvalidInputError, match="person's"):
-            renew(folder, person / "certificate.pem", now=NOW, hosts=["localhost"])
+            renew(folder, tmp_path / "sent.pem", now=NOW, hosts=["localhost"])
 
     def test_what_this_authority_did_not_issue_stays_as_it_is(self, folder, tmp_path):
         issue(new_authority("example", NOW), ANA, NOW).write(tmp_path / "strange")

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.controller.certificates import read_authority, trust_domain_of
+from gencard.controller.demo_people import demo_people
 from gencard.controller.drafting import draft
 from gencard.controller.identities import read_identities
 from gencard.controller.keys import secret_bytes, signing_key
@@ -42,6 +44,11 @@ def csv(folder: Path, **columns) -> Path:
     return path
 
 
+def keys_in(folder: Path) -> list[Path]:
+    """Files that hold a private key."""
+    return [path for path in folder.rglob("*") if path.is_file() and b"PRIVATE" in path.read_bytes()]
+
+
 class TestFolder:
     def test_what_it_leaves_as_a_comment_can_be_taken_as_it_is(self, tmp_path, fair):
         made = draft(tmp_path / "controller", fair, now=NOW)
@@ -69,9 +76,36 @@ class TestFolder:
         signing_key(settings.signing.log_key, "log")
         assert len(bytes.fromhex(secret_bytes(settings.signing.version_salt, "salt").decode())) == 32
         secret_bytes(settings.server.key, "server.key")
-        people = read_identities(settings.signing.identities)
+
+    def test_nobody_has_keys_that_the_controller_made_unless_for_a_demonstration(self, tmp_path, fair):
+        made = draft(tmp_path / "controller", fair, now=NOW)
+        assert made.people == ()
+        assert read_identities(made.folder / "identities") == {}
+        assert sorted(path.relative_to(made.folder).as_posix() for path in keys_in(made.folder)) == [
+            "authority/key.pem",
+            "health/key.pem",
+            "server/key.pem",
+            "signing/card_key.pem",
+            "signing/log_key.pem",
+        ]
+        demo = draft(tmp_path / "demo", fair, now=NOW, demo_people=True)
+        people = read_identities(demo.folder / "identities")
         assert sorted(person.identity.name for person in people.values()) == ["ana", "aud", "sam"]
-        assert [path.name for path in made.people] == ["ana", "aud", "sam"]
+        assert [path.name for path in demo.people] == ["ana", "aud", "sam"]
+        assert demo_people(demo.folder) == ("ana", "aud", "sam")
+        assert demo_people(made.folder) == ()
+
+    def test_the_authority_may_be_elsewhere(self, tmp_path, fair):
+        key = tmp_path / "stick" / "authority.pem"
+        made = draft(tmp_path / "controller", fair, now=NOW, authority_key=key)
+        assert [path.name for path in (made.folder / "authority").iterdir()] == ["certificate.pem"]
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        assert trust_domain_of(read_authority(made.folder / "authority", key)) == "gencard.local"
+        with pytest.raises(InvalidInputError, match="--authority-key"):
+            read_authority(made.folder / "authority")
+        with pytest.raises(InvalidInputError, match="overwritten"):
+            draft(tmp_path / "second", fair, now=NOW, authority_key=key)
+        assert not (tmp_path / "second").exists()
 
     def test_all_pairs_of_the_survey_fit_the_drafted_policy(self, tmp_path, fair):
         entry = Settings.load(draft(tmp_path / "c", fair, now=NOW).settings).datasets[0]

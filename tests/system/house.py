@@ -12,14 +12,16 @@ import grpc
 import numpy as np
 import pandas as pd
 
-from gencard.client import Analyst
+from gencard.client import Analyst, install_answer, new_request
 from gencard.controller.boxes import Boxes
+from gencard.controller.certificates import read_authority
 from gencard.controller.drafting import draft
 from gencard.controller.enrolment import enrol
 from gencard.controller.reviews import write_review
 from gencard.controller.settings import Settings
 from gencard.controller.settings_boxes import ReviewTable
 from gencard.controller.wiring import Controller, serve
+from gencard.wire.enrolment import request_of_document
 from gencard.wire.identity import Role
 
 REVIEWER = "sam, who trusts its author"
@@ -206,15 +208,28 @@ class House:
         return channel
 
     def enrol(self, name: str, role: Role = Role.ANALYST, project: str = "survey") -> None:
-        enrol(self.folder, name, role, project, address="localhost:0", now=datetime.now(UTC))
+        """As two people do it; the person's folder lies where those of the demonstration's people do."""
+        request = new_request(self.person(name), name)
+        answer = enrol(
+            self.folder,
+            request_of_document(request.file.read_bytes()),
+            read_authority(self.folder / "authority"),
+            role=role,
+            project=project,
+            address="localhost:0",
+            now=datetime.now(UTC),
+        )
+        install_answer(self.person(name), answer.document)
 
 
-def build(folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA) -> House:
-    """A drafted, reviewed, not yet started controller: analyst ana, auditor aud, steward sam."""
+def build(
+    folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA, *, people: bool = True
+) -> House:
+    """A drafted, reviewed, not yet started controller: ana, aud and sam, or nobody."""
     file = folder / "survey.csv"
     (survey() if data is None else data).to_csv(file, index=False)
     house = House(folder / "controller")
-    draft(house.folder, file, now=datetime.now(UTC))
+    draft(house.folder, file, now=datetime.now(UTC), demo_people=people)
     (house.folder / "schema.toml").write_text(schema)
     house.offer_exact_counts()
     house.edit({"address": '"localhost:0"\ncalls_per_second = 100_000  # tests are quick'})

@@ -7,13 +7,13 @@ import pytest
 from cryptography import x509
 from google.longrunning import operations_pb2
 
+from gencard.controller.identities import health_check
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
 from gencard.controller.service.shares import Bounds
 from gencard.v1 import audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server
-from gencard.wire.identity import Role
 from tests.system.edge import (
     NOBODYS,
     URI,
@@ -28,7 +28,7 @@ from tests.system.edge import (
 from tests.system.house import request_id
 
 LIST = "/gencard.v1.CatalogService/ListDatasets"
-PEOPLE = {"A": "ana", "U": "aud", "S": "sam", "C": "con"}
+PEOPLE = {"A": "ana", "U": "aud", "S": "sam"}
 
 EXPECTED = {
     "CatalogService": {"ListDatasets": "AUS", "GetDataset": "AUS", "ListGenerators": "AUS"},
@@ -54,7 +54,7 @@ EXPECTED = {
         "ListOperations": "AUS", "GetOperation": "AUS", "CancelOperation": "AUS",
         "WaitOperation": "AUS", "DeleteOperation": "",
     },
-    "Health": {"Check": "AUS", "Watch": "AUS", "List": ""},
+    "Health": {"Check": "AUSC", "Watch": "AUS", "List": ""},
 }  # fmt: skip
 """Who may call what, written a second time: A analyst, U auditor, S steward, C the controller."""
 
@@ -70,12 +70,16 @@ def allowed(path: str) -> str:
 @pytest.fixture(scope="module")
 def people(house):
     """A channel for every role, one for a role that nobody knows, one for nobody enrolled."""
-    enrolled(house, "con", Role.CONTROLLER)
     channels = {letter: house.channel(name) for letter, name in PEOPLE.items()}
+    own = certificate(house, health_check("gencard.local").uri)
     visitor = x509.UniformResourceIdentifier(URI.format(role="visitor", name="vic"))
     strange = certificate_naming(house, visitor)
     unlisted = certificate(house, URI.format(role="steward", name="mallory"))
-    return channels | {"?": channel_of(house, strange), "!": channel_of(house, unlisted)}
+    return channels | {
+        "C": channel_of(house, own),
+        "?": channel_of(house, strange),
+        "!": channel_of(house, unlisted),
+    }
 
 
 class TestS03Matrix:

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
-from gencard.client import Analyst
+from gencard.client import Analyst, install_answer, new_request
 from gencard.client.bundle import Bundle
 from gencard.client.credentials import Credentials
 from gencard.client.key_watch import SEEN
@@ -31,6 +31,7 @@ from gencard.wire.key_history import CARDS, LOG
 from tests.system.books import assert_in_order, assert_ledger_and_log
 from tests.system.here import jobs_stay_here
 from tests.system.house import House, build
+from tests.system.people import answered, request_in
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
 SAM = "spiffe://gencard.local/service/steward/sam"
@@ -157,9 +158,10 @@ class TestWhileServing:
         house.enrol("ann")
         with house.analyst("ann") as ann:
             name = self.released(ann, tmp_path / "kept").name
-        old = Path(shutil.move(house.person("ann"), tmp_path / "old"))
-        words = ["enrol", "ann", "--role", "analyst", "--project", "survey", "--again"]
-        steward(house, *words, "--steward", "sam")
+        old = Path(shutil.copytree(house.person("ann"), tmp_path / "old"))
+        new_request(house.person("ann"), "ann", again=True)
+        answer = answered(house, request_in(house.person("ann")), "--again")
+        install_answer(house.person("ann"), answer)
         with house.analyst("ann") as ann:
             assert [receipt.rows for receipt in ann.card(name).agreement.receipts()] == [50]
             self.released(ann, tmp_path / "new")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gencard.client.analyst import Analyst
     from gencard.client.audit_found import Audit
     from gencard.client.card import Card
+    from gencard.client.enrolment import install_answer, new_request, renewal_request
     from gencard.client.moments import (
         covariance,
         group_means,
@@ -38,8 +39,11 @@ _HOME = {
     "covariance": "moments",
     "group_means": "moments",
     "group_sums": "moments",
+    "install_answer": "enrolment",
     "mean": "moments",
     "moment": "moments",
+    "new_request": "enrolment",
+    "renewal_request": "enrolment",
     "variance": "moments",
 }
 
@@ -54,8 +58,11 @@ __all__ = [
     "covariance",
     "group_means",
     "group_sums",
+    "install_answer",
     "mean",
     "moment",
+    "new_request",
+    "renewal_request",
     "variance",
 ]
 

@@ -1,4 +1,4 @@
-"""Who we are and whom we believe: one folder of files, as the controller's ``enrol`` writes it."""
+"""Who we are and whom we believe: one folder of files, as ``gencard enrol`` makes it."""
 
 import stat
 import tomllib
@@ -87,7 +87,7 @@ class Credentials:
         return self.private_signing_key().public_key()
 
     def public_signing_keys(self) -> tuple[Ed25519PublicKey, ...]:
-        """Our own, and those that we signed with before, as the steward handed them over.
+        """Our own, and those that we signed with before, as this machine kept them.
 
         Raises:
             InvalidInputError: A file cannot be used.
@@ -112,7 +112,7 @@ def address_in(folder: Path) -> str:
     """
     file = folder / "connection.toml"
     if not file.is_file():
-        problem = f"name the steward's folder with -c or GENCARD_CONNECTION; there is no {file}"
+        problem = f"name your connection folder with -c or GENCARD_CONNECTION; there is no {file}"
         raise InvalidInputError(field="connection", problem=problem)
     try:
         address = tomllib.loads(read(file, "connection").decode())["address"]

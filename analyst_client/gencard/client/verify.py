@@ -23,6 +23,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NotReplayableError, VerificationError
 from gencard.wire import dsse
 from gencard.wire.canonical import Document, sha256, time_of
+from gencard.wire.enrolment import grouped
 from gencard.wire.key_history import CARDS, LOG, KeyHistory, changes_in
 from gencard.wire.receipt import Receipt
 from gencard.wire.schema_codec import coding_digest
@@ -48,17 +49,22 @@ class Check:
     detail: str
 
 
+OWN = "your own, from your connection folder"
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """Whom to believe. They must not come from the bundle itself.
 
     Args:
         analyst: The analyst's key, and those that the analyst signed with before.
+        analyst_source: Where the analyst's keys come from: who has to be believed about them.
     """
 
     controller: KeyHistory
     analyst: tuple[Ed25519PublicKey, ...]
     log: KeyHistory
+    analyst_source: str = OWN
 
     @classmethod
     def of(cls, credentials: Credentials) -> "Keys":
@@ -79,6 +85,22 @@ class Keys:
                 keys, controller=keys.controller.followed(changes), log=keys.log.followed(changes)
             )
         return keys
+
+
+def with_fingerprint(keys: Keys, fingerprint: str) -> Keys:
+    """The analyst's key that has a fingerprint, which is then what has to be believed.
+
+    Args:
+        fingerprint: SHA-256 of the key in hex, spaces allowed, as ``gencard enrol`` shows it.
+
+    Raises:
+        VerificationError: No key of the analyst's has it.
+    """
+    wanted = "".join(fingerprint.split()).lower()
+    named = tuple(key for key in keys.analyst if dsse.key_id(key) == wanted)
+    if not named:
+        raise VerificationError(problem="the analyst's key does not have the fingerprint that you gave")
+    return replace(keys, analyst=named, analyst_source="it has the fingerprint that you gave")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +132,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     card = record.check("Card, signed by both", signed, lambda card: card.name)
     if card is None:
         return record.checks
+    record.note("Analyst's key", _analyst_key_text(bundle, keys))
     over = "ended" if now >= time_of(card.expire_time) else "ends"
     record.note("Time of the card", f"{over} {card.expire_time}")
     coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
@@ -160,6 +183,13 @@ def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
 def _keys_text(keys: Keys) -> str:
     changes = sorted((*keys.controller.changes, *keys.log.changes), key=lambda change: change.time)
     return ", ".join(f"{change.use} {change.number}, {change.time}" for change in changes)
+
+
+def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
+    """Fingerprint of the analyst's key that signed the card, and who vouches for that key."""
+    _, signatures = dsse.opened(bundle.one("card").content)
+    signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
+    return f"{grouped(signers[0])}: {keys.analyst_source}"
 
 
 def _card_digest(bundle: Bundle) -> str:

@@ -80,13 +80,20 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
     return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
 
-def read_authority(folder: Path) -> KeyPair:
+def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
     """The authority in a folder.
+
+    Args:
+        key_file: The authority's private key, where it is kept elsewhere than in the folder.
 
     Raises:
         InvalidInputError: Its files are missing, malformed, or the key may be used by others.
     """
-    key_pem = secret_bytes(folder / "key.pem", "authority.key")
+    file = key_file or folder / "key.pem"
+    if not file.is_file():
+        problem = f"there is no file {file}; name the authority's private key with --authority-key"
+        raise InvalidInputError(field="authority.key", problem=problem)
+    key_pem = secret_bytes(file, "authority.key")
     try:
         certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
         key = load_pem_private_key(key_pem, password=None)

@@ -1,4 +1,4 @@
-"""The folder of a new controller: settings, a schema to review, keys, certificates, three people."""
+"""The folder of a new controller: settings, a schema to review, its own keys and certificates."""
 
 import os
 import re
@@ -9,8 +9,16 @@ from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 
-from gencard.controller.certificates import issue, new_authority, new_signing_key, public_pem, write_new
-from gencard.controller.enrolment import enrol
+from gencard.controller.certificates import (
+    KeyPair,
+    issue,
+    new_authority,
+    new_signing_key,
+    public_pem,
+    write_new,
+)
+from gencard.controller.demo_people import PEOPLE, make_demo_people
+from gencard.controller.identities import health_check
 from gencard.controller.private_file import check_new, whole_folder
 from gencard.controller.schema_draft import draft_schema
 from gencard.controller.schema_file import PublicSchema, schema_text
@@ -22,9 +30,7 @@ from gencard.core.statistics.closure import dimension
 from gencard.wire.identity import Identity, Role
 
 TRUST_DOMAIN = "gencard.local"
-PROJECT = "pilot"
 ADDRESS = "localhost:7443"
-PEOPLE = {"ana": Role.ANALYST, "aud": Role.AUDITOR, "sam": Role.STEWARD}
 HOSTS = ("localhost", "127.0.0.1", "::1")
 
 _SETTINGS = """\
@@ -127,6 +133,7 @@ class Draft:
     """What was drafted.
 
     Args:
+        people: Folders of the demonstration's people; none unless they were wanted.
         left_out: Columns that the draft does not declare: names, dates, running numbers, empty ones.
     """
 
@@ -137,42 +144,53 @@ class Draft:
     left_out: tuple[str, ...]
 
 
-def draft(folder: Path, data: Path, *, now: datetime) -> Draft:
+def draft(
+    folder: Path,
+    data: Path,
+    *,
+    now: datetime,
+    demo_people: bool = False,
+    authority_key: Path | None = None,
+) -> Draft:
     """Make the folder of a new controller that offers one file of records. All of it, or nothing.
 
+    Args:
+        demo_people: Make keys for ana, aud and sam, too. The controller could sign in their names.
+        authority_key: A new file for the authority's private key; in the folder where not given.
+
     Raises:
-        InvalidInputError: The folder holds something already, or the file is of no known kind.
+        InvalidInputError: The folder or ``authority_key`` holds something already, or the file of
+            records is of no known kind.
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
-        StorageError: The folder cannot be written.
+        StorageError: The folder or ``authority_key`` cannot be written.
     """
     check_new(folder)
     schema, left_out = draft_schema(data, data.stem)
     try:
-        _make(folder, data.absolute(), schema, left_out, now)
+        with whole_folder(folder) as made:
+            authority = new_authority(TRUST_DOMAIN, now)
+            _write_credentials(made, authority, now)
+            if demo_people:
+                make_demo_people(made, authority, address=ADDRESS, now=now)
+            _write_texts(made, data.absolute(), schema, left_out)
+            write_new(authority_key or made / "authority" / "key.pem", authority.key_pem)
     except OSError:
         raise StorageError() from None
-    people = tuple(folder / "people" / name for name in PEOPLE)
+    people = tuple(folder / "people" / name for name in PEOPLE) if demo_people else ()
     return Draft(folder, folder / "controller.toml", folder / "schema.toml", people, left_out)
 
 
-def _make(
-    folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str], now: datetime
-) -> None:
-    with whole_folder(folder) as draft:
-        _write_credentials(draft, now)
-        _write_texts(draft, data, schema, left_out)
-
-
-def _write_credentials(folder: Path, now: datetime) -> None:
-    authority = new_authority(TRUST_DOMAIN, now)
-    authority.write(folder / "authority")
+def _write_credentials(folder: Path, authority: KeyPair, now: datetime) -> None:
+    """The controller's own certificates and keys, and a client's for its health check."""
+    write_new(folder / "authority" / "certificate.pem", authority.certificate_pem, private=False)
     issue(authority, controller_uri(), now, hosts=HOSTS).write(folder / "server")
+    issue(authority, health_check(TRUST_DOMAIN).uri, now).write(folder / "health")
+    write_new(folder / "health" / "authority.pem", authority.certificate_pem, private=False)
     for name in ("card_key", "log_key"):
         key = new_signing_key(folder / "signing" / f"{name}.pem")
         write_new(folder / "signing" / f"{name}.pub", public_pem(key), private=False)
     write_new(folder / "signing" / "version_salt", secrets.token_hex(32).encode())
-    for name, role in PEOPLE.items():
-        enrol(folder, name, role, PROJECT, address=ADDRESS, now=now)
+    os.mkdir(folder / "identities", 0o700)
 
 
 def _write_texts(folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str]) -> None:

@@ -1,115 +1,192 @@
-"""New people: a folder of credentials for each, and the file that enrols them."""
+"""Enrolment at the controller: a person's request becomes an identity file and an answer.
 
-import shutil
+The controller sees public keys alone. The person's private keys are made on the person's machine and
+stay there (``gencard.client.enrolment``).
+"""
+
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.controller.certificates import (
-    issue,
-    new_signing_key,
-    public_pem,
-    read_authority,
-    trust_domain_of,
-    write_new,
-)
-from gencard.controller.identities import Enrolled, enrolled_in, identity_text
+from gencard.controller.certificates import KeyPair, certify, trust_domain_of
+from gencard.controller.identities import Enrolled, enrolled_in, identity_text, read_identities
+from gencard.controller.keys import public_key
 from gencard.controller.private_file import write_whole
-from gencard.controller.toml_file import toml_text
-from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
-from gencard.wire.identity import Identity, Role
+from gencard.core.errors import InvalidInputError, StorageError
+from gencard.wire.dsse import key_id
+from gencard.wire.enrolment import EnrolmentRequest, checked_identity
+from gencard.wire.enrolment_answer import EnrolmentAnswer
+from gencard.wire.identity import Identity
 
-_TO_EVERYBODY = {
-    "authority.pem": "authority/certificate.pem",
-    "controller_card_key.pub": "signing/card_key.pub",
-    "log_key.pub": "signing/log_key.pub",
-}
+
+class Kind(StrEnum):
+    """What answering a request does."""
+
+    NEW = "new"
+    RENEWED = "renewed"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A request that may be answered; nothing is written yet.
+
+    Args:
+        kind: A new person, a new certificate for the same keys, or new keys for an enrolled person.
+        enrolled: The person, with the keys that this person signed with before.
+        request: What the person sent.
+    """
+
+    kind: Kind
+    enrolled: Enrolled
+    request: EnrolmentRequest
+
+    @property
+    def identity(self) -> Identity:
+        return self.enrolled.identity
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the log's entry says; fingerprints are public."""
+        identity = self.identity
+        facts = {"role": str(identity.role), "project": identity.project}
+        facts |= {"key": self.request.fingerprint, "kind": str(self.kind)}
+        if self.kind is Kind.REPLACED:
+            facts["previous_key"] = key_id(self.enrolled.earlier[-1])
+        return facts
+
+
+def examined(
+    folder: Path,
+    request: EnrolmentRequest,
+    trust_domain: str,
+    *,
+    role: str | None = None,
+    project: str | None = None,
+    again: bool = False,
+) -> Enrolment:
+    """What answering a request would do.
+
+    Args:
+        folder: The controller's folder, as ``draft`` made it.
+        request: The person's request, verified.
+        role: Given by the steward; that of the enrolled person where it is not given.
+        project: Given by the steward, likewise.
+        again: New keys of an enrolled person take the place of the present ones, which sign no more.
+
+    Raises:
+        InvalidInputError: Role or project is missing or differs from the enrolled person's, the name is
+            taken, or the signing key belongs to somebody else or was replaced before.
+        UnauthenticatedError: An identity file is malformed.
+    """
+    entry = folder / "identities" / f"{request.name}.toml"
+    enrolled = enrolled_in(entry) if entry.is_file() else None
+    identity = _identity(enrolled, trust_domain, request.name, role, project)
+    _check_key_is_free(folder, request.signing_key, identity)
+    if enrolled is None:
+        if again:
+            raise InvalidInputError(
+                field="name", problem=f"{request.name} is not enrolled, so not again"
+            )
+        return Enrolment(Kind.NEW, Enrolled(identity, request.signing_key), request)
+    if enrolled.signing_key == request.signing_key:
+        return Enrolment(Kind.RENEWED, enrolled, request)
+    if request.signing_key in enrolled.earlier:
+        problem = "was replaced by a newer key before; the person runs `gencard enrol NAME --again`"
+        raise InvalidInputError(field="signing key", problem=problem)
+    if not again:
+        problem = f"{request.name} is taken, by another signing key; --again replaces that key"
+        raise InvalidInputError(field="name", problem=problem)
+    earlier = (*enrolled.earlier, enrolled.signing_key)
+    return Enrolment(Kind.REPLACED, Enrolled(identity, request.signing_key, earlier), request)
+
+
+def complete(
+    folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
+) -> EnrolmentAnswer:
+    """Enrol the person, and make the answer.
+
+    Args:
+        address: Where the person finds the controller, ``host:port``.
+        now: The certificate's life begins here.
+
+    Raises:
+        InvalidInputError: The authority or the controller's public keys cannot be used.
+        StorageError: The identity file cannot be written; the person is as enrolled as before.
+    """
+    request = enrolment.request
+    answer = EnrolmentAnswer(
+        certificate=certify(authority, enrolment.identity.uri, request.tls_key, now),
+        authority=authority.certificate,
+        card_key=_public_key(folder / "signing" / "card_key.pub"),
+        log_key=_public_key(folder / "signing" / "log_key.pub"),
+        signing_key=request.signing_key,
+        address=address,
+    )
+    if enrolment.kind is not Kind.RENEWED:
+        _write_identity(folder, enrolment.enrolled)
+    return answer
 
 
 def enrol(
     folder: Path,
-    name: str,
-    role: Role,
-    project: str,
+    request: EnrolmentRequest,
+    authority: KeyPair,
     *,
+    role: str | None = None,
+    project: str | None = None,
     address: str,
     now: datetime,
     again: bool = False,
-) -> Path:
-    """Give a person a certificate and a signing key, and enrol both.
+) -> EnrolmentAnswer:
+    """``examined``, then ``complete``."""
+    domain = trust_domain_of(authority)
+    enrolment = examined(folder, request, domain, role=role, project=project, again=again)
+    return complete(folder, enrolment, authority, address=address, now=now)
 
-    Args:
-        folder: The controller's folder, as ``draft`` made it.
-        name: Of a-z, 0-9, ``.``, ``_`` and ``-``; used once.
-        role: What the certificate lets the person do.
-        project: Of a-z, 0-9 and ``-``; its people share one budget.
-        address: Where the person finds the controller, ``host:port``.
-        now: The certificate's life begins here.
-        again: The person is enrolled and gets new keys; what the present signing key signed stays good.
 
-    Returns:
-        ``people/{name}``, to be handed over: ``certificate.pem``, ``key.pem``, ``signing_key.pem``,
-        ``authority.pem``, ``controller_card_key.pub``, ``log_key.pub`` and ``connection.toml``.
-        ``signing_key.pub`` is for whoever checks what the person signed, ``earlier_keys.pub`` for
-        what was signed with keys that this person had before.
+def _identity(
+    enrolled: Enrolled | None, trust_domain: str, name: str, role: str | None, project: str | None
+) -> Identity:
+    """Who the person is to be; raises InvalidInputError."""
+    known = None if enrolled is None else enrolled.identity
+    if known is not None:
+        role, project = role or known.role, project or known.project
+    if role is None or project is None:
+        problem = f"{name} is not enrolled yet; give --role and --project"
+        raise InvalidInputError(field="role and project", problem=problem)
+    identity = checked_identity(trust_domain, project, role, name)
+    if known is not None and identity != known:
+        problem = f"{name} is taken: {known.role} in project {known.project}; choose another name"
+        raise InvalidInputError(field="name", problem=problem)
+    return identity
 
-    Raises:
-        InvalidInputError: The name is taken (or, ``again``, not enrolled as this person) or malformed,
-            or the authority cannot be used.
-        StorageError: The files cannot be written; none is left.
-    """
-    authority = read_authority(folder / "authority")
-    identity = _checked(Identity(trust_domain_of(authority), project, role, name))
-    person, entry = folder / "people" / name, folder / "identities" / f"{name}.toml"
-    earlier = _keys_of(entry, identity) if again else ()
-    if person.exists() or (entry.exists() and not again):
-        raise InvalidInputError(field="name", problem="is taken, and nothing is overwritten")
+
+def _check_key_is_free(folder: Path, key: Ed25519PublicKey, identity: Identity) -> None:
+    """Raises InvalidInputError where somebody else signs, or signed, with this key."""
+    for uri, other in read_identities(folder / "identities").items():
+        if uri != identity.uri and key in (other.signing_key, *other.earlier):
+            problem = f"belongs to {other.identity.name}; each identity needs keys of its own"
+            raise InvalidInputError(field="signing key", problem=problem)
+
+
+def _public_key(file: Path) -> Ed25519PublicKey:
     try:
-        issue(authority, identity.uri, now).write(person)
-        enrolled = Enrolled(identity, new_signing_key(person / "signing_key.pem"), earlier)
-        _write_public(folder, person, address)
-        _write_keys(person, enrolled)
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    return public_key(text, f"signing/{file.name}")
+
+
+def _write_identity(folder: Path, enrolled: Enrolled) -> None:
+    entry = folder / "identities" / f"{enrolled.identity.name}.toml"
+    try:
         entry.parent.mkdir(mode=0o700, exist_ok=True)
         write_whole(entry, [identity_text(enrolled).encode()])
-        return person
-    except (OSError, StorageError):
-        shutil.rmtree(person, ignore_errors=True)
-    raise StorageError()
-
-
-def _keys_of(entry: Path, identity: Identity) -> tuple[Ed25519PublicKey, ...]:
-    """All keys of an enrolled person so far, oldest first; raises InvalidInputError for others."""
-    enrolled = enrolled_in(entry) if entry.is_file() else None
-    if enrolled is None or enrolled.identity != identity:
-        raise InvalidInputError(field="name", problem="is not enrolled in this project and role")
-    return (*enrolled.earlier, enrolled.signing_key)
-
-
-def _write_keys(person: Path, enrolled: Enrolled) -> None:
-    """The public halves: of the key that signs, and of those that did before."""
-    write_new(person / "signing_key.pub", public_pem(enrolled.signing_key), private=False)
-    if enrolled.earlier:
-        pems = b"".join(map(public_pem, enrolled.earlier))
-        write_new(person / "earlier_keys.pub", pems, private=False)
-
-
-def _write_public(folder: Path, person: Path, address: str) -> None:
-    """What everybody is given."""
-    for copy, original in _TO_EVERYBODY.items():
-        write_new(person / copy, (folder / original).read_bytes(), private=False)
-    where = f"address = {toml_text(address)}\n"
-    write_new(person / "connection.toml", where.encode(), private=False)
-
-
-def _checked(identity: Identity) -> Identity:
-    """The identity, where its URI reads back as itself."""
-    try:
-        same = Identity.of(identity.uri) == identity
-    except UnauthenticatedError:
-        same = False
-    if not same or identity.name.startswith("."):
-        raise InvalidInputError(
-            field="name", problem="is made of a-z, 0-9, dot, _ and -; a project of a-z, 0-9 and -"
-        )
-    return identity
+        return
+    except OSError:
+        pass
+    raise StorageError

@@ -1,7 +1,8 @@
-"""Asks the service whether it serves: ``python -m gencard.controller.health FOLDER``.
+"""Asks the service whether it serves: ``python -m gencard.controller.health [FOLDER]``.
 
-FOLDER holds somebody's credentials, as ``enrol`` makes them; a relative one starts beside the
-settings, which GENCARD_CONTROLLER names. Exit code 0 means yes.
+FOLDER holds a client's certificate, its key and ``authority.pem``; where it is not given, ``health``,
+which ``init`` makes. A relative one starts beside the settings, which GENCARD_CONTROLLER names. Exit
+code 0 means yes.
 """
 
 import os
@@ -32,7 +33,7 @@ def is_serving(port: int, person: Path) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def main(folder: str) -> int:
+def main(folder: str = "health") -> int:
     """Exit code of the question: 0 where the service serves."""
     config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
     port = int(Settings.load(config).server.address.rpartition(":")[2])
@@ -40,4 +41,4 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

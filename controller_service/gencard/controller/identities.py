@@ -11,7 +11,7 @@ from gencard.controller.certificates import public_pem
 from gencard.controller.keys import public_key
 from gencard.controller.toml_file import Section, read_table, toml_text, validated
 from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
-from gencard.wire.identity import Identity
+from gencard.wire.identity import Identity, Role
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -78,6 +78,11 @@ class Roster:
         if len(people) == len(stamp):  # else look again: a file that could not be read now may be soon
             self._seen = stamp, people
         return people.get(identity.uri)
+
+
+def health_check(trust_domain: str) -> Identity:
+    """The identity of the controller's own health check, which may ask for health and nothing else."""
+    return Identity(trust_domain, "service", Role.CONTROLLER, "health")
 
 
 def identity_text(enrolled: Enrolled) -> str:

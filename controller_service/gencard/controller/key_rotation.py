@@ -46,10 +46,10 @@ class KeyRotation:
             key.settle(tx)  # where it cannot be, the key is found aside
         return change
 
-    def note(self, resource: str) -> None:
-        """Say in the log that somebody's keys are about to be replaced."""
+    def note_enrolment(self, name: str, facts: Mapping[str, str]) -> None:
+        """Write into the log that a person is about to be enrolled, with fingerprints of the keys."""
         with self.database.transaction() as tx:
-            self._log(tx, "enrol", resource, {})
+            self._log(tx, "enrol", f"people/{name}", facts)
 
     def _changed(self, tx: Connection, key: SigningKey) -> KeyChange:
         key.settle(tx)  # what lies aside is written over

@@ -14,7 +14,14 @@ from gencard.controller.certificates import KeyPair, certify, read_authority
 from gencard.core.errors import InvalidInputError, StorageError
 
 
-def renew(folder: Path, file: Path, *, now: datetime, hosts: Sequence[str] = ()) -> datetime:
+def renew(
+    folder: Path,
+    file: Path,
+    *,
+    now: datetime,
+    hosts: Sequence[str] = (),
+    authority_key: Path | None = None,
+) -> datetime:
     """Put a new certificate in the place of one that the authority issued, ended or not.
 
     It needs no secret of its holder and makes none. Who was taken off the list of people stays off it.
@@ -23,6 +30,7 @@ def renew(folder: Path, file: Path, *, now: datetime, hosts: Sequence[str] = ())
         folder: The controller's folder, as ``draft`` made it.
         file: ``server/certificate.pem``, or a certificate that a person sent.
         hosts: For the service: its names or addresses, in place of those in the old certificate.
+        authority_key: The authority's private key, where it is not in the folder.
 
     Returns:
         When the new one ends.
@@ -32,7 +40,7 @@ def renew(folder: Path, file: Path, *, now: datetime, hosts: Sequence[str] = ())
             for a person.
         StorageError: The file cannot be written; the old one stays.
     """
-    authority = read_authority(folder / "authority")
+    authority = read_authority(folder / "authority", authority_key)
     old, key = _issued(file, authority)
     names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)

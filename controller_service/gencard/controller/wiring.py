@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gencard.controller.desk import Clock, Desk, open_desk, utc_now
-from gencard.controller.identities import Roster, read_identities
+from gencard.controller.identities import Roster, health_check, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations import Operations
 from gencard.controller.readiness import (
@@ -138,4 +138,5 @@ def _guard(settings: Settings) -> Guard:
     if server.insecure_dev:
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
         return Guard(lambda _developer: True, report, bounds, development=developer)
-    return Guard(Roster(settings.signing.identities).includes, report, bounds)
+    roster, own = Roster(settings.signing.identities), health_check(settings.identity.trust_domain)
+    return Guard(lambda caller: caller == own or roster.includes(caller), report, bounds)

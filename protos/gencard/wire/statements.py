@@ -10,6 +10,7 @@ VERDICT = "urn:gencard:verdict:v1"
 REVOCATION = "urn:gencard:revocation:v1"
 CHECKPOINT = "urn:gencard:log-checkpoint:v1"
 KEY_CHANGE = "urn:gencard:key-change:v1"
+ENROLMENT_REQUEST = "urn:gencard:enrolment-request:v1"
 
 
 def statement(kind: str, subject: str, predicate: Document, digest: str | None = None) -> bytes:

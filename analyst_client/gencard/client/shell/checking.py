@@ -13,7 +13,7 @@ from gencard.client.key_watch import known_history
 from gencard.client.replay import Replayed
 from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
 from gencard.client.text import plain
-from gencard.client.verify import Check, Keys, Outcome, rebuild
+from gencard.client.verify import OWN, Check, Keys, Outcome, rebuild, with_fingerprint
 from gencard.client.verify import verify as verify_bundle
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.wire.key_history import CARDS, LOG, KeyHistory
@@ -24,6 +24,10 @@ ControllerKey = Annotated[
 AnalystKey = Annotated[
     Path | None, typer.Option(help="The public key of the analyst on the card; else your own.")
 ]
+AnalystFingerprint = Annotated[
+    str | None,
+    typer.Option(help="The fingerprint that the analyst told you; the analyst's key must have it."),
+]
 LogKey = Annotated[Path | None, typer.Option(help="The log's public key; else the connection's.")]
 _MARK = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.NOTED: "·"}
 
@@ -32,12 +36,15 @@ def verify(
     paths: Annotated[list[Path], typer.Argument(help="Folders or files that were kept.")],
     controller_key: ControllerKey = None,
     analyst_key: AnalystKey = None,
+    analyst_fingerprint: AnalystFingerprint = None,
     log_key: LogKey = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Check signatures and digests of card, schema, psi, receipts, rows, log and verdicts."""
     keys = _keys(connection, controller_key, analyst_key, log_key)
+    if analyst_fingerprint is not None:
+        keys = with_fingerprint(keys, analyst_fingerprint)
     checks = verify_bundle(Bundle.of(paths), keys, datetime.now(UTC))
     if as_json:
         say_json([{"what": c.what, "outcome": c.outcome, "detail": c.detail} for c in checks])
@@ -83,6 +90,7 @@ def _keys(folder: Path, controller: Path | None, analyst: Path | None, log: Path
         _named(controller, "controller_key", CARDS) or known_history(credentials, CARDS),
         (public_key(analyst, "analyst_key"),) if analyst else credentials.public_signing_keys(),
         _named(log, "log_key", LOG) or known_history(credentials, LOG),
+        f"from {analyst.name}; whoever gave you that file vouches for it" if analyst else OWN,
     )
 
 

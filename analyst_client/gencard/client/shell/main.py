@@ -11,6 +11,7 @@ from gencard.client.shell import (
     canaries,
     catalogue,
     checking,
+    enrolling,
     fidelity,
     negotiation,
     planning,
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
+app.command()(enrolling.enrol)
 app.command()(catalogue.datasets)
 app.command()(catalogue.generators)
 app.command()(planning.plan)

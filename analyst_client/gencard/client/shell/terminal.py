@@ -23,7 +23,7 @@ Folder = Annotated[
         "--connection",
         "-c",
         envvar="GENCARD_CONNECTION",
-        help="The folder that the controller's steward handed over.",
+        help="Your connection folder, which `gencard enrol` made.",
     ),
 ]
 HERE = Path()

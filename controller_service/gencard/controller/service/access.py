@@ -6,6 +6,7 @@ from gencard.wire.identity import Role
 
 ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
 EVERYBODY = frozenset({ANALYST, AUDITOR, STEWARD})
+HEALTH_CHECK = EVERYBODY | {Role.CONTROLLER}
 
 MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/gencard.v1.CatalogService/ListDatasets": EVERYBODY,
@@ -41,7 +42,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/google.longrunning.Operations/CancelOperation": EVERYBODY,
     "/google.longrunning.Operations/WaitOperation": EVERYBODY,
     "/google.longrunning.Operations/DeleteOperation": frozenset(),
-    "/grpc.health.v1.Health/Check": EVERYBODY,
+    "/grpc.health.v1.Health/Check": HEALTH_CHECK,
     "/grpc.health.v1.Health/List": frozenset(),
     "/grpc.health.v1.Health/Watch": EVERYBODY,
 }

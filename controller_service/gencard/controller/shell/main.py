@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.shell import backup, boxes, cards, keys, ledger, log, refusals, serving, setup
+from gencard.controller.shell import (
+    backup,
+    boxes,
+    cards,
+    enrolling,
+    keys,
+    ledger,
+    log,
+    refusals,
+    serving,
+    setup,
+)
 from gencard.controller.shell.terminal import told
 
 app = typer.Typer(
@@ -19,7 +30,7 @@ app = typer.Typer(
 )
 app.command()(setup.init)
 app.command()(setup.check)
-app.command()(setup.enrol)
+app.command()(enrolling.enrol)
 app.command()(setup.renew)
 app.command()(serving.serve)
 app.command()(backup.backup)

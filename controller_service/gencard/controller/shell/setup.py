@@ -1,4 +1,4 @@
-"""init, check, enrol, renew: from a file of records to a controller that can be served."""
+"""init, check, renew: from a file of records to a controller that can be served."""
 
 import shlex
 from datetime import UTC, datetime
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.drafting import draft
-from gencard.controller.enrolment import enrol as enrol_person
+from gencard.controller.demo_people import demo_people as demo_people_in
+from gencard.controller.drafting import Draft, draft
 from gencard.controller.identities import read_identities
 from gencard.controller.readiness import check_cells, check_measures, check_policies
 from gencard.controller.records import check_records
@@ -17,39 +17,64 @@ from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,
+    AuthorityKey,
     ConfigFile,
-    StewardName,
     console,
     desk,
-    steward_uri,
+    say,
     table,
 )
 from gencard.controller.wiring import tls_files
 from gencard.core.errors import InvalidInputError
-from gencard.wire.identity import Role
 
 
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for the controller.")],
     data: Annotated[Path, typer.Option("--data", help="The records: FILE.csv or FILE.parquet.")],
+    demo_people: Annotated[
+        bool,
+        typer.Option(
+            "--demo-people",
+            help="For a demonstration: make keys for ana, aud and sam here. Whoever runs the controller "
+            "can sign as them.",
+        ),
+    ] = False,
+    authority_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="A new file, on another disk for instance, for the private key that enrols people. "
+            "The service does not need it."
+        ),
+    ] = None,
 ) -> None:
-    """Draft settings, schema, certificates and keys. Nothing is ever overwritten."""
+    """Draft settings, schema, certificates and the controller's keys. Nothing is ever overwritten."""
     _check_file(data, "--data")
     with console.status("Reading the file and making keys"):
-        made = draft(folder, data, now=datetime.now(UTC))
+        made = draft(
+            folder, data, now=datetime.now(UTC), demo_people=demo_people, authority_key=authority_key
+        )
     console.print(f"Made [bold]{escape(str(made.folder))}[/]")
     for name in made.left_out:
         console.print(f"  left out: {escape(name)} (a name, a date, a running number, or empty)")
+    _say_next_steps(made)
+
+
+def _say_next_steps(made: Draft) -> None:
     settings = shlex.quote(str(made.settings))
-    _say("\nNext:")
-    _say(f"  1. Read {made.schema} line by line: everybody will see it.")
-    _say("     Labels and edges were drafted from the records. Then set reviewed = true.")
-    _say(f"  2. Read policy and caps in {made.settings}.")
-    _say(f"  3. gencard-controller check --config {settings}")
-    _say(f"  4. gencard-controller serve --config {settings}")
-    _say("  5. Hand over one folder to each person, on a safe way:")
-    for person in made.people:
-        _say(f"     {person}")
+    say("\nNext:")
+    say(f"  1. Read {made.schema} line by line: everybody will see it.")
+    say("     Labels and edges were drafted from the records. Then set reviewed = true.")
+    say(f"  2. Read policy and caps in {made.settings}.")
+    say(f"  3. gencard-controller check --config {settings}")
+    say(f"  4. gencard-controller serve --config {settings}")
+    if made.people:
+        say("  5. For a demonstration only: this controller made the keys of these people, and could")
+        say("     sign in their names:")
+        for person in made.people:
+            say(f"     {person}")
+        return
+    say("  5. Each person runs `gencard enrol NAME` on their own machine and sends you the request:")
+    say(f"     gencard-controller enrol REQUEST --role analyst --project PROJECT --config {settings}")
 
 
 def check(config: ConfigFile = HERE) -> None:
@@ -72,28 +97,8 @@ def check(config: ConfigFile = HERE) -> None:
         reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
         found.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(found)
-
-
-def enrol(
-    name: Annotated[str, typer.Argument(help="Of a-z, 0-9, '.', '_' and '-'.")],
-    role: Annotated[Role, typer.Option(help="What the certificate lets its holder do.")],
-    project: Annotated[str, typer.Option(help="Its people share one budget.")],
-    again: Annotated[
-        bool, typer.Option("--again", help="New keys for somebody enrolled; old cards stay good.")
-    ] = False,
-    steward: StewardName = None,
-    config: ConfigFile = HERE,
-) -> None:
-    """Make certificate and signing key for one more person."""
-    address = Settings.load(config).server.address
-    folder = config.absolute().parent
-    if again:
-        with desk(config) as opened:
-            opened.rotation(steward_uri(opened.settings, steward)).note(f"people/{name}")
-    person = enrol_person(
-        folder, name, role, project, address=address, now=datetime.now(UTC), again=again
-    )
-    console.print(f"Hand over, on a safe way: [bold]{escape(str(person))}[/]")
+    for name in demo_people_in(config.absolute().parent):
+        say(f"{name}: the private keys lie in this folder (init --demo-people). Not for real records.")
 
 
 def renew(
@@ -104,11 +109,14 @@ def renew(
         list[str] | None,
         typer.Option(help="A name or address of the service, in place of the old; may be repeated."),
     ] = None,
+    authority_key: AuthorityKey = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Put a new certificate in the place of an old one; its key stays. No restart is needed."""
     folder = config.absolute().parent
-    ends = renew_certificate(folder, certificate, now=datetime.now(UTC), hosts=host or ())
+    ends = renew_certificate(
+        folder, certificate, now=datetime.now(UTC), hosts=host or (), authority_key=authority_key
+    )
     console.print(f"{escape(str(certificate))} is good until {ends:%Y-%m-%d}.")
 
 
@@ -116,8 +124,3 @@ def _check_file(path: Path, field: str) -> None:
     """Raises InvalidInputError where it is not there: to the steward more than "unavailable"."""
     if not path.is_file():
         raise InvalidInputError(field=field, problem=f"there is no file {path}")
-
-
-def _say(line: str) -> None:
-    """One line, never broken: it is to be copied."""
-    console.print(escape(line), soft_wrap=True)

@@ -31,6 +31,10 @@ ConfigFile = Annotated[
 StewardName = Annotated[
     str | None, typer.Option("--steward", help="Who acts; the name of your login where not given.")
 ]
+AuthorityKey = Annotated[
+    Path | None,
+    typer.Option(help="The authority's private key, where it is not in the controller's folder."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs in place of a table.")]
 HERE = Path("controller.toml")
 
@@ -80,6 +84,11 @@ def table(title: str, *columns: str) -> Table:
     for column in columns:
         found.add_column(column, overflow="fold")
     return found
+
+
+def say(line: str) -> None:
+    """One line, never broken: it is to be copied."""
+    console.print(escape(line), soft_wrap=True)
 
 
 def say_json(value: Any) -> None:

@@ -28,6 +28,8 @@ DETAILS = frozenset(
         "level",
         "line",
         "operation",
+        "previous_key",
+        "project",
         "psi_digest",
         "reason",
         "request_id",

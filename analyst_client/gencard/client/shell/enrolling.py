@@ -1,0 +1,86 @@
+"""enrol: makes keys and a request for the steward, and installs the steward's answer."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gencard.client.enrolment import (
+    PendingRequest,
+    install_answer,
+    new_request,
+    read_answer,
+    renewal_request,
+)
+from gencard.client.shell.terminal import HERE, Folder, say, say_next
+from gencard.core.errors import InvalidInputError
+from gencard.wire.enrolment import PERSONS, grouped
+from gencard.wire.enrolment_answer import answer_of_document
+
+_WANTED_ROLE = f"What you want to do: {', '.join(PERSONS)}. The steward decides."
+
+
+def enrol(
+    name: Annotated[
+        str, typer.Argument(help="Your name for this controller, of a-z, 0-9, '.', '_' and '-'.")
+    ] = "",
+    answer: Annotated[
+        Path | None, typer.Option(help="Install the answer that the steward sent you.")
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Ask for a new certificate for the keys that you have.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Make new keys in place of those that you have.")
+    ] = False,
+    role: Annotated[str, typer.Option(help=_WANTED_ROLE)] = "",
+    project: Annotated[str, typer.Option(help="Project that you want to work in.")] = "",
+    connection: Folder = HERE,
+) -> None:
+    """Become known to a controller: make keys and a request here, then install the steward's answer.
+
+    Private keys are made on this machine and stay in your connection folder (-c; else one of your name).
+    """
+    if answer is not None:
+        _install(_folder(connection, _name_in(answer)), answer)
+    elif renew:
+        folder = _folder(connection, name)
+        _say_request(folder, renewal_request(folder))
+    elif name:
+        folder = _folder(connection, name)
+        _say_request(folder, new_request(folder, name, role=role, project=project, again=again))
+    else:
+        problem = "is missing: give your name, or --answer FILE, or --renew"
+        raise InvalidInputError(field="NAME", problem=problem)
+
+
+def _folder(connection: Path, name: str) -> Path:
+    """The connection folder; a folder of the person's name where none was given."""
+    return Path(name) if connection == HERE else connection
+
+
+def _name_in(answer: Path) -> str:
+    return answer_of_document(read_answer(answer)).identity.name
+
+
+def _say_request(folder: Path, request: PendingRequest) -> None:
+    say(f"Your private keys are in {folder}. They stay there: nobody else needs them, nor the steward.")
+    say("\nNext:")
+    say(f"  1. Send {request.file} to the controller's steward.")
+    say("  2. Tell the steward this fingerprint over another channel, by telephone for instance:")
+    say(f"     {grouped(request.fingerprint)}")
+    say("  3. Install the answer that the steward sends back:")
+    say(f"     gencard enrol --answer FILE -c {shlex.quote(str(folder))}")
+
+
+def _install(folder: Path, answer: Path) -> None:
+    installed = install_answer(folder, answer)
+    identity = installed.identity
+    say(f"You are {identity.name}, {identity.role} in project {identity.project}.")
+    say(f"The controller is at {installed.address}.")
+    if installed.first:
+        say("\nFrom now on this folder trusts this controller. Compare this fingerprint, over another")
+        say("channel, with the one that the steward sees. Where they differ, delete the folder:")
+    say(f"  {grouped(installed.fingerprint)}")
+    say_next(f"export GENCARD_CONNECTION={shlex.quote(str(folder))}; gencard datasets")

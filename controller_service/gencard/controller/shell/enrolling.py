@@ -1,0 +1,115 @@
+"""enrol: answers a person's request. The person's private keys stay on the person's machine."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gencard.controller.certificates import read_authority, trust_domain_of
+from gencard.controller.enrolment import Enrolment, Kind, complete, examined
+from gencard.controller.private_file import write_whole
+from gencard.controller.shell.terminal import (
+    HERE,
+    AuthorityKey,
+    ConfigFile,
+    StewardName,
+    desk,
+    say,
+    steward_uri,
+)
+from gencard.core.errors import InvalidInputError
+from gencard.wire.enrolment import LARGEST, PERSONS, EnrolmentRequest, grouped, request_of_document
+from gencard.wire.identity import Role
+
+_EFFECT = {
+    Kind.NEW: "Enrol a new person.",
+    Kind.RENEWED: "Renew the certificate; the keys stay as they are.",
+    Kind.REPLACED: "Replace the keys; the old signing key signs no more, what it signed stays valid.",
+}
+
+
+def enrol(
+    request: Annotated[
+        Path, typer.Argument(help="The request that the person made: gencard enrol NAME.")
+    ],
+    role: Annotated[
+        Role | None, typer.Option(help=f"What the person may do: {', '.join(PERSONS)}. You decide.")
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="Its people share one budget. You decide.")] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="The fingerprint that the person told you; else you are asked to compare."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write the answer; else NAME-answer.json, here.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="host:port for the person; else the address in the settings.")
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Replace the keys of somebody enrolled; old cards stay valid."),
+    ] = False,
+    authority_key: AuthorityKey = None,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Enrol a person by a request, and write the answer that the person installs.
+
+    The same command renews a certificate (`gencard enrol --renew`) and, with --again, replaces keys.
+    """
+    folder, asked = config.absolute().parent, _read(request)
+    authority = read_authority(folder / "authority", authority_key)
+    domain = trust_domain_of(authority)
+    enrolment = examined(folder, asked, domain, role=role, project=project, again=again)
+    _say_what(enrolment)
+    _compare(asked, fingerprint)
+    with desk(config) as opened:
+        rotation = opened.rotation(steward_uri(opened.settings, steward))
+        rotation.note_enrolment(asked.name, enrolment.facts)
+        where = address or opened.settings.server.address
+    answer = complete(folder, enrolment, authority, address=where, now=datetime.now(UTC))
+    file = output or Path(f"{asked.name}-answer.json")
+    write_whole(file, [answer.document])
+    say(f"Wrote {file}: send it to {asked.name}, who runs: gencard enrol --answer {file.name}")
+    say("Fingerprint of the answer, to be compared with what that command shows:")
+    say(f"  {grouped(answer.fingerprint)}")
+
+
+def _read(file: Path) -> EnrolmentRequest:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST)
+    except OSError:
+        raise InvalidInputError(field="request", problem=f"there is no file {file}") from None
+    return request_of_document(content)
+
+
+def _say_what(enrolment: Enrolment) -> None:
+    """Who would be enrolled, as what, and where the steward gives something else than was wanted."""
+    identity, request = enrolment.identity, enrolment.request
+    say(_EFFECT[enrolment.kind])
+    say(f"  name         {identity.name}")
+    for field, given, wanted in (
+        ("role", identity.role, request.role),
+        ("project", identity.project, request.project),
+    ):
+        say(
+            f"  {field:12} {given}{f' (the request says {wanted})' if wanted not in ('', given) else ''}"
+        )
+    say(f"  fingerprint  {grouped(request.fingerprint)}")
+
+
+def _compare(request: EnrolmentRequest, told: str | None) -> None:
+    """Have the fingerprint compared over another channel than the one that carried the request.
+
+    Raises:
+        InvalidInputError: The fingerprint that was given is another one.
+        Abort: The steward says that it is another one.
+    """
+    if told is None:
+        typer.confirm(f"Did {request.name} tell you the same fingerprint?", abort=True)
+    elif "".join(told.split()).lower() != request.fingerprint:
+        problem = "is not that of the request; somebody may have changed the request on its way"
+        raise InvalidInputError(field="fingerprint", problem=problem)
