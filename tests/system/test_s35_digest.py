@@ -32,7 +32,7 @@ def folder(tmp_path):
 
 def recipe(folder: Path, command=COMMAND, parameters=None):
     made = program_recipe(folder, command, parameters or {"depth": "3"})
-    sent = in_cell(made, CellLimits(wall_seconds=20), Isolation.NAMESPACES)
+    sent = in_cell(made, CellLimits(wall_seconds=20, processes=4), Isolation.NAMESPACES)
     return json.loads(json.dumps(sent))  # as a job is told
 
 

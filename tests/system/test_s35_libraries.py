@@ -392,4 +392,4 @@ def tried():
     def test_s35_the_system_s_programs_are_not_there(self):
         body = "import subprocess\ndef tried():\n    return len(subprocess.check_output(['ls']))"
         with pytest.raises(BlackBoxError):
-            told(body)
+            told(body, processes=4)
