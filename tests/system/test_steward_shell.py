@@ -188,3 +188,16 @@ def reserve(desk, tx, card, price):
         price=price,
         now=desk.cards.clock(),
     )
+
+
+def test_a_cap_below_what_is_spent_does_not_pass_the_check(fresh_house):
+    with fresh_house.analyst() as analyst:
+        card = analyst.propose("survey", [("sex", "health")], purpose="To see", rows=10).accept()
+        card.generate(5, progress=False)
+    words = ["check", "--config", str(fresh_house.settings_file)]
+    fresh_house.edit({"project": "{ statistics = 8 }"})
+    app(words, standalone_mode=False)
+    fresh_house.edit({"project": "{ statistics = 7 }"})
+    with pytest.raises(InvalidInputError, match=r"allows 7 .* but 8 .* of pilot") as caught:
+        app(words, standalone_mode=False)
+    assert "at least what is spent" in str(caught.value)

@@ -8,7 +8,7 @@ from rich.panel import Panel
 from gencard.client import html, text
 from gencard.client.measuring import stddevs
 from gencard.client.signing import card_of_statement
-from gencard.core.budget import Mechanism, Price
+from gencard.core.budget import FREE, Mechanism, Price
 from gencard.core.card import Card as SignedCard
 from gencard.core.card import Change, Proposal, Tier
 from gencard.core.claim import NO_CLAIM
@@ -156,7 +156,7 @@ class CardView:
         ]
         if offer is not None:
             found += [
-                ("Price", str(offer.price)),
+                ("Price", _price(offer)),
                 ("Valid until", time_text(offer.expire_time)),
                 ("SHA-256", offer.digest),
             ]
@@ -200,6 +200,14 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
     shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
     lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
     return lines if more <= 0 else [*lines, (f"and {more} more, in .changes", "", "", "")]
+
+
+def _price(offer: Offer) -> str:
+    """The price, and which cards hold the statistics that it leaves out."""
+    held = f"; the rest already held by card {_few(offer.held_by)}" if offer.held_by else ""
+    if offer.held_by and offer.price == FREE:
+        held = f"; already held by card {_few(offer.held_by)}"
+    return f"{offer.price}{held}"
 
 
 def _measures(terms: Proposal, offer: Offer | None) -> str:

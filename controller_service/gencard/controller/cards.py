@@ -12,6 +12,7 @@ from gencard.controller.box_policy import relation_of
 from gencard.controller.card_body import as_of, body_of, in_force, negotiation_of, signed_card
 from gencard.controller.generator_facts import Facts
 from gencard.controller.grants import Grants
+from gencard.controller.held_statistics import Charge, charge, held_cards
 from gencard.controller.holdings import Holding, Holdings, dataset_of
 from gencard.controller.judgement import judge
 from gencard.controller.limits import Limits
@@ -127,12 +128,29 @@ class Cards:
         statistics_of(outcome.terms.moments, holding.schema.coding)  # refuses labels that are no numbers
         return outcome
 
+    def held(self, tx: Connection, analyst: str, holding: Holding) -> tuple[Card, ...]:
+        """The analyst's measured cards on the records as they are now, oldest first."""
+        return held_cards(
+            tx,
+            self.store,
+            analyst=analyst,
+            dataset=holding.name,
+            version=holding.version,
+            coding_digest=holding.coding_digest,
+        )
+
+    def charge(self, tx: Connection, analyst: str, holding: Holding, terms: Proposal) -> Charge:
+        """What terms cost an analyst beside all that the analyst holds already."""
+        return charge(terms, holding.domain, self.held(tx, analyst, holding))
+
     def offered(
-        self, card: Negotiation, holding: Holding, outcome: CounterOffer, actor: str
+        self, tx: Connection, card: Negotiation, holding: Holding, outcome: CounterOffer, actor: str
     ) -> Negotiation:
         """The card with an offer on it, frozen as the statement that both will sign."""
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
+        charged = self.charge(tx, card.analyst, holding, outcome.terms)
+        outcome = replace(outcome, price=charged.price)
         expires = (now + timedelta(days=holding.policy.valid_days)).replace(microsecond=0)
         payload = card_statement(self._document(card, holding, outcome, now, expires))
         offer = Offer(
@@ -143,6 +161,7 @@ class Cards:
             digest=subject_digest(payload),
             expire_time=expires,
             measures_price=price_of_named(holding, outcome.terms),
+            held_by=charged.held_by,
         )
         offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
         return self.stepped(offered, actor, "counter-offer" if changes else "offer")

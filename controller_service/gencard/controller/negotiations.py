@@ -45,7 +45,7 @@ class Negotiations:
         holding = self.cards.holdings.named(proposal.dataset)
         with self.database.reading() as tx:
             outcome = self.cards.judged(tx, holding, proposal)
-        return self._answered(_fresh("", who, proposal), holding, outcome)
+            return self._answered(tx, _fresh("", who, proposal), holding, outcome)
 
     def propose(self, who: Identity, proposal: Proposal, request: Request) -> Negotiation:
         """A new card: offered at once where policy allows, else waiting for a steward.
@@ -63,7 +63,7 @@ class Negotiations:
             opened = self.cards.open(tx, asked, holding.name)
             if not holding.policy.automatic:
                 return opened
-            return self.cards.move(tx, opened, self._answered(opened, holding, outcome))
+            return self.cards.move(tx, opened, self._answered(tx, opened, holding, outcome))
 
         return self._judged_once(who, request, proposal, make)
 
@@ -83,7 +83,7 @@ class Negotiations:
             asked = self.cards.move(tx, card, self.cards.stepped(fresh, who.uri, "counter"))
             if not holding.policy.automatic:
                 return asked
-            return self.cards.move(tx, asked, self._answered(asked, holding, outcome))
+            return self.cards.move(tx, asked, self._answered(tx, asked, holding, outcome))
 
         return self._judged_once(who, request, proposal, make)
 
@@ -177,8 +177,10 @@ class Negotiations:
             )
         raise refusal
 
-    def _answered(self, card: Negotiation, holding: Holding, outcome: CounterOffer) -> Negotiation:
-        return self.cards.offered(card, holding, outcome, self.cards.controller)
+    def _answered(
+        self, tx: Connection, card: Negotiation, holding: Holding, outcome: CounterOffer
+    ) -> Negotiation:
+        return self.cards.offered(tx, card, holding, outcome, self.cards.controller)
 
     def _countersigned(
         self, tx: Connection, statement: bytes, key: Ed25519PublicKey, signature: bytes

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator
 
+from sqlalchemy import Connection
+
 from gencard.controller.box_policy import relation_of
 from gencard.controller.cell.trial import check_isolation
 from gencard.controller.clique_policy import objection
@@ -11,12 +13,28 @@ from gencard.controller.measuring import price_of_noise
 from gencard.controller.policy import Policy
 from gencard.controller.settings import Settings
 from gencard.controller.settings_boxes import BuiltInBox, ProgramBox
+from gencard.controller.state.ledger import Ledger
 from gencard.core.budget import Mechanism, Privacy
 from gencard.core.errors import InvalidInputError
 from gencard.core.measures.measure import Need
 from gencard.core.measures.registry import measure_named
 from gencard.core.transform import AS_COUNTED
 from gencard.core.utility.gap import gap_of
+
+
+def check_caps(tx: Connection, ledger: Ledger) -> None:
+    """A cap below what is spent allows nothing more; it is a slip, or a freeze that can be exact.
+
+    Raises:
+        InvalidInputError: An account spent more than its cap.
+    """
+    for account, spent, cap in ledger.over_cap(tx):
+        holder = f" of {account.holder}" if account.holder else ""
+        problem = (
+            f"allows {cap}, but {spent} are spent already{holder}, so nothing more can be released; "
+            "set the cap to at least what is spent"
+        )
+        raise InvalidInputError(field=f"{account.dataset}: caps.{account.scope}", problem=problem)
 
 
 def check_reviewed(holdings: Holdings) -> None:

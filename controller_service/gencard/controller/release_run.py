@@ -89,7 +89,7 @@ class ReleaseRun:
         if is_private(card):
             self._fitted(run, card, holding)
             return b""
-        psi = self._stored(card) or self._measured(run, card, holding)
+        psi = self._stored(card) or self._shared(run, card) or self._measured(run, card, holding)
         if is_audited(card):
             self.black_boxes.keep(run, card, holding)
         return psi
@@ -142,6 +142,17 @@ class ReleaseRun:
         with self.releases.database.reading() as tx:
             row = self.releases.psis.find(tx, card.name)
         return None if row is None else row.document
+
+    def _shared(self, run: Run, card: Negotiation) -> bytes | None:
+        """Psi that the analyst holds already under another card, with the very noise: drawn once."""
+        with self.releases.database.transaction() as tx:
+            self.releases.operations.check(tx, run.row)
+            row = self.releases.same_psi(tx, card.name)
+            if row is None:
+                return None
+            self._log(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
+            self.releases.psis.put(tx, card.name, row.document, row.digest, self.cards.clock())
+        return row.document
 
     def _measured(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
         """psi, stored and paid for in one transaction; its price is held before records are opened."""

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from gencard.controller.card_audits import CardAudits, is_audited, is_private
 from gencard.controller.card_body import offer_of, signed_card
 from gencard.controller.cards import Cards
+from gencard.controller.held_statistics import same_noisy_psi
 from gencard.controller.holdings import dataset_of
 from gencard.controller.one_try import check_untried
 from gencard.controller.operations import Operations
@@ -26,8 +27,9 @@ from gencard.controller.rows_file import RowsFile
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import FIT, Ledger
 from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.psis import PsiRow, PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.core.budget import FREE, Price
 from gencard.core.errors import (
     CardStateError,
     InvalidInputError,
@@ -35,7 +37,7 @@ from gencard.core.errors import (
     NoPsiError,
     TooLargeError,
 )
-from gencard.core.negotiation import Negotiation
+from gencard.core.negotiation import CardState, Negotiation
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.card_codec import timestamp
@@ -172,6 +174,8 @@ class Releases:
         paid = self.psis.find(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
         if paid or self.ledger.held(tx, resource=card, kind=kind):
             return
+        if self.same_psi(tx, card) is not None:
+            return
         self.ledger.reserve(
             tx,
             dataset=dataset_of(card),
@@ -179,9 +183,28 @@ class Releases:
             analyst=who.uri,
             resource=card,
             kind=kind,
-            price=offer_of(self.cards.usable(tx, who, card)).price,
+            price=self._price(tx, self.cards.usable(tx, who, card)),
             now=self.cards.clock(),
         )
+
+    def same_psi(self, tx: Connection, card: str) -> PsiRow | None:
+        """Psi with the very noise that a card asks for, of another card of its analyst."""
+        agreed = signed_card(self.cards.card(tx, card))
+        held = self.cards.held(tx, agreed.analyst, self.cards.holdings.named(agreed.terms.dataset))
+        source = same_noisy_psi(agreed.terms, held)
+        return None if source is None else self.psis.get(tx, source.name)
+
+    def _price(self, tx: Connection, card: Negotiation) -> Price:
+        """The offered price, or less where the analyst came to hold some of the statistics since.
+
+        Raises:
+            CardStateError: The card shares the noisy psi of another one, which was revoked since.
+        """
+        signed, holding = signed_card(card), self.cards.holding_of(card)
+        if signed.terms.privacy.noisy and signed.price == FREE:
+            raise CardStateError(state=CardState.REVOKED)
+        price = self.cards.charge(tx, card.analyst, holding, signed.terms).price
+        return price if price.fits(signed.price) else signed.price
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:
         row = self.store.get(tx, name)

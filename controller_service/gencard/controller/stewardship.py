@@ -109,7 +109,9 @@ class Stewardship:
             card = self._waiting(tx, name)
             holding = self.cards.holdings.named(dataset_of(name))
             outcome = self.cards.judged(tx, holding, terms or card.proposed)
-            return self.cards.move(tx, card, self.cards.offered(card, holding, outcome, self.steward))
+            return self.cards.move(
+                tx, card, self.cards.offered(tx, card, holding, outcome, self.steward)
+            )
 
     def _waiting(self, tx: Connection, name: str) -> Negotiation:
         card = self.cards.card(tx, name)

@@ -184,6 +184,7 @@ class Offer(google.protobuf.message.Message):
     DIGEST_FIELD_NUMBER: builtins.int
     EXPIRE_TIME_FIELD_NUMBER: builtins.int
     MEASURES_PRICE_FIELD_NUMBER: builtins.int
+    HELD_BY_FIELD_NUMBER: builtins.int
     statement: builtins.bytes
     """What both sign: an in-toto Statement as RFC 8785 JSON bytes."""
     digest: builtins.str
@@ -210,6 +211,10 @@ class Offer(google.protobuf.message.Message):
         is paid for when it is run, besides the price.
         """
 
+    @property
+    def held_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Cards of the analyst that hold some of these statistics already; the price is of the others."""
+
     def __init__(
         self,
         *,
@@ -220,9 +225,10 @@ class Offer(google.protobuf.message.Message):
         digest: builtins.str = ...,
         expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         measures_price: gencard.v1.common_pb2.Price | None = ...,
+        held_by: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "measures_price", b"measures_price", "price", b"price", "terms", b"terms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["changes", b"changes", "digest", b"digest", "expire_time", b"expire_time", "measures_price", b"measures_price", "price", b"price", "statement", b"statement", "terms", b"terms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes", "digest", b"digest", "expire_time", b"expire_time", "held_by", b"held_by", "measures_price", b"measures_price", "price", b"price", "statement", b"statement", "terms", b"terms"]) -> None: ...
 
 Global___Offer: typing_extensions.TypeAlias = Offer
 

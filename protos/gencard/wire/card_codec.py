@@ -96,6 +96,7 @@ def offer_message(offer: Offer) -> pb.Offer:
         digest=offer.digest,
         expire_time=timestamp(offer.expire_time),
         measures_price=price_message(offer.measures_price),
+        held_by=offer.held_by,
     )
 
 
@@ -110,6 +111,7 @@ def offer_of(message: pb.Offer) -> Offer:
         digest=message.digest,
         expire_time=datetime_of(message.expire_time),
         measures_price=price_of(message.measures_price),
+        held_by=tuple(message.held_by),
     )
 
 

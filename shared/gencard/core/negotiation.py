@@ -55,6 +55,7 @@ class Offer:
         statement: What both sign: an in-toto Statement as RFC 8785 JSON bytes.
         digest: SHA-256, in hex, of the statement's predicate.
         measures_price: Of all measures that the terms name, of one release, besides ``price``.
+        held_by: Cards of the analyst that hold some of these statistics; ``price`` is of the others.
     """
 
     terms: Proposal
@@ -64,6 +65,7 @@ class Offer:
     digest: str
     expire_time: datetime
     measures_price: Price = FREE
+    held_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,6 +253,7 @@ def _document(card: Card) -> Document:
         "nextStep": card.next_step,
         "terms": terms_document(card.terms),
         "price": None if offer is None else price_document(offer.price),
+        "heldBy": [] if offer is None else list(offer.held_by),
         "measuresPrice": None if offer is None else price_document(offer.measures_price),
         "changes": changes_document(card.changes),
         "expires": None if offer is None else time_text(offer.expire_time),

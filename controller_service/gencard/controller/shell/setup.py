@@ -11,7 +11,7 @@ from rich.markup import escape
 from gencard.controller.demo_people import demo_people as demo_people_in
 from gencard.controller.drafting import Draft, draft
 from gencard.controller.identities import read_identities
-from gencard.controller.readiness import check_cells, check_measures, check_policies
+from gencard.controller.readiness import check_caps, check_cells, check_measures, check_policies
 from gencard.controller.records import check_records
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
@@ -90,6 +90,8 @@ def check(config: ConfigFile = HERE) -> None:
         check_policies(opened.cards.holdings, opened.boxes.names, opened.boxes.facts)
         check_measures(opened.cards.holdings)
         check_cells(settings)
+        with opened.database.reading() as tx:
+            check_caps(tx, opened.ledger)
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):

@@ -21,6 +21,7 @@ DETAILS = frozenset(
         "epsilon",
         "etag",
         "generator",
+        "held_by",
         "incident",
         "key",
         "kind",

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, insert, select, update
 
-from gencard.controller.state.accounts import Account, Caps, accounts_of, columns_of, price_of
+from gencard.controller.state.accounts import Account, Caps, Scope, accounts_of, columns_of, price_of
 from gencard.controller.state.paging import Page, page_of
 from gencard.controller.state.tables import balances, lines
 from gencard.controller.state.upsert import insert_if_absent
@@ -133,6 +133,17 @@ class Ledger:
         row = tx.execute(select(balances).where(_is(account))).mappings().one_or_none()
         return Price() if row is None else price_of(row)
 
+    def over_cap(self, tx: Connection) -> Iterator[tuple[Account, Price, Price]]:
+        """Accounts that spent more than their cap allows now, each with what it spent and its cap.
+
+        Caps of datasets that are no longer on offer are not known, and their accounts are left out.
+        """
+        for row in tx.execute(select(balances)).mappings():
+            account = Account(Scope(row["scope"]), row["dataset"], row["holder"])
+            spent = price_of(row)
+            if account.dataset in self._caps and not spent.fits(self.cap(account)):
+                yield account, spent, self.cap(account)
+
     def epsilons(self, tx: Connection, dataset: str) -> list[Decimal]:
         """Of each release with Laplace noise on a dataset, spent or reserved."""
         query = select(lines).where(
@@ -194,13 +205,15 @@ def _reserved(tx: Connection, **values: Any) -> int:
 def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
     """Add the price to a balance by **one conditional UPDATE**: no reading before, no race.
 
-    A price over the cap is refused before it meets the database, whose integers have 63 bits.
+    A price over the cap is refused before it meets the database, whose integers have 63 bits. A balance
+    over a cap that was lowered stops only what costs something in its currency.
     """
     if not price.fits(cap):
         raise BudgetExceededError(scope=account.scope)
     insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
-    more = {name: balances.c[name] + units for name, units in columns_of(price).items()}
-    within = [more[name] <= limit for name, limit in columns_of(cap).items()]
+    more = {name: balances.c[name] + amount for name, amount in columns_of(price).items()}
+    limits, units = columns_of(cap), columns_of(price)
+    within = [more[name] <= limits[name] for name in units if units[name]]
     if tx.execute(update(balances).where(_is(account), *within).values(more)).rowcount != 1:
         raise BudgetExceededError(scope=account.scope)
 
