@@ -21,7 +21,7 @@ from tests.client.fake_controller import make_people, served
 
 NAMES = (
     "field problem attribute clique what limit largest expected turn state reasons scope incident "
-    "position"
+    "position name why"
 )
 FIELDS = dict.fromkeys(NAMES.split(), "x")
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE

@@ -180,13 +180,14 @@ class TestTheCard:
         assert ana.budget("survey").spent.epsilon <= 2
 
 
-class TestWhatThereIsNot:
-    @pytest.fixture(scope="class")
-    def released(self, house):
-        with house.analyst() as analyst:
-            card = agreed(analyst)
-            yield card, card.release(ROWS, progress=False)
+@pytest.fixture(scope="module")
+def released(house):
+    with house.analyst() as analyst:
+        card = agreed(analyst)
+        yield card, card.release(ROWS, progress=False)
 
+
+class TestWhatThereIsNot:
     def test_no_psi_here_or_at_the_service(self, released, house):
         card, release = released
         with pytest.raises(NoPsiError) as refused:
