@@ -201,3 +201,42 @@ def test_a_cap_below_what_is_spent_does_not_pass_the_check(fresh_house):
     with pytest.raises(InvalidInputError, match=r"allows 7 .* but 8 .* of pilot") as caught:
         app(words, standalone_mode=False)
     assert "at least what is spent" in str(caught.value)
+
+
+class TestBlackBoxes:
+    @pytest.fixture
+    def drafted(self, tmp_path):
+        return build(tmp_path)
+
+    def invoked(self, house, *words):
+        result = CliRunner().invoke(app, [*words, "--config", str(house.settings_file)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def test_they_are_listed_with_digest_and_review(self, drafted):
+        listed = {one["name"]: one for one in json.loads(self.invoked(drafted, "boxes", "--json"))}
+        assert listed["leaky"]["reviewedBy"] is None
+        assert listed["leaky"]["tier"] == "audited"
+        assert listed["leaky"]["sha256"] in self.invoked(drafted, "boxes")
+        assert "not reviewed" in self.invoked(drafted, "boxes")
+
+    def test_a_review_is_written_for_the_present_digest(self, drafted):
+        said = self.invoked(drafted, "boxes", "review", "leaky", "--by", "Jane Doe")
+        assert "no audit finds what an author hides on purpose" in " ".join(said.split())
+        listed = {one["name"]: one for one in json.loads(self.invoked(drafted, "boxes", "--json"))}
+        assert (listed["leaky"]["reviewedBy"], listed["copier"]["reviewedBy"]) == ("Jane Doe", None)
+        boxes = {box.name: box for box in drafted.settings().black_boxes}
+        review = boxes["leaky"].reviewed_by
+        assert (review.name, review.digest) == ("Jane Doe", listed["leaky"]["sha256"])
+
+    def test_the_line_can_be_printed_instead(self, drafted):
+        before = drafted.settings_file.read_text()
+        line = self.invoked(drafted, "boxes", "review", "leaky", "--by", "Jane Doe", "--print")
+        assert line.startswith('reviewed_by = { name = "Jane Doe", digest = "')
+        assert drafted.settings_file.read_text() == before
+
+    @pytest.mark.parametrize(("name", "by"), [("nobody", "Jane"), ("leaky", "two\nlines")])
+    def test_what_cannot_be_reviewed_is_refused(self, drafted, name, by):
+        words = ["boxes", "review", name, "--by", by, "--config", str(drafted.settings_file)]
+        with pytest.raises(InvalidInputError):
+            app(words, standalone_mode=False)

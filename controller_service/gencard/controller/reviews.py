@@ -31,7 +31,8 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
     """
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
-    if after is None or _boxes(after) != _reviewed(_boxes(before), box, review):
+    written = None if after is None else _settings(after)
+    if after is None or written is None or written != _reviewed(_settings(before), box, review):
         problem = f'has no table [[black_boxes]] with name = "{box}" that a line can be added to'
         raise InvalidInputError(field=file.name, problem=problem)
     mode, owner, group = (status := file.stat()).st_mode, status.st_uid, status.st_gid
@@ -52,7 +53,7 @@ def _with_line(text: str, box: str, line: str) -> str | None:
     return None
 
 
-def _boxes(text: str) -> dict[str, Any] | None:
+def _settings(text: str) -> dict[str, Any] | None:
     """The settings in a text; None where it is no TOML."""
     try:
         return tomllib.loads(text)
