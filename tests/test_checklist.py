@@ -31,7 +31,8 @@ def is_there(pattern: str) -> bool:
 
 
 def test_every_line_is_there_once_and_in_order():
-    assert [line.strip() for line, *_ in TABLE] == [f"S{number}" for number in range(1, 42)]
+    assert [line.strip() for line, *_ in TABLE] == [f"S{number + 1}" for number in range(len(TABLE))]
+    assert len(TABLE) > 40
 
 
 @pytest.mark.parametrize("line", ROWS)
