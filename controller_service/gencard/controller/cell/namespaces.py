@@ -152,7 +152,13 @@ def _closed() -> list[str]:
     if os.geteuid() == 0:
         return [*alone, *_SET_USER]
     nobody = ["--uid", "65534", "--gid", "65534"]
-    return [*alone, "--unshare-user", "--disable-userns", *nobody, "--cap-drop", "ALL"]
+    return [*alone, "--unshare-user", *_no_more_users(), *nobody, "--cap-drop", "ALL"]
+
+
+def _no_more_users() -> list[str]:
+    """By number too, besides the filter of calls; a container's read-only settings do not allow that."""
+    settings = os.statvfs("/proc/sys").f_flag
+    return [] if settings & os.ST_RDONLY else ["--disable-userns"]
 
 
 def _others() -> int:
