@@ -1,7 +1,9 @@
 """The folder of a new controller: complete, private, never over anything."""
 
+import re
 import stat
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,9 +23,11 @@ from gencard.controller.schema_draft import draft_schema, round_edges
 from gencard.controller.schema_file import read_schema
 from gencard.controller.settings import Settings
 from gencard.controller.vault import Vault
-from gencard.core.budget import Mechanism, laplace
+from gencard.core.budget import Mechanism, gaussian
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
+from gencard.core.generators.registry import GENERATORS
+from gencard.core.statistics.accounting import epsilon_of
 from gencard.core.transform import USUAL_CHECKS
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -53,15 +57,46 @@ class TestFolder:
     def test_what_it_leaves_as_a_comment_can_be_taken_as_it_is(self, tmp_path, fair):
         made = draft(tmp_path / "controller", fair, now=NOW)
         text = made.settings.read_text()
-        for name in ("mechanisms", "noise", "transform"):
-            assert f"\n# {name} = " in text
-            text = text.replace(f"\n# {name} = ", f"\n{name} = ")
-        made.settings.write_text(text)
+        assert "\n# transform = " in text
+        made.settings.write_text(text.replace("\n# transform = ", "\ntransform = "))
         (entry,) = Settings.load(made.settings).datasets
+        assert entry.policy.policy().transform == USUAL_CHECKS
+
+    def test_what_nobody_chose_is_safe(self, tmp_path, fair):
+        """Noise with caps that bind; no exact counts, no measures, no lending, no box that reads records."""
+        settings = Settings.load(draft(tmp_path / "controller", fair, now=NOW).settings)
+        policy, caps = settings.datasets[0].policy.policy(), settings.datasets[0].caps
+        assert policy.mechanisms == (Mechanism.GAUSSIAN,)
+        assert policy.noise == gaussian("0.05", neighbouring="add-remove", delta="1e-6")
+        assert policy.largest_order == 2
+        assert policy.measures == ()
+        assert set(policy.generators) <= set(GENERATORS)
+        assert settings.lending.black_boxes == ()
+        assert epsilon_of(caps.dataset.rho, Decimal("1e-6")) < 6
+        assert policy.most_per_card.rho <= caps.analyst.rho < caps.project.rho < caps.dataset.rho
+        assert caps.dataset.statistics == policy.most_per_card.statistics
+        assert caps.dataset.epsilon == policy.most_per_card.epsilon == 0
+
+    def test_exact_counts_are_one_line_that_the_steward_types(self, tmp_path, fair):
+        made = draft(tmp_path / "controller", fair, now=NOW)
+        text = made.settings.read_text()
+        (line,) = re.findall(r"(?m)^#   (mechanisms = .*)$", text)
+        made.settings.write_text(re.sub(r"(?m)^mechanisms = .*$", line, text))
+        entry = Settings.load(made.settings).datasets[0]
         policy = entry.policy.policy()
-        assert policy.mechanisms == tuple(Mechanism)
-        assert policy.noise == laplace("0.1", neighbouring="replace-one")
-        assert policy.transform == USUAL_CHECKS
+        assert policy.mechanisms == (Mechanism.EXACT, Mechanism.GAUSSIAN)
+        assert policy.most_per_card.fits(entry.caps.analyst.price())
+
+    def test_what_the_draft_says_of_its_budgets_is_so(self, tmp_path, fair):
+        text = draft(tmp_path / "controller", fair, now=NOW).settings.read_text()
+        told = re.findall(
+            r"rho = ([0-9.]+)[ ,\w]*?\s*#?\s*(?:which )?is\s+#?\s*epsilon = ([0-9.]+)", text
+        )
+        assert len(told) == 2
+        for rho, epsilon in told:
+            true = epsilon_of(Decimal(rho), Decimal("1e-6"))
+            assert true <= Decimal(epsilon) < true + Decimal("0.1")
+        assert f"about {round((36 / 0.1) ** 0.5)} records" in text
 
     def test_it_is_ready_to_serve_the_survey(self, tmp_path, fair):
         made = draft(tmp_path / "controller", fair, now=NOW)

@@ -1,11 +1,13 @@
 """The folder of a new controller: settings, a schema to review, its own keys and certificates."""
 
+import math
 import os
 import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import ROUND_CEILING, Decimal
 from itertools import combinations
 from pathlib import Path
 
@@ -26,11 +28,22 @@ from gencard.controller.toml_file import toml_text
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import StorageError
 from gencard.core.generators.registry import BY_CONSTRUCTION
+from gencard.core.statistics.accounting import epsilon_of
 from gencard.core.statistics.closure import dimension
 from gencard.wire.identity import Identity, Role
 
 TRUST_DOMAIN = "gencard.local"
 ADDRESS = "localhost:7443"
+CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
+"""Drafted budgets: of a card that asks for none, of one analyst, of one project, of everybody, for ever.
+
+A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful; docs/budgets.md has
+figures. Ten of them fit in the dataset's cap.
+"""
+
+DELTA = Decimal("1e-6")
+"""Where rho is told as epsilon. Nothing is spent by it."""
+
 HOSTS = ("localhost", "127.0.0.1", "::1")
 
 _SETTINGS = """\
@@ -77,28 +90,37 @@ schema = "schema.toml"
 # measures = {{ keys = ["sex", "region"], target = "health" }}
 
 [datasets.policy]                        # what a proposal may ask for: review me
+# Counts are given with noise alone. Exact counts need one line, in place of this one:
+#   mechanisms = ["exact", "gaussian"]
+# Before that, `gencard-controller check` says, to you alone, how many cells of 1 record and of fewer
+# than 10 the pairs of these records have: an exact count of such a cell is a fact about those people.
+mechanisms = ["gaussian"]
+# The budget of a card that asks for none, as zero-concentrated differential privacy. rho = {card_rho} is
+# epsilon = {card_epsilon} at delta = {delta}. Over all pairs of this schema each count is then off by
+# about {stddev} records (standard deviation), fewer pairs get less noise. See docs/budgets.md.
+noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
 largest_order = 2
 largest_marginal_cells = 10_000
 most_marginals = {pairs}
 most_rows = 100_000
-most_per_card = {{ statistics = {dimension} }}
+most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: of exact counts
 forbidden = []                           # such as [["age", "occupation"]]: never together
 generators = {generators}
 automatic = true                         # false: a steward looks at each proposal first
 valid_days = 90
-# Noise needs caps in epsilon or rho, too; checks and rounding are of exact counts. See docs/budgets.md.
-# mechanisms = ["exact", "laplace", "gaussian"]
-# noise = {{ mechanism = "laplace", neighbouring = "replace-one", epsilon = "0.1" }}
+# Checks and rounding of exact counts. See docs/budgets.md.
 # transform = {{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, \
 remainder_percent = 10, rounding = 5 }}
-# Measures that cards may name for analysts: each number costs one statistic. See docs/report.md.
+# Measures go with exact counts alone; each number costs one statistic. See docs/report.md.
 # measures = ["dcr", "clones"]
 # without_uniques = true
 
-[datasets.caps]                          # most that may ever be spent: review me
-dataset = {{ statistics = {dataset_cap} }}
-project = {{ statistics = {project_cap} }}
-analyst = {{ statistics = {project_cap} }}
+# Most that may ever be spent: review me. What everybody together may learn from noisy counts is
+# rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of all pairs fit in once.
+[datasets.caps]
+dataset = {{ statistics = {dimension}, rho = {dataset_rho} }}
+project = {{ statistics = {dimension}, rho = {project_rho} }}
+analyst = {{ statistics = {dimension}, rho = {most_rho} }}
 
 [[black_boxes]]
 name = "honest"
@@ -203,7 +225,6 @@ def _write_texts(folder: Path, data: Path, schema: PublicSchema, left_out: Seque
 
 def _settings_text(data: Path, domain: Domain) -> str:
     pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
-    price = dimension(domain, pairs)
     return _SETTINGS.format(
         address=toml_text(ADDRESS),
         trust_domain=toml_text(TRUST_DOMAIN),
@@ -212,10 +233,21 @@ def _settings_text(data: Path, domain: Domain) -> str:
         data=toml_text(str(data)),
         generators=toml_text(BY_CONSTRUCTION),
         pairs=len(pairs),
-        dimension=price,
-        dataset_cap=20 * price,
-        project_cap=10 * price,
+        dimension=dimension(domain, pairs),
+        card_rho=CARD_RHO,
+        card_epsilon=_epsilon_text(CARD_RHO),
+        delta=DELTA,
+        stddev=round(math.sqrt(len(pairs) / (2 * float(CARD_RHO)))),
+        most_rho=ANALYST_RHO,
+        project_rho=PROJECT_RHO,
+        dataset_rho=DATASET_RHO,
+        dataset_epsilon=_epsilon_text(DATASET_RHO),
     )
+
+
+def _epsilon_text(rho: Decimal) -> str:
+    """The epsilon that a rho comes to at ``DELTA``, rounded up to one decimal."""
+    return str(epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING))
 
 
 def controller_uri() -> str:

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
 
+from gencard.controller.clique_policy import objection
 from gencard.controller.holdings import PREFIX, Holding, Holdout
 from gencard.controller.schema_file import PublicSchema, read_schema
 from gencard.controller.settings_tables import DatasetEntry
@@ -44,6 +47,41 @@ def check_records(entry: DatasetEntry) -> PublicSchema:
         with _naming(f"{PREFIX}{entry.name}: holdout"):
             Vault(entry.holdout, schema.coding, schema.absent).check()
     return schema
+
+
+@dataclass(frozen=True, slots=True)
+class SmallCells:
+    """How many cells of a dataset's pairs hold few records: exact facts, for the steward alone.
+
+    Args:
+        pairs: Pairs of attributes that the policy allows.
+        single: Cells that hold one record.
+        few: Cells that hold one record or more, and fewer than ``FEW``.
+        occupied: Cells that hold one record or more.
+    """
+
+    pairs: int
+    single: int
+    few: int
+    occupied: int
+
+
+FEW = 10
+"""Records below which statistical offices usually hold a cell back."""
+
+
+def small_cells(entry: DatasetEntry, schema: PublicSchema) -> SmallCells:
+    """Count the cells that an exact release of the pairs would show; raises DatasetError."""
+    domain, policy = schema.coding.domain, entry.policy.policy()
+    pairs = [
+        pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
+    ]
+    single = few = occupied = 0
+    for counts in _vault(entry, schema).count(pairs) if pairs else ():
+        single += int((counts == 1).sum())
+        few += int(((counts > 0) & (counts < FEW)).sum())
+        occupied += int((counts > 0).sum())
+    return SmallCells(len(pairs), single, few, occupied)
 
 
 @contextmanager

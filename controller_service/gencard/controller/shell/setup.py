@@ -1,6 +1,7 @@
 """init, check, renew: from a file of records to a controller that can be served."""
 
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,10 @@ from gencard.controller.demo_people import demo_people as demo_people_in
 from gencard.controller.drafting import Draft, draft
 from gencard.controller.identities import read_identities
 from gencard.controller.readiness import check_caps, check_cells, check_measures, check_policies
-from gencard.controller.records import check_records
+from gencard.controller.records import FEW, SmallCells, check_records, small_cells
 from gencard.controller.renewal import renew as renew_certificate
 from gencard.controller.settings import Settings
+from gencard.controller.settings_tables import DatasetEntry
 from gencard.controller.shell.terminal import (
     HERE,
     AuthorityKey,
@@ -25,6 +27,7 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.wiring import tls_files
+from gencard.core.budget import Mechanism
 from gencard.core.errors import InvalidInputError
 
 
@@ -80,27 +83,47 @@ def _say_next_steps(made: Draft) -> None:
 def check(config: ConfigFile = HERE) -> None:
     """Read settings, schemas, keys and every record once; say whether all is in order."""
     settings = Settings.load(config)
-    for entry in settings.datasets:
-        _check_file(entry.data, f"datasets/{entry.name}: data")
-        if entry.holdout is not None:
-            _check_file(entry.holdout, f"datasets/{entry.name}: holdout")
-    tls_files(settings)
-    read_identities(settings.signing.identities)
+    _check_files(settings)
     with desk(config) as opened:
         check_policies(opened.cards.holdings, opened.boxes.names, opened.boxes.facts)
         check_measures(opened.cards.holdings)
         check_cells(settings)
         with opened.database.reading() as tx:
             check_caps(tx, opened.ledger)
+    small: list[tuple[DatasetEntry, SmallCells]] = []
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):
             schema = check_records(entry)
+            small.append((entry, small_cells(entry, schema)))
         reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
         found.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(found)
+    _say_small_cells(small)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: the private keys lie in this folder (init --demo-people). Not for real records.")
+
+
+def _check_files(settings: Settings) -> None:
+    """Raises InvalidInputError where a file that the settings name is missing or cannot be used."""
+    for entry in settings.datasets:
+        _check_file(entry.data, f"datasets/{entry.name}: data")
+        if entry.holdout is not None:
+            _check_file(entry.holdout, f"datasets/{entry.name}: holdout")
+    tls_files(settings)
+    read_identities(settings.signing.identities)
+
+
+def _say_small_cells(small: Sequence[tuple[DatasetEntry, SmallCells]]) -> None:
+    """What exact counts would tell of few people: to read before they are offered."""
+    few = f"cells of fewer than {FEW}"
+    heads = ("dataset", "pairs", "cells of 1 record", few, "occupied cells", "exact counts")
+    cells = table("What exact counts of all pairs would show (for the steward alone)", *heads)
+    for entry, counted in small:
+        numbers = (counted.pairs, counted.single, counted.few, counted.occupied)
+        offered = "offered" if Mechanism.EXACT in entry.policy.mechanisms else "not offered"
+        cells.add_row(entry.name, *(f"{number:,}" for number in numbers), offered)
+    console.print(cells)
 
 
 def renew(
