@@ -18,7 +18,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from examples.fair_survey import ATTRIBUTES, BLACK_BOXES, SCHEMA, write_records
+from examples.fair_survey import (
+    ATTRIBUTES,
+    BLACK_BOXES,
+    SCHEMA,
+    offering_exact_counts,
+    write_records,
+)
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst
 from gencard.client.audit_found import Audit
@@ -63,11 +69,12 @@ def prepare() -> None:
     write_records(RECORDS)
     steward("init", str(CONTROLLER), "--data", str(RECORDS), "--demo-people", quiet=True)
     (CONTROLLER / "schema.toml").write_text(SCHEMA)
-    with (CONTROLLER / "controller.toml").open("a") as settings:
-        settings.write(BLACK_BOXES)
+    settings = CONTROLLER / "controller.toml"
+    settings.write_text(offering_exact_counts(settings.read_text()) + BLACK_BOXES)
     say("6,366 records, a schema that a steward wrote, an authority, and certificates for")
     say("[bold]ana[/] (analyst), [bold]aud[/] (auditor) and [bold]sam[/] (steward).")
     say("[yellow]This is a demonstration:[/] the controller made their keys, and could sign as them.")
+    say("The survey is public, so its settings offer exact counts; drafted settings offer noise alone.")
     say("Elsewhere people make keys on their own machines, by [bold]gencard enrol[/].")
 
 

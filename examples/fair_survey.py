@@ -4,6 +4,7 @@ R. Fair, "A Theory of Extramarital Affairs", Journal of Political Economy 86(1),
 the 1974 Redbook survey as they come with statsmodels.
 """
 
+import re
 from pathlib import Path
 
 SCHEMA = """\
@@ -70,6 +71,25 @@ description = "Says that it uses pairs of attributes, and smuggles in a triple."
 [lending]                                # run on datasets that an auditor makes up
 black_boxes = ["smuggler"]
 """
+
+EXACT_COUNTS = {
+    "mechanisms": '["exact"]',
+    "most_per_card": "{ statistics = 902 }",
+    "dataset": "{ statistics = 18_040 }",
+    "project": "{ statistics = 9_020 }",
+    "analyst": "{ statistics = 9_020 }",
+}
+"""In place of the drafted settings: the survey is public, so exact counts are fine."""
+
+
+def offering_exact_counts(settings: str) -> str:
+    """The drafted settings with ``EXACT_COUNTS``."""
+    settings = re.sub(r"(?m)^noise = .*\n", "", settings)
+    for name, value in EXACT_COUNTS.items():
+        settings, lines = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", settings)
+        if lines != 1:
+            raise ValueError(name)
+    return settings
 
 
 def write_records(path: Path) -> None:

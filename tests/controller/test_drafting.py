@@ -63,7 +63,7 @@ class TestFolder:
         assert entry.policy.policy().transform == USUAL_CHECKS
 
     def test_what_nobody_chose_is_safe(self, tmp_path, fair):
-        """Noise with caps that bind; no exact counts, no measures, no lending, no box that reads records."""
+        """Noise with caps that bind; no exact counts, measures, lending, or box that reads records."""
         settings = Settings.load(draft(tmp_path / "controller", fair, now=NOW).settings)
         policy, caps = settings.datasets[0].policy.policy(), settings.datasets[0].caps
         assert policy.mechanisms == (Mechanism.GAUSSIAN,)

@@ -113,6 +113,7 @@ class TestMeasures:
         holdout = settings.parent.parent / "others.csv"
         schema = 'schema = "schema.toml"\n'
         text = re.sub("(?m)^forbidden = .*", "", settings.read_text())
+        text = re.sub("(?m)^mechanisms = .*", 'mechanisms = ["exact", "gaussian"]', text)
         text = text.replace(schema, schema + declared.format(holdout=holdout))
         settings.write_text(text.replace("largest_order", f"{policy}\nlargest_order"))
 

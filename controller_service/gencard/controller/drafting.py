@@ -35,13 +35,13 @@ from gencard.wire.identity import Identity, Role
 TRUST_DOMAIN = "gencard.local"
 ADDRESS = "localhost:7443"
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
-"""Drafted budgets: of a card that asks for none, of one analyst, of one project, of everybody, for ever.
+"""Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.
 
-A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful; docs/budgets.md has
-figures. Ten of them fit in the dataset's cap.
+A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful; docs/budgets.md
+has figures. Ten of them fit in the dataset's cap.
 """
 
-DELTA = Decimal("1e-6")
+DELTA = Decimal("0.000001")
 """Where rho is told as epsilon. Nothing is spent by it."""
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -116,7 +116,8 @@ remainder_percent = 10, rounding = 5 }}
 # without_uniques = true
 
 # Most that may ever be spent: review me. What everybody together may learn from noisy counts is
-# rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of all pairs fit in once.
+# rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of
+# all pairs fit in once.
 [datasets.caps]
 dataset = {{ statistics = {dimension}, rho = {dataset_rho} }}
 project = {{ statistics = {dimension}, rho = {project_rho} }}
@@ -236,7 +237,7 @@ def _settings_text(data: Path, domain: Domain) -> str:
         dimension=dimension(domain, pairs),
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),
-        delta=DELTA,
+        delta=f"{DELTA:e}",
         stddev=round(math.sqrt(len(pairs) / (2 * float(CARD_RHO)))),
         most_rho=ANALYST_RHO,
         project_rho=PROJECT_RHO,

@@ -1,0 +1,100 @@
+"""The README's way by hand, with the settings that `init` drafts: noise alone, people with own keys."""
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gencard.client import Analyst, all_marginals
+from gencard.controller.drafting import draft
+from gencard.controller.schema_file import read_schema
+from gencard.controller.shell.main import app as steward_shell
+from gencard.core.budget import Price, gaussian
+from gencard.core.coding import Edges
+from gencard.core.errors import BudgetExceededError
+from tests.system.house import House, survey
+from tests.system.people import answered, person, request_in
+
+PAIRS = ("--marginals-of-order", "2", "--purpose", "Health by age", "--rows", "1000")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("by-hand")
+    survey().to_csv(folder / "survey.csv", index=False)
+    house = House(folder / "controller")
+    draft(house.folder, folder / "survey.csv", now=datetime.now(UTC))
+    schema = house.folder / "schema.toml"
+    schema.write_text(schema.read_text().replace("reviewed = false", "reviewed = true"))
+    house.edit({"address": '"localhost:0"'})
+    yield house.start()
+    house.stop()
+
+
+@pytest.fixture(scope="module")
+def ana(house, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("person") / "ana"
+    person("enrol", "ana", "-c", folder)
+    given = ("--role", "analyst", "--project", "pilot", "--address", house.address)
+    person("enrol", "--answer", answered(house, request_in(folder), *given), "-c", folder)
+    return folder
+
+
+def test_from_a_plan_to_a_report(house, ana, tmp_path):
+    """All commands of the page that an analyst types, on noisy counts."""
+    release = tmp_path / "release"
+    planned = person("plan", "survey", "health ~ sex + age", "-c", ana).stdout
+    assert "gaussian" in planned
+    offered = person("propose", "survey", *PAIRS, "-c", ana).stdout
+    (card,) = set(re.findall(r"datasets/survey/cards/[0-9a-f]+", offered))
+    assert "rho 0.05" in " ".join(offered.split())
+    assert "agreed" in person("accept", card, "-c", ana).stdout
+    person("generate", card, "--rows", "1000", "--seed", "7", "--output", release, "-c", ana)
+    assert "Everything agrees" in person("verify", release, "-c", ana).stdout
+    assert "Every byte agrees" in person("replay", release, "-c", ana).stdout
+    assert person("fidelity", release, "-c", ana).stdout
+    assert person("report", card, "--html", tmp_path / "report.html", "-c", ana).exit_code == 0
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_exact_counts_are_not_to_be_had(house, ana):
+    with Analyst.connect(house.address, folder=ana) as analyst:
+        card = analyst.propose("survey", all_marginals(2), purpose="A test", rows=1_000)
+        assert card.offer.terms.privacy == gaussian("0.05", neighbouring="add-remove", delta="1e-6")
+        assert card.price == Price(rho=Decimal("0.05"))
+        assert card.changes
+
+
+def test_the_caps_bind(house, ana):
+    """One analyst has two cards of the drafted budget, and no third."""
+    with Analyst.connect(house.address, folder=ana) as analyst:
+
+        def release(seed: int) -> None:
+            card = analyst.propose("survey", all_marginals(1), purpose="A test", rows=1_000)
+            card.accept().release(rows=10, seed=seed, progress=False)
+
+        release(1)  # beside the card of the first test
+        with pytest.raises(BudgetExceededError):
+            release(2)
+
+
+def test_the_steward_is_told_how_small_the_cells_are(house):
+    """And nobody else: counted here with pandas over the drafted labels and edges."""
+    said = CliRunner().invoke(steward_shell, ["check", "-c", str(house.settings_file)]).stdout
+    assert "for the steward alone" in said
+    coding = read_schema(house.folder / "schema.toml").coding
+    frame = survey()
+    for attribute in coding.attributes:
+        if isinstance(attribute.coding, Edges):
+            edges = attribute.coding.edges
+            frame[attribute.name] = np.searchsorted(edges[1:-1], frame[attribute.name], side="right")
+    pairs = list(combinations(coding.domain.attributes, 2))
+    counts = np.concatenate([frame.groupby(list(pair), observed=True).size() for pair in pairs])
+    numbers = (len(pairs), (counts == 1).sum(), (counts < 10).sum(), len(counts))
+    assert numbers[1] > 0
+    assert [str(number) for number in numbers] == re.findall(r"\d+", said.rpartition("survey")[2])[:4]
