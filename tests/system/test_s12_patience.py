@@ -77,7 +77,8 @@ class TestS12Patience:
             assert eventually(silent.are_few, SECONDS)
             assert (call(aud, LIST, b"").code, call(aud, CHECK, b"").code) == (OK, OK)
             endings = silent.endings()
-        assert endings.keys() <= {BUSY, grpc.StatusCode.CANCELLED}
+        refused = grpc.StatusCode.UNAVAILABLE  # by the transport, as one stream too many
+        assert endings.keys() <= {BUSY, refused, grpc.StatusCode.CANCELLED}
         assert endings[grpc.StatusCode.CANCELLED] > 0
         assert eventually(lambda: call(ana, LIST, b"").code is OK, SECONDS)
 

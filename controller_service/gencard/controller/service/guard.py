@@ -26,6 +26,7 @@ from gencard.core.errors import (
     GencardError,
     InternalError,
     InvalidInputError,
+    OperationCancelledError,
     PermissionDeniedError,
 )
 from gencard.wire.error_table import status_message
@@ -139,8 +140,10 @@ class Guard(grpc.ServerInterceptor):
         try:
             yield caught
         except GencardError as error:
+            _forget_frames(error)
             caught.append(error)
         except Exception as error:  # this is where every error ends
+            _forget_frames(error)
             incident = secrets.token_hex(8)
             if context.is_active():
                 self.report(method, incident, type(error).__name__)
@@ -148,7 +151,9 @@ class Guard(grpc.ServerInterceptor):
 
     @contextmanager
     def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[None]:
-        """Runs the call as its caller, within the caller's share."""
+        """Runs the call as its caller, within the caller's share; one that was reset ends at once."""
+        if not context.is_active():
+            raise OperationCancelledError
         who = caller_of(context, self.enrolled, self.development)
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
@@ -156,6 +161,16 @@ class Guard(grpc.ServerInterceptor):
         with room(who.uri):
             CALLER.identity = who
             yield
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Cut the errors of a chain off from the frames that they passed.
+
+    An error that a frame holds, and that holds the frame by its traceback, keeps the whole call until
+    the garbage collector runs; and gRPC counts a call as a stream of its connection while it is kept.
+    """
+    while error is not None:
+        error.__traceback__, error = None, error.__cause__ or error.__context__
 
 
 def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> NoReturn:

@@ -26,6 +26,10 @@ STREAM_SECONDS = 3_600
 HANDSHAKE_SECONDS = 20
 SPARE_CALLS = 8 * EXEMPT_AT_A_TIME
 """Calls beyond the guard's limit: there is always room to ask for health, and to cancel."""
+WAITING_PER_THREAD = 16
+"""Calls that may wait for each thread. Those that were reset end as soon as a thread takes them, so a
+caller who resets streams makes others wait a moment, where a shorter queue would refuse them.
+"""
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
@@ -40,6 +44,14 @@ OPTIONS = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.enable_channelz", 0),
 )
+
+STREAMS_OPTION = "grpc.max_concurrent_streams"
+"""Streams of one connection at a time: as many as the guard would admit of one caller.
+
+Beyond it gRPC's transport refuses a stream before any of our threads is involved. Without the bound a
+caller who opens streams and resets them at once (CVE-2023-44487) fills the queue before our threads:
+streams that were reset keep their place in it, and gRPC cancels anybody's calls once it is long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +133,12 @@ def start(
     """
     silence_grpc()
     threads = guard.bounds.calls + SPARE_CALLS
+    streams = guard.bounds.per_identity + EXEMPT_AT_A_TIME
     server = grpc.server(
         ThreadPoolExecutor(max_workers=threads, thread_name_prefix="call"),
         interceptors=[guard],
-        options=OPTIONS,
-        maximum_concurrent_rpcs=threads,
+        options=[*OPTIONS, (STREAMS_OPTION, streams)],
+        maximum_concurrent_rpcs=threads * WAITING_PER_THREAD,
     )
     health = HealthServicer()
     registry = cast("grpc.Server", _Registry(server))
