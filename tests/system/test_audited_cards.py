@@ -37,6 +37,7 @@ from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import synthesis_pb2
 from gencard.wire.dsse import opened
 from gencard.wire.statements import VERDICT, predicate_of
+from tests.system.canned import audit_answer
 from tests.system.edge import enrolled, known_seeds
 from tests.system.house import build, survey
 
@@ -89,7 +90,7 @@ def canned(monkeypatch):
     def job(self, task, description):
         if task.name != "audit":
             return real(self, task, description)
-        return {"report": {"verdict": verdicts.pop(0), "wording": "as found"}}
+        return audit_answer(verdicts.pop(0), description)
 
     monkeypatch.setattr(run_module.Run, "job", job)
     return verdicts
@@ -313,7 +314,7 @@ class TestTheAudit:
         def job(self, task, description):
             if task.name == "audit":
                 asked["audit"] = description["plan"]["rows"]
-                return {"report": {"verdict": "no-evidence", "wording": "as found"}}
+                return audit_answer("no-evidence", description)
             if task.name == "keep":
                 asked["keep"] = description["rows"]
             return real(self, task, description)

@@ -6,12 +6,14 @@ import re
 import pytest
 
 from gencard.client.audit_found import Where
+from gencard.client.credentials import Credentials
 from gencard.controller import run as run_module
-from gencard.controller.audit_run import KNOWN_LEAK
+from gencard.controller.state.audits import AuditStore
 from gencard.core.budget import Price, SpendState
 from gencard.core.card import AuditTerms
 from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError, TooManyAuditsError
 from gencard.v1 import audit_pb2
+from tests.system.canned import audit_answer
 from tests.system.edge import call, enrolled, known_seeds, nothing_changes
 from tests.system.house import build, request_id
 
@@ -84,10 +86,14 @@ def canned(monkeypatch):
 
     def job(self, task, description):
         assert task.name == "audit"
-        return {"report": {"verdict": verdicts.pop(0), "wording": "as found"}}
+        return audit_answer(verdicts.pop(0), description)
 
     monkeypatch.setattr(run_module.Run, "job", job)
     return verdicts
+
+
+def ana_of(house):
+    return Credentials.of_folder(house.person("ana")).identity().uri
 
 
 def test_s30_who_asks_for_an_audit_does_not_know_its_seeds(card, monkeypatch):
@@ -96,7 +102,7 @@ def test_s30_who_asks_for_an_audit_does_not_know_its_seeds(card, monkeypatch):
 
     def job(self, task, description):
         seeds.append(description["plan"]["seed"])
-        return {"report": {"verdict": "no-evidence", "wording": "as found"}}
+        return audit_answer("no-evidence", description)
 
     monkeypatch.setattr(run_module.Run, "job", job)
     for _ in range(2):
@@ -115,7 +121,8 @@ class TestManyTries:
             with pytest.raises(TooManyAuditsError, match=str(MOST)):
                 audit(own, "honest")
             assert carol.spends() == spent
-        assert [found.attempt for found in tries] == list(range(1, MOST + 1))
+        first = tries[0].attempt  # others may have tried the same box before
+        assert [found.attempt for found in tries] == list(range(first, first + MOST))
         levels = [float(found.level) for found in tries]
         assert sum(levels) < 0.05
         assert levels == sorted(levels, reverse=True)
@@ -127,7 +134,7 @@ class TestManyTries:
                 canned += ["no-evidence"] * 10
                 tries = [audit(own, "leaky", seed) for seed in range(10)]
             assert {found.verdict for found in tries} == {"leakage"}
-            assert {found.wording for found in tries} == {KNOWN_LEAK}
+            assert all(found.wording.startswith("Evidence of leakage") for found in tries)
 
     def test_s31_a_leak_is_not_held_against_a_card_that_allows_more(self, audit_house, canned):
         """What uses more than a small Phi may well use no more than a large one."""
@@ -140,13 +147,21 @@ class TestManyTries:
             tries = [audit(card, "independent") for card in (small, large, small)]
         assert [found.verdict for found in tries] == ["leakage", "no-evidence", "leakage"]
 
-    def test_s31_a_failed_try_counts(self, audit_house, canned, card):
+    def test_s31_a_failed_try_counts_for_its_submitter_and_weakens_no_later_one(
+        self, audit_house, canned, card
+    ):
+        """Else the level could be brought down by tries that say nothing."""
+        desk = audit_house.controller.desk
         canned += ["no-evidence"]
-        before = audit(card, "honest").attempt
+        before = audit(card, "honest")
+        with desk.database.reading() as tx:
+            begun = AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house))
         with pytest.raises(InternalError):
             audit(card, "honest")
         canned += ["no-evidence"]
-        assert audit(card, "honest").attempt == before + 2
+        assert audit(card, "honest").attempt == before.attempt + 1
+        with desk.database.reading() as tx:
+            assert AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house)) == begun + 2
 
     def test_s31_a_verdict_costs_one_statistic(self, audit_house, canned, card):
         canned += ["no-evidence"]

@@ -20,6 +20,7 @@ from gencard.core.claim import NO_CLAIM, Claim
 from gencard.core.errors import BoxNotLentError, GeneratorChangedError
 from gencard.core.generators.replay import rng_of
 from gencard.core.negotiation import CardState
+from tests.system.canned import audit_answer
 from tests.system.cells import needs_cell
 from tests.system.edge import known_seeds
 from tests.system.house import House, build, survey
@@ -101,7 +102,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def job(self, task, description):
         names.append(task.name)
         if task.name == "audit":
-            return {"report": {"verdict": "no-evidence", "wording": "as found"}}
+            return audit_answer("no-evidence", description)
         return real(self, task, description)
 
     monkeypatch.setattr(run_module.Run, "job", job)

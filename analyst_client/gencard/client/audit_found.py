@@ -32,8 +32,8 @@ class Audit:
         black_box: What was audited.
         where: Around made-up records, or around the real ones at the controller.
         wording: The verdict in words, with what it does not prove.
-        attempt: How many audits this submitter has run on this dataset; 1 for made-up records.
-        level: The level this attempt was tested at, a decimal.
+        attempt: Which try of the black box this was on the dataset, by whomever; 1 for made-up records.
+        level: The level that the evidence of all these tries together was tested at, a decimal.
         findings: The full report, where our role may see it.
         attestation: The controller's signed verdict, where it is one.
     """
@@ -70,7 +70,7 @@ class Audit:
             *([("Found", self._more)] if self._more else []),
             ("Black box", self.black_box),
             ("Records", "made up" if self.where is Where.MADE_UP else "those at the card"),
-            ("Level", f"{float(self.level):.3g} (attempt {self.attempt})"),
+            ("Level", f"{float(self.level):.3g} (try {self.attempt} of this black box)"),
             ("Card", self.card),
         ]
 

@@ -10,7 +10,6 @@ from gencard.client import operations
 from gencard.client.agreement import Agreement
 from gencard.client.audit_found import Audit, Where
 from gencard.client.bounds import seed_asked
-from gencard.client.connection import Connection
 from gencard.client.paging import pages
 from gencard.client.progress import Shown, shown
 from gencard.client.remote_box import RemoteBox
@@ -26,7 +25,7 @@ from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
-from gencard.wire.canonical import document_of
+from gencard.wire.canonical import document_of, sha256
 from gencard.wire.identity import Role
 from gencard.wire.statements import VERDICT, predicate_of, subject_digest
 
@@ -144,7 +143,7 @@ def _told(agreement: Agreement, told: pb.Audit, black_box: str) -> Audit:
         wording=told.wording,
         attempt=told.attempt,
         level=told.level,
-        findings=_findings(agreement.connection, told.name),
+        findings=_findings(agreement, told),
         attestation=told.attestation,
     )
 
@@ -165,12 +164,20 @@ def _check_signed(agreement: Agreement, told: pb.Audit, black_box: str) -> None:
         raise VerificationError(problem="the signed verdict is not the one that was told")
 
 
-def _findings(connection: Connection, name: str) -> AuditReport | None:
-    """The full report, where our role may see it."""
+def _findings(agreement: Agreement, told: pb.Audit) -> AuditReport | None:
+    """The full report, where our role may see it.
+
+    Raises:
+        VerificationError: It is not the one that the signed verdict names.
+    """
+    connection = agreement.connection
     if connection.credentials.identity().role not in _FULL_REPORT:
         return None
-    request = pb.GetAuditReportRequest(name=name)
+    request = pb.GetAuditReportRequest(name=told.name)
     answer = connection.call(connection.audit.GetAuditReport, request)
+    signed = predicate_of(connection.keys.cards(told.attestation).payload_of(told.attestation), VERDICT)
+    if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
+        raise VerificationError(problem="the report is not the one that the signed verdict names")
     return report_of_json_object(document_of(answer.report, "report"))
 
 

@@ -1,7 +1,7 @@
 """One audit at the records, from its plan to a signed verdict."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,21 +14,25 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.refunds import refund
 from gencard.controller.run import Run
-from gencard.controller.state.audits import AuditRow
+from gencard.controller.state.audits import AuditRow, Conclusion
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.controller.versions import VERSIONS
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import AuditReport, EarlierTry
+from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.wording import wording
 from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError
 from gencard.core.negotiation import Negotiation
-from gencard.wire.canonical import Document, time_text
+from gencard.wire.canonical import Document, sha256, time_text
 from gencard.wire.dsse import sign
 from gencard.wire.identity import Identity, Role
 from gencard.wire.statements import VERDICT, statement
 
 KNOWN_LEAK = (
-    "Evidence of leakage: this very black box was found to use more than Phi in an earlier audit on "
-    "this dataset. This attempt alone saw no evidence."
+    "Evidence of leakage: in an earlier audit on this dataset this black box, with the same or other "
+    "bytes, was found to use more than Phi. This try adds no evidence of its own; only a steward can "
+    "clear the earlier one."
 )
 
 
@@ -48,13 +52,19 @@ class AuditRun:
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
         holding = self.audits.cards.holding_of(card)
-        plan = plan_of(card, holding.schema.coding, run.request["seed"], run.request["attempt"])
+        plan = plan_of(card, holding.schema.coding, run.request["seed"], self._next_try(run, card))
         journal = self.audits.journals.open(run.request["audit"])
         job = self.jobs.audit(
             holding, signed_card(card).version, self._recipe(run, plan), plan, VERSIONS, journal=journal
         )
-        self._conclude(run, card, plan, self._report(run, job))
+        self._conclude(run, card, report_of_json_object(self._report(run, job)))
         self.audits.journals.forget(run.request["audit"])
+
+    def _next_try(self, run: Run, card: Negotiation) -> int:
+        """Which try of the family this will be if no other ends before it."""
+        with self.audits.database.reading() as tx:
+            row = self.audits.store.get(tx, run.request["audit"])
+            return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Give the price back. The attempt stays counted; a cancelled one can be carried on."""
@@ -86,29 +96,29 @@ class AuditRun:
             raise GeneratorChangedError
         return boxes.recipe(box, [*plan.cliques, *plan.linear])
 
-    def _conclude(self, run: Run, card: Negotiation, plan: AuditPlan, report: dict[str, Any]) -> None:
-        """Log, verdict, ledger and the operation's end: true together, or not at all."""
+    def _conclude(self, run: Run, card: Negotiation, alone: AuditReport) -> None:
+        """Pool the evidence; log, verdict, ledger and the operation's end are true together.
+
+        Tries are numbered here, where they end: one that is cancelled or fails weakens no later one, and
+        of two at the same time the second to end is judged with the evidence of the first.
+        """
         audits = self.audits
         with audits.database.transaction() as tx:
             self._check_heard(tx, run, card)
             now = audits.cards.clock()
             row = audits.store.get(tx, run.request["audit"])
-            known = audits.card_audits.is_known_leak(tx, row, offer_of(card).terms)
-            verdict, wording = outcome = _outcome(report, known)
-            self._log(tx, row, verdict, now)
-            payload = _payload(row, card, plan, outcome, now)
+            families, terms = audits.card_audits.families, offer_of(card).terms
+            report = pooled(alone, families.earlier(tx, row, terms))
+            outcome = _outcome(report, families.is_known_leak(tx, row, terms))
+            document = json.dumps(report_to_json_object(report)).encode()
+            self._log(tx, row, outcome[0], now)
+            payload = _payload(row, card, report, document, outcome, now)
             attestation = sign(payload, [audits.cards.signing_key(tx)])
-            audits.store.conclude(
-                tx,
-                row.name,
-                level=repr(plan.level),
-                verdict=verdict,
-                wording=wording,
-                attestation=attestation,
-                report=json.dumps(report).encode(),
-                now=now,
+            conclusion = Conclusion(
+                repr(report.plan.level), *outcome, attestation, document, report.plan.attempt
             )
-            audits.card_audits.conclude(tx, row, verdict, attestation)
+            audits.store.conclude(tx, row.name, conclusion, now)
+            audits.card_audits.conclude(tx, row, outcome[0], attestation)
             audits.ledger.settle(tx, run.request["line"], now)
             concluded = audit_message(audits.store.get(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
@@ -134,29 +144,44 @@ class AuditRun:
         )
 
 
-def _outcome(report: dict[str, Any], known: bool) -> tuple[Verdict, str]:
-    """What this attempt says, or what an earlier one said of the same box."""
-    if report["verdict"] == Verdict.LEAKAGE:
-        return Verdict.LEAKAGE, report["wording"]
-    if known:
+def pooled(alone: AuditReport, earlier: tuple[EarlierTry, ...]) -> AuditReport:
+    """The report of one try, judged together with the tries of its family that ended before it."""
+    return replace(alone, plan=replace(alone.plan, attempt=len(earlier) + 1), earlier=earlier)
+
+
+def _outcome(report: AuditReport, known: bool) -> tuple[Verdict, str]:
+    """What all tries together say, or what an earlier one said of the same family."""
+    if known and report.verdict is Verdict.NO_EVIDENCE:
         return Verdict.LEAKAGE, KNOWN_LEAK
-    return Verdict.NO_EVIDENCE, report["wording"]
+    return report.verdict, wording(report)
 
 
 def _payload(
-    row: AuditRow, card: Negotiation, plan: AuditPlan, outcome: tuple[Verdict, str], now: datetime
+    row: AuditRow,
+    card: Negotiation,
+    report: AuditReport,
+    document: bytes,
+    outcome: tuple[Verdict, str],
+    now: datetime,
 ) -> bytes:
-    """What the controller signs: verdict and wording, of which box, under which card, how strict."""
-    verdict, wording = outcome
+    """What the controller signs: verdict and wording, of which box, under which card, how strict.
+
+    Everybody may read it, so no number in it depends on records. The report, which only auditors and
+    stewards may read, is bound to it by its digest; its seed, which is secret from others, is in it.
+    """
+    verdict, said = outcome
     facts = {
-        "attempt": str(row.attempt),
+        "attempt": str(report.plan.attempt),
         "blackBox": row.black_box,
         "boxDigest": {"sha256": row.box_digest},
         "card": {"sha256": offer_of(card).digest},
-        "level": repr(plan.level),
-        "runs": str(plan.terms.runs),
+        "level": repr(report.plan.level),
+        "report": {"sha256": sha256(document)},
+        "runs": str(report.plan.terms.runs),
         "verdict": str(verdict),
-        "wording": wording,
+        "wording": said,
         "time": time_text(now),
+        **({"author": row.author} if row.author else {}),
+        **({"triesPooled": str(len(report.earlier) + 1)} if report.earlier else {}),
     }
     return statement(VERDICT, row.name, facts, offer_of(card).digest)

@@ -1,8 +1,8 @@
 """Audits as callers see them: begun, listed, reported.
 
-Every attempt is counted before it runs and spends its share of alpha. A box that was once found to
-leak stays found, for that Phi and what is inside it, whoever asks again. A verdict is one bit about
-records, so it has a price.
+Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
+family together (``families``), and a family that was once found to leak stays found, for that Phi and
+what is inside it, whoever asks again. A verdict is one bit about records, so it has a price.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from gencard.controller.journals import Journals
 from gencard.controller.operations import Operations
 from gencard.controller.protection import check_unprotected
 from gencard.controller.request import Request
-from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.controller.state.audits import Audited, AuditRow, AuditStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
@@ -51,7 +51,7 @@ class Audits:
     """Audits at the records, and what they said.
 
     Args:
-        most_attempts: Of one submitter on one dataset: the later an attempt, the weaker its test.
+        most_attempts: Of one submitter on one dataset.
     """
 
     database: Database
@@ -178,8 +178,7 @@ class Audits:
             card=card,
             dataset=dataset_of(card),
             submitter=who.uri,
-            black_box=box,
-            box_digest=digest,
+            box=Audited(box, digest, self.boxes.author(box)),
             now=self.cards.clock(),
         )
         if attempt > self.most_attempts:
@@ -243,7 +242,7 @@ def audit_message(row: AuditRow) -> pb.Audit:
         black_box=row.black_box,
         verdict=_VERDICT[row.verdict] if row.verdict else pb.VERDICT_UNSPECIFIED,
         wording=row.wording or "",
-        attempt=row.attempt,
+        attempt=row.try_number,
         level=row.level or "",
         attestation=row.attestation or b"",
         create_time=timestamp(row.ended or row.created),

@@ -32,6 +32,8 @@ from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.wire.canonical import Document, digest_of
 
 HONEST = "honest"
+OURS = "gencard"
+"""Author of what comes with Gencard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,14 @@ class Boxes:
             _reviewer(box, digest) if privacy is None else "",
             isinstance(box, BuiltInBox) and BOXES[box.box].within_workload,
         )
+
+    def author(self, name: str) -> str:
+        """Who wrote a generator or black box; empty where the settings do not say.
+
+        With the name it tells families of black boxes apart, whatever their bytes.
+        """
+        box = self._boxes.get(name)
+        return box.author if isinstance(box, ProgramBox) else OURS
 
     def check_unchanged(self, card: Card) -> None:
         """Look before a black box runs under a card: it is to be what the card names, to the last byte.

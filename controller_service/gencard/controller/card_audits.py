@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 from gencard.controller.boxes import Boxes
 from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.cards import Cards
-from gencard.controller.holdings import dataset_of
+from gencard.controller.families import Families
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.core.audit.verdict import Verdict
-from gencard.core.card import Proposal, Tier
+from gencard.core.card import Tier
 from gencard.core.errors import AuditRequiredError
 from gencard.core.negotiation import AUDITABLE, CardState, Negotiation
 from gencard.wire.canonical import sha256
@@ -31,6 +31,11 @@ class CardAudits:
     cards: Cards
     boxes: Boxes
     store: AuditStore
+
+    @property
+    def families(self) -> Families:
+        """What audits say about other versions of a black box."""
+        return Families(self.cards, self.store)
 
     def begin(self, tx: Connection, card: Negotiation, box: str) -> None:
         """An audit of ``box`` begins under a card.
@@ -66,21 +71,16 @@ class CardAudits:
             CardStateError, CardExpiredError: The card is not in force.
             GeneratorChangedError: What would run is not what was audited.
             BoxNotReviewedError: The settings name nobody who reviewed it.
-            AuditRequiredError: No audit passed, or the box was found to leak elsewhere since.
+            AuditRequiredError: No audit passed, or the box or another version of it was found to leak.
         """
         signed = signed_card(in_force(card))
         self.boxes.check_unchanged(signed)
         self.boxes.check_reviewed(signed)
         row = self.store.passed(tx, card.name, signed.generator_digest)
-        if row is None or self.is_known_leak(tx, row, signed.terms):
+        if row is None or self.families.is_known_leak(tx, row, signed.terms):
             raise AuditRequiredError
         payload, _ = opened(row.attestation or b"")
         return AuditedBox(signed.generator_digest, sha256(payload))
-
-    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
-        """Whether the very box was found to use more than a Phi that holds all of this one."""
-        earlier = self.store.failed(tx, dataset_of(row.card), row.box_digest)
-        return any(_holds(offer_of(self.cards.card(tx, name)).terms, terms) for name in earlier)
 
 
 def rows_of_run(rows: int) -> int:
@@ -105,11 +105,3 @@ def _after(verdict: Verdict, state: CardState) -> CardState:
     if verdict is Verdict.LEAKAGE:
         return CardState.AUDIT_FAILED
     return CardState.AUDITED if state in (CardState.AGREED, CardState.AUDITING) else state
-
-
-def _holds(wide: Proposal, narrow: Proposal) -> bool:
-    """Whether every statistic of one Phi follows from the other's."""
-    marginals = [set(clique) for clique in wide.marginals]
-    asked = list(narrow.marginals)
-    asked += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
-    return all(any(set(clique) <= whole for whole in marginals) for clique in asked)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from gencard.controller.audit_clearing import AuditClearing
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import PREFIX, Holdings
@@ -15,6 +16,7 @@ from gencard.controller.refusals import Refusals
 from gencard.controller.settings import Settings
 from gencard.controller.signing_key import SigningKey
 from gencard.controller.state.accounts import Caps
+from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
@@ -54,6 +56,9 @@ class Desk:
 
     def stewardship(self, steward: str) -> Stewardship:
         return Stewardship(self.database, self.cards, self.ledger, self.refusals, steward)
+
+    def audit_clearing(self, steward: str) -> AuditClearing:
+        return AuditClearing(self.database, self.log, self.cards.clock, steward, AuditStore())
 
     def rotation(self, steward: str) -> KeyRotation:
         return KeyRotation(self.database, self.log, self.keys, self.cards.clock, steward)

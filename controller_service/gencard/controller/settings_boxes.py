@@ -17,6 +17,9 @@ from gencard.core.generators.registry import GENERATORS
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 """Last part of a resource name."""
 
+Author = Annotated[str, Field(pattern=r"^([^\s\x00-\x1f][^\x00-\x1f]{0,199})?$")]
+"""Who wrote a program. With its name it is the program's family: evidence of its audits is pooled."""
+
 Distribution = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Name of a package as it is installed."""
 
@@ -92,6 +95,7 @@ class ProgramBox(_InCell):
     folder: Path
     command: tuple[str, ...] = Field(min_length=1)
     libraries: tuple[Distribution, ...] = ()
+    author: Author = ""
     claim: ClaimTable | None = None
 
 

@@ -107,9 +107,11 @@ class Audit(google.protobuf.message.Message):
     wording: builtins.str
     """The verdict in words, with what it does not prove."""
     attempt: builtins.int
-    """How many audits this submitter has run on this dataset, this one included."""
+    """Which try of the black box (its name and author, whatever its bytes) this was on the dataset,
+    under a card that releases no more; audits by everybody count. From 1.
+    """
     level: builtins.str
-    """The level this attempt was tested at, a decimal."""
+    """The level that the pooled evidence of all these tries was tested at, a decimal."""
     attestation: builtins.bytes
     """The controller's signed verdict: a DSSE envelope, JSON."""
     @property

@@ -175,12 +175,18 @@ class CardExpiredError(NegotiationError):
 
 class AuditRequiredError(NegotiationError):
     reason = "AUDIT_REQUIRED"
-    text = "The generator reads records, and no audit of it has passed under this card."
-    advice = "Run one around the records, with `gencard audit CARD --where card`; then ask for rows."
+    text = (
+        "The generator reads records, and no audit of it has passed under this card, or an audit of the "
+        "generator (of any version) found leakage on this dataset since."
+    )
+    advice = (
+        "Run `gencard audit CARD --where card`, then ask for rows. After a verdict of leakage use "
+        "another generator, or ask the steward (`gencard-controller audits`)."
+    )
 
 
 class TooManyAuditsError(NegotiationError):
-    """Each attempt is tested at a smaller level than the one before, so their number has a bound."""
+    """Each audit costs a run at the records, so their number has a bound for each submitter."""
 
     reason = "TOO_MANY_AUDITS"
     text = "All {limit} audits that one submitter may begin on this dataset have been begun."

@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.audits import Audited, AuditStore, Conclusion
 from gencard.controller.state.cards import STANDING, CardStore
 from gencard.controller.state.measures import MeasuresRow, MeasuresStore
 from gencard.controller.state.operations import OperationState, OperationStore
@@ -287,15 +287,14 @@ class TestMeasures:
                 MEASURES.get(tx, CARD)
 
 
-def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1"):
+def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1", box="smuggler", author="ann"):
     return AUDITS.begin(
         tx,
         name=f"{CARD}/audits/{submitter}-{number}",
         card=CARD,
         dataset=dataset,
         submitter=submitter,
-        black_box="smuggler",
-        box_digest=digest,
+        box=Audited(box, digest, author),
         now=NOW,
     )
 
@@ -304,12 +303,8 @@ def conclude(tx, number, verdict, submitter=ANA):
     AUDITS.conclude(
         tx,
         f"{CARD}/audits/{submitter}-{number}",
-        level="0.05",
-        verdict=verdict,
-        wording="in words",
-        attestation=b"signed",
-        report=b"{}",
-        now=NOW,
+        Conclusion("0.05", verdict, "in words", b"signed", b"{}", family_try=2),
+        NOW,
     )
 
 
@@ -350,15 +345,45 @@ class TestAudits:
             row = AUDITS.get(tx, f"{CARD}/audits/{ANA}-1")
             assert AUDITS.get(tx, f"{CARD}/audits/{ANA}-2").verdict is None
         assert (row.verdict, row.level, row.attempt) == (Verdict.NO_EVIDENCE, "0.05", 1)
+        assert (row.try_number, row.author, row.cleared) == (2, "ann", None)
         assert (row.attestation, row.report, row.ended) == (b"signed", b"{}", NOW)
 
-    def test_a_box_once_found_to_leak_stays_known_on_its_dataset(self, database):
+    @pytest.mark.parametrize(
+        ("other", "related"),
+        [
+            ({"digest": "box-2"}, True),  # an update: one name and author
+            ({"box": "renamed"}, True),  # the same bytes under another name
+            ({"box": "renamed", "digest": "box-2"}, False),
+            ({"author": "bob", "digest": "box-2"}, False),
+            ({"author": "", "digest": "box-2"}, True),  # nobody said who wrote it
+            ({"submitter": BEN, "digest": "box-2"}, True),
+            ({"dataset": "datasets/x"}, False),
+        ],
+    )
+    def test_s31_a_family_is_a_name_and_an_author_on_a_dataset_and_the_same_bytes(
+        self, database, other, related
+    ):
         with database.transaction() as tx:
             insert_card(tx)
             begin(tx, 1)
-            begin(tx, 2, digest="box-2")
+            begin(tx, 2, **other)
+            begin(tx, 3, digest="box-3")
+            submitter = other.get("submitter", ANA)
+            conclude(tx, 2, Verdict.NO_EVIDENCE, submitter)
+            row = AUDITS.get(tx, f"{CARD}/audits/{ANA}-1")
+            family = [f"{CARD}/audits/{submitter}-2"] if related else []
+            assert [one.name for one in AUDITS.family(tx, row)] == family
+
+    def test_s31_a_cleared_audit_counts_no_more_and_one_that_runs_is_not_cleared(self, database):
+        with database.transaction() as tx:
+            insert_card(tx)
+            for number in (1, 2, 3):
+                begin(tx, number)
             conclude(tx, 1, Verdict.LEAKAGE)
-            conclude(tx, 2, Verdict.NO_EVIDENCE)
-            assert AUDITS.failed(tx, DATASET, "box-1")
-            assert not AUDITS.failed(tx, DATASET, "box-2")
-            assert not AUDITS.failed(tx, "datasets/x", "box-1")
+            assert [one.name for one in AUDITS.counting(tx)] == [f"{CARD}/audits/{ANA}-1"]
+            assert AUDITS.clear(tx, "datasets/x", "smuggler", NOW) == 0
+            assert AUDITS.clear(tx, DATASET, "smuggler", NOW) == 1
+            conclude(tx, 2, Verdict.LEAKAGE)
+            row = AUDITS.get(tx, f"{CARD}/audits/{ANA}-3")
+            assert [one.name for one in AUDITS.family(tx, row)] == [f"{CARD}/audits/{ANA}-2"]
+            assert AUDITS.get(tx, f"{CARD}/audits/{ANA}-1").cleared == NOW

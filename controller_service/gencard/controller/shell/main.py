@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gencard.controller.shell import (
+    audits,
     backup,
     boxes,
     cards,
@@ -40,6 +41,7 @@ app.command()(cards.approve)
 app.command()(cards.counter)
 app.command()(cards.reject)
 app.command()(cards.revoke)
+app.add_typer(audits.app, name="audits")
 app.add_typer(boxes.app, name="boxes")
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")

@@ -1,11 +1,11 @@
 """Audits: every attempt is counted before it runs, every verdict kept."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
 from gencard.controller.state.paging import Page, page_of
 from gencard.controller.state.tables import audits
@@ -21,9 +21,13 @@ class AuditRow:
         submitter: URI of the identity that asked.
         box_digest: SHA-256, in hex, of what ran.
         attempt: How many audits this submitter has begun on this dataset, this one included.
-        level: The level this attempt was tested at, a decimal.
+        level: The level that the pooled evidence was tested at, a decimal.
         attestation: The signed verdict: a DSSE envelope.
-        report: The full report, JSON; its numbers depend on records.
+        report: The full report, JSON; its numbers depend on records. The evidence of later tries is
+            pooled with its tests.
+        author: Of the black box, as the settings named one; None or empty where nobody did.
+        family_try: Which try of the family this was, from 1; None before families were counted.
+        cleared: When a steward let it count no more.
     """
 
     number: int
@@ -41,6 +45,41 @@ class AuditRow:
     attestation: bytes | None
     report: bytes | None
     ended: datetime | None
+    author: str | None = None
+    family_try: int | None = None
+    cleared: datetime | None = None
+
+    @property
+    def try_number(self) -> int:
+        """From which the level follows: the family's, or the submitter's before families counted."""
+        return self.family_try or self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The black box of an audit.
+
+    Args:
+        name: In the settings.
+        digest: SHA-256, in hex, of what runs.
+        author: As the settings name one, or empty.
+    """
+
+    name: str
+    digest: str
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """How an audit ended; the fields are those of ``AuditRow``."""
+
+    level: str
+    verdict: Verdict
+    wording: str
+    attestation: bytes
+    report: bytes
+    family_try: int = 1
 
 
 class AuditStore:
@@ -54,8 +93,7 @@ class AuditStore:
         card: str,
         dataset: str,
         submitter: str,
-        black_box: str,
-        box_digest: str,
+        box: Audited,
         now: datetime,
     ) -> int:
         """Write an audit down before it runs; which attempt it is, from 1."""
@@ -66,41 +104,23 @@ class AuditStore:
                 card=card,
                 dataset=dataset,
                 submitter=submitter,
-                black_box=black_box,
-                box_digest=box_digest,
+                black_box=box.name,
+                box_digest=box.digest,
                 attempt=attempt,
                 created=now,
+                author=box.author,
             )
         )
         return attempt
 
-    def conclude(
-        self,
-        tx: Connection,
-        name: str,
-        *,
-        level: str,
-        verdict: Verdict,
-        wording: str,
-        attestation: bytes,
-        report: bytes,
-        now: datetime,
-    ) -> None:
+    def conclude(self, tx: Connection, name: str, conclusion: Conclusion, now: datetime) -> None:
         """Write the verdict down, once.
 
         Raises:
             InvalidInputError: The audit has a verdict, or was never begun.
         """
         running = update(audits).where(audits.c.name == name, audits.c.verdict.is_(None))
-        verdict_of = running.values(
-            level=level,
-            verdict=verdict,
-            wording=wording,
-            attestation=attestation,
-            report=report,
-            ended=now,
-        )
-        if tx.execute(verdict_of).rowcount != 1:
+        if tx.execute(running.values(**asdict(conclusion), ended=now)).rowcount != 1:
             raise InvalidInputError(field="audit", problem="does not wait for a verdict")
 
     def get(self, tx: Connection, name: str) -> AuditRow:
@@ -135,14 +155,45 @@ class AuditStore:
         row = tx.execute(query).mappings().one_or_none()
         return None if row is None else _row_of(row)
 
-    def failed(self, tx: Connection, dataset: str, box_digest: str) -> tuple[str, ...]:
-        """Cards under which this very black box was found to leak on this dataset, whoever asked."""
-        leaks = (
-            audits.c.dataset == dataset,
-            audits.c.box_digest == box_digest,
-            audits.c.verdict == Verdict.LEAKAGE,
+    def family(self, tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
+        """Ended audits of the same family on the same dataset that count, in the order of their ends.
+
+        The family of an audit are those of the same name and author, and of the same bytes under any
+        name. An unknown author may be anybody. ``row`` itself is not among them.
+        """
+        query = select(audits).where(
+            audits.c.dataset == row.dataset,
+            audits.c.name != row.name,
+            audits.c.verdict.is_not(None),
+            audits.c.cleared.is_(None),
+            or_(audits.c.box_digest == row.box_digest, _same_name_and_author(row)),
         )
-        return tuple(tx.execute(select(audits.c.card).where(*leaks).distinct()).scalars())
+        rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
+        return tuple(_row_of(other) for other in rows)
+
+    def counting(self, tx: Connection) -> tuple[AuditRow, ...]:
+        """All ended audits that no steward has cleared, in the order of their ends."""
+        query = select(audits).where(audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
+        rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
+        return tuple(_row_of(row) for row in rows)
+
+    def clear(self, tx: Connection, dataset: str, black_box: str, now: datetime) -> int:
+        """Let no ended audit of a black box on a dataset count any more; how many did."""
+        ended = update(audits).where(
+            audits.c.dataset == dataset,
+            audits.c.black_box == black_box,
+            audits.c.verdict.is_not(None),
+            audits.c.cleared.is_(None),
+        )
+        return tx.execute(ended.values(cleared=now)).rowcount
+
+
+def _same_name_and_author(row: AuditRow) -> ColumnElement[bool]:
+    same_name = audits.c.black_box == row.black_box
+    if not row.author:
+        return same_name
+    known = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))
+    return and_(same_name, known)
 
 
 def _row_of(row: Mapping[Any, Any]) -> AuditRow:

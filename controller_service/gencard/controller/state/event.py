@@ -12,6 +12,7 @@ DETAILS = frozenset(
     {
         "alpha",
         "attempt",
+        "author",
         "black_box",
         "box_digest",
         "card_digest",
@@ -33,6 +34,7 @@ DETAILS = frozenset(
         "project",
         "psi_digest",
         "reason",
+        "remark",
         "request_id",
         "rho",
         "role",
@@ -41,6 +43,7 @@ DETAILS = frozenset(
         "seed",
         "state",
         "statistics",
+        "tries",
         "turn",
         "verdict",
         "verdict_digest",

@@ -185,8 +185,12 @@ audits = Table(
     Column("report", LargeBinary),
     Column("created", Instant, nullable=False),
     Column("ended", Instant),
+    Column("author", String(200)),
+    Column("family_try", Integer),
+    Column("cleared", Instant),
     UniqueConstraint("dataset", "submitter", "attempt"),
     Index(None, "card"),
+    Index(None, "dataset"),
     sqlite_autoincrement=True,
 )
 
