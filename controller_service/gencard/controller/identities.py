@@ -1,6 +1,6 @@
 """Who is enrolled: one TOML file for each person, with the key that person signs with."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from gencard.core.errors import GencardError, InvalidInputError, Unauthenticated
 from gencard.wire.identity import Identity, Role
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
+PeopleAreRead = Callable[[Mapping[str, "Enrolled"]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,16 @@ class Roster:
 
     A file that cannot be used enrols nobody and keeps nobody else out; two files for one identity
     leave nobody to say which signing key is right, and enrol nobody either.
+
+    Args:
+        folder: Of the files.
+        on_change: Called with everybody enrolled whenever a file differs from the last look, before
+            that look counts; where it raises, the caller is refused.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, on_change: PeopleAreRead | None = None) -> None:
         self._folder = folder
+        self._on_change = on_change
         self._seen: tuple[_Stamp, Mapping[str, Enrolled]] = ((), {})
 
     def includes(self, identity: Identity) -> bool:
@@ -75,6 +82,8 @@ class Roster:
         if stamp == self._seen[0]:
             return self._seen[1].get(identity.uri)
         people = _usable(self._folder / name for name, *_ in stamp)
+        if self._on_change is not None:
+            self._on_change(people)
         if len(people) == len(stamp):  # else look again: a file that could not be read now may be soon
             self._seen = stamp, people
         return people.get(identity.uri)

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gencard.controller.desk import Clock, Desk, open_desk, utc_now
-from gencard.controller.identities import Roster, health_check, read_identities
+from gencard.controller.identities import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations import Operations
 from gencard.controller.readiness import (
@@ -16,6 +16,8 @@ from gencard.controller.readiness import (
     check_reviewed,
 )
 from gencard.controller.restoration import check_restored
+from gencard.controller.rule_log import RuleLog
+from gencard.controller.rules import rules_of
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import Service, TlsFiles, start
 from gencard.controller.service.shares import Bounds
@@ -67,7 +69,7 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
 
 
 def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack) -> Controller:
-    read_identities(settings.signing.identities)
+    people = read_identities(settings.signing.identities)
     desk = open_desk(settings, clock)
     check_apart(desk.cards.holdings)
     check_policies(desk.cards.holdings, desk.boxes.names, desk.boxes.facts)
@@ -77,11 +79,13 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         check_reviewed(desk.cards.holdings)
     executor = _executor(settings.limits)
     operations = _operations(desk, executor)
+    rule_log = RuleLog(desk.database, desk.log, desk.cards.clock, settings.identity.uri)
+    rule_log.service_starts(rules_of(desk, people))
     server = settings.server
     service = start(
         server.address,
         tls_files(settings),
-        _guard(settings),
+        _guard(settings, rule_log.people_are_read),
         servicers(desk, operations, executor),
     )
     operations.resume()
@@ -127,7 +131,7 @@ def tls_files(settings: Settings) -> TlsFiles | None:
     return files
 
 
-def _guard(settings: Settings) -> Guard:
+def _guard(settings: Settings, on_change: PeopleAreRead) -> Guard:
     server = settings.server
     bounds = Bounds(
         server.per_identity,
@@ -138,5 +142,6 @@ def _guard(settings: Settings) -> Guard:
     if server.insecure_dev:
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
         return Guard(lambda _developer: True, report, bounds, development=developer)
-    roster, own = Roster(settings.signing.identities), health_check(settings.identity.trust_domain)
+    roster = Roster(settings.signing.identities, on_change)
+    own = health_check(settings.identity.trust_domain)
     return Guard(lambda caller: caller == own or roster.includes(caller), report, bounds)

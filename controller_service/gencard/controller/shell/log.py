@@ -83,11 +83,21 @@ def checkpoint(
 
 
 def _say(event: Event) -> None:
-    details = ", ".join(f"{name}={_short(text)}" for name, text in sorted(event.details.items()))
+    details = _change(event) or ", ".join(
+        f"{name}={_short(text)}" for name, text in sorted(event.details.items())
+    )
     when = f"{event.index:>5}  {time_text(event.time)}"
     console.print(f"{when}  [bold]{event.action}[/]  {plain(event.actor)}", soft_wrap=True)
     for line in filter(None, (event.resource, details)):
         console.print(f"       {escape(line)}", soft_wrap=True)
+
+
+def _change(event: Event) -> str:
+    """A changed rule in words; empty for other entries."""
+    said = event.details
+    if "field" not in said:
+        return ""
+    return f"{said['field']}: was {_short(said.get('before', ''))}, is {_short(said.get('after', ''))}"
 
 
 def _short(text: str) -> str:

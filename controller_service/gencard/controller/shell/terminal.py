@@ -14,6 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gencard.controller.desk import Desk, open_desk
+from gencard.controller.identities import read_identities
+from gencard.controller.rule_log import RuleLog
+from gencard.controller.rules import rules_of
 from gencard.controller.settings import Settings
 from gencard.controller.stewardship import Stewardship
 from gencard.core.errors import GencardError, NotFoundError
@@ -67,8 +70,16 @@ def desk(config: Path) -> Iterator[Desk]:
 
 @contextmanager
 def stewardship(config: Path, steward: str | None) -> Iterator[Stewardship]:
-    """The steward's side of the desk."""
+    """The steward's side of the desk.
+
+    A steward's decision applies the rules as the files have them now. What changed in them since they
+    were last read is logged first.
+    """
     with desk(config) as opened:
+        people = read_identities(opened.settings.signing.identities)
+        actor = steward_uri(opened.settings, steward)
+        rule_log = RuleLog(opened.database, opened.log, opened.cards.clock, actor)
+        rule_log.rules_are_read(rules_of(opened, people))
         yield opened.stewardship(steward_uri(opened.settings, steward))
 
 

@@ -10,9 +10,11 @@ from gencard.wire.merkle import leaf_hash
 
 DETAILS = frozenset(
     {
+        "after",
         "alpha",
         "attempt",
         "author",
+        "before",
         "black_box",
         "box_digest",
         "card_digest",
@@ -21,6 +23,7 @@ DETAILS = frozenset(
         "entries",
         "epsilon",
         "etag",
+        "field",
         "generator",
         "held_by",
         "incident",
@@ -41,6 +44,9 @@ DETAILS = frozenset(
         "rows",
         "schema_digest",
         "seed",
+        "settings",
+        "settings_before",
+        "software",
         "state",
         "statistics",
         "tries",

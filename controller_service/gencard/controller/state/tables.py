@@ -217,3 +217,10 @@ key_changes = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("envelope", LargeBinary, nullable=False),
 )
+
+rules = Table(
+    "rules",
+    metadata,
+    Column("resource", String(400), primary_key=True),
+    Column("fields", Text, nullable=False),
+)
