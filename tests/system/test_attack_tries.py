@@ -34,6 +34,7 @@ def house(tmp_path):
     built = build(tmp_path, survey(300))
     built.raise_caps()
     built.edit({"generators": '["ipf", "copier", "leaky"]'})
+    built.review("copier")
     yield built.start()
     built.stop()
 
@@ -144,6 +145,7 @@ class TestBytes:
         before = self.digest_of(caught)
         caught.stop()
         caught.edit({"share": "0.49"})
+        caught.review("copier")
         caught.start()
         assert self.digest_of(caught) != before
         outcomes += ["no-evidence"]
