@@ -143,10 +143,12 @@ def _enrolment_digest() -> str:
 def _verdict() -> dict[str, Any]:
     return {
         "attempt": "1",
+        "author": "gencard",
         "blackBox": "ipf",
         "boxDigest": {"sha256": sha256(b"code of the box")},
         "card": {"sha256": CARD_DIGEST},
         "level": "0.025",
+        "report": {"sha256": sha256(b"the report")},
         "runs": "10",
         "time": TIME,
         "verdict": "no-evidence",

@@ -66,10 +66,12 @@ class TestCardFormat:
         assert coding_of_document(made["schema"]) == examples.CODING
 
     def test_the_verdict_is_what_the_controller_signs(self):
-        row = SimpleNamespace(attempt=1, black_box="ipf", box_digest="", name="audits/1")
+        row = SimpleNamespace(black_box="ipf", author="gencard", box_digest="", name="audits/1")
         card = SimpleNamespace(offer=SimpleNamespace(digest=""))
         plan = AuditPlan(cliques=examples.TERMS.marginals, rows=10, seed=1)
-        signed = json.loads(_payload(row, card, plan, ("no-evidence", ""), time_of(examples.TIME)))
+        report = SimpleNamespace(plan=plan, earlier=())
+        outcome = ("no-evidence", "")
+        signed = json.loads(_payload(row, card, report, b"", outcome, time_of(examples.TIME)))
         assert set(examples.examples()["verdict"]["predicate"]) == set(signed["predicate"])
 
     def test_the_checkpoint_is_what_the_log_signs(self):

@@ -1,4 +1,4 @@
-"""S42: changes of the rules leave a trace in the log: settings, datasets, boxes, people, starts."""
+"""S45: changes of the rules leave a trace in the log: settings, datasets, boxes, people, starts."""
 
 import shutil
 
@@ -46,7 +46,7 @@ def restarted(house: House) -> list[Event]:
 
 
 class TestStarts:
-    def test_s42_the_first_start_says_what_there_is(self, house):
+    def test_s45_the_first_start_says_what_there_is(self, house):
         house.start()
         events = events_of(house)
         assert [event.action for event in events[:-1]] == ["add"] * (len(events) - 1)
@@ -55,7 +55,7 @@ class TestStarts:
         assert {"datasets/survey", "black_boxes/copier", "settings/limits"} <= resources
         assert sum(resource.startswith("people/") for resource in resources) == 3
 
-    def test_s42_an_identical_restart_is_one_entry(self, house):
+    def test_s45_an_identical_restart_is_one_entry(self, house):
         house.start()
         (event,) = restarted(house)
         assert (event.action, event.resource) == ("restart", "service")
@@ -77,7 +77,7 @@ class TestStarts:
             ({"calls_per_second": "55"}, "settings/server", "calls_per_second", "100000", "55"),
         ],
     )
-    def test_s42_a_changed_rule_is_an_entry_with_both_values(
+    def test_s45_a_changed_rule_is_an_entry_with_both_values(
         self, house, changes, resource, field, before, after
     ):
         """At a4e800e the caps could be raised and lowered between two starts, and nothing showed it."""
@@ -91,7 +91,7 @@ class TestStarts:
         assert entry.details["settings_before"] == settings
         assert entry.details["settings"] == restart.details["settings"] != settings
 
-    def test_s42_a_dataset_s_schema_and_a_new_box_are_entries(self, house):
+    def test_s45_a_dataset_s_schema_and_a_new_box_are_entries(self, house):
         house.start()
         schema = house.folder / "schema.toml"
         schema.write_text(
@@ -107,7 +107,7 @@ class TestStarts:
         assert ("change", "datasets/survey", "schema_digest") in entries
         assert ("add", "black_boxes/fresh", None) in entries
 
-    def test_s42_the_changes_are_there_before_anything_is_served(self, house):
+    def test_s45_the_changes_are_there_before_anything_is_served(self, house):
         """An entry that cannot be written ends the start."""
         house.start()
         house.stop()
@@ -125,7 +125,7 @@ def _fails(*_: object) -> None:
 
 
 class TestPeople:
-    def test_s42_a_person_added_and_removed_is_noticed_at_the_next_call(self, house):
+    def test_s45_a_person_added_and_removed_is_noticed_at_the_next_call(self, house):
         house.start()
         before = len(events_of(house))
         with house.analyst(enrolled(house, "carol")) as carol:
@@ -142,7 +142,7 @@ class TestPeople:
             "remove",
         ]
 
-    def test_s42_another_signing_key_is_an_entry_at_the_next_start(self, house):
+    def test_s45_another_signing_key_is_an_entry_at_the_next_start(self, house):
         house.start()
         identities = house.folder / "identities"
         ana, aud = (identities / f"{name}.toml" for name in ("ana", "aud"))
@@ -155,7 +155,7 @@ class TestPeople:
 
 
 class TestCommands:
-    def test_s42_rules_changed_for_one_decision_alone_are_entries_too(self, house, monkeypatch):
+    def test_s45_rules_changed_for_one_decision_alone_are_entries_too(self, house, monkeypatch):
         """Edit the policy, decide by a command, edit it back: the service itself never sees it."""
         house.edit({"automatic": "false"})
         house.start()
@@ -174,7 +174,7 @@ class TestCommands:
         ]
         assert "/steward/" in rows[0].actor
 
-    def test_s42_the_log_shows_changes_in_words(self, house, monkeypatch):
+    def test_s45_the_log_shows_changes_in_words(self, house, monkeypatch):
         house.start()
         house.edit({"most_rows": "77"})
         restarted(house)
@@ -186,7 +186,7 @@ class TestCommands:
 
 
 class TestSecrets:
-    def test_s42_no_secret_and_no_path_is_in_an_entry_or_in_a_digest_that_could_be_guessed(
+    def test_s45_no_secret_and_no_path_is_in_an_entry_or_in_a_digest_that_could_be_guessed(
         self, house, monkeypatch
     ):
         for spelling in ("", "./"):
