@@ -8,7 +8,7 @@ import pytest
 
 from gencard.controller.cell import namespaces
 from gencard.controller.cell.call_filter import call_filter
-from gencard.controller.cell.call_table import ARGUMENTS, FORKS, MACHINES, NEWEST, REFUSED
+from gencard.controller.cell.call_table import ARGUMENTS, MACHINES, NEWEST, OF_SEVERAL, REFUSED
 from gencard.core.errors import IsolationError
 from tests.system.cells import RECORDS, shell
 
@@ -54,7 +54,7 @@ def filter_of(machine, *, one_process):
     axis = MACHINES.index(machine)
 
     def ask(call: int | str, *arguments: int) -> int:
-        numbers = {**NUMBERS, **FORKS, **{name: entry.numbers for name, entry in IN_PART.items()}}
+        numbers = {**NUMBERS, **OF_SEVERAL, **{name: entry.numbers for name, entry in IN_PART.items()}}
         number = numbers[call][axis] if isinstance(call, str) else call
         return answered(program, ARCHITECTURES[machine], number, *arguments)
 
@@ -116,9 +116,11 @@ def test_one_process_has_threads_and_no_child(machine):
     assert alone("clone", 0x3D0F00) == several("clone", 0x3D0F00) == ALLOW
     for flags in (0x1200011, 0x4111, 17, 0x3D0F00 | 0x10000000):
         assert alone("clone", flags) == REFUSE
-    if machine == "x86_64":
-        assert {alone("fork"), alone("vfork")} == {REFUSE}
-        assert {several("fork"), several("vfork")} == {ALLOW}
+    calls = [
+        call for call, numbers in OF_SEVERAL.items() if numbers[MACHINES.index(machine)] is not None
+    ]
+    assert {alone(call) for call in calls} == {REFUSE}
+    assert {several(call) for call in calls} == {ALLOW}
 
 
 def test_numbers_are_those_of_libseccomp():
@@ -129,7 +131,7 @@ def test_numbers_are_those_of_libseccomp():
     for axis, machine in enumerate(MACHINES):
         for name, numbers in [
             *NUMBERS.items(),
-            *FORKS.items(),
+            *OF_SEVERAL.items(),
             *((name, e.numbers) for name, e in IN_PART.items()),
         ]:
             number = library.seccomp_syscall_resolve_name_arch(

@@ -92,6 +92,23 @@ def test_s34_nothing_that_two_cells_could_share_can_be_made():
     assert told(QUEUES) == 20
 
 
+def test_s34_one_process_moves_no_counter_that_a_later_one_can_read():
+    """Pipes and sockets are numbered for the whole machine; a program sees the number of its input."""
+    body = """
+import os, signal, socket
+def makes(way):
+    try:
+        way()
+        return True
+    except OSError:
+        return False
+def tried():
+    ways = os.pipe, lambda: os.pipe2(0), socket.socket, socket.socketpair, os.fork
+    return sum(map(makes, ways)) + (os.fstat(0).st_ino == 0)
+"""
+    assert told(body) == 0
+
+
 class TestAnswer:
     """At a bound of 30 seconds for the run, all of these are ended within a few."""
 

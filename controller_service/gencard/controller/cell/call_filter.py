@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gencard.controller.cell.call_table import (
     ARGUMENTS,
-    FORKS,
     MACHINES,
     NEWEST,
+    OF_SEVERAL,
     REFUSED,
     THREADS_ALONE,
     Argument,
@@ -43,7 +43,7 @@ def call_filter(machine: str, *, one_process: bool) -> bytes:
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, "no table of system calls")
     axis = MACHINES.index(machine)
-    forks, arguments = (FORKS, _with_threads_alone()) if one_process else ({}, ARGUMENTS)
+    forks, arguments = (OF_SEVERAL, _with_threads_alone()) if one_process else ({}, ARGUMENTS)
     refused = [numbers for calls in (*REFUSED.values(), forks) for numbers in calls.values()]
     steps = _steps(machine, axis, refused, arguments)
     return b"".join(struct.pack("=HBBI", *step) for step in steps)

@@ -190,8 +190,16 @@ ARGUMENTS = (
     ),
 )
 
-FORKS: Mapping[str, Numbers] = {"fork": (57, None), "vfork": (58, None)}
-"""Refused besides where a cell has one process."""
+OF_SEVERAL: Mapping[str, Numbers] = {
+    "fork": (57, None),
+    "pipe": (22, None),
+    "pipe2": (293, 59),
+    "vfork": (58, None),
+}
+"""Refused besides where a cell has one process: to start others, and to make pipes.
+
+Pipes are numbered by one counter of the whole machine, which a later cell can read at its own.
+"""
 
 THREADS_ALONE = Argument(
     "clone",
