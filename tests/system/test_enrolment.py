@@ -143,6 +143,11 @@ class TestTheSteward:
         )
         assert "there is no file" in self.refused(house, tmp_path / "typo.json")
 
+    @pytest.mark.parametrize("address", ["0.0.0.0:7443", "[::]:7443", ":7443"])
+    def test_an_address_that_names_no_host(self, house, request_file, address):
+        given = ("--role", "analyst", "--project", "survey", "--address", address)
+        assert "names no host" in self.refused(house, request_file, *given)
+
     def test_a_name_that_is_taken(self, house, ana, tmp_path):
         name = name_of(ana)
         given = ("--role", "analyst", "--project", "survey")

@@ -51,7 +51,7 @@ class Analyst:
         controller_key: str | Path | None = None,
         log_key: str | Path | None = None,
     ) -> Self:
-        """Connect with the files that the controller's steward handed over.
+        """Connect with the files of a connection folder, as ``gencard enrol`` makes it.
 
         Args:
             address: ``host:port``; from ``connection.toml`` in the folder where not given.

@@ -9,6 +9,7 @@ import typer
 from gencard.controller.certificates import read_authority, trust_domain_of
 from gencard.controller.enrolment import Enrolment, Kind, complete, examined
 from gencard.controller.private_file import write_whole
+from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,
     AuthorityKey,
@@ -63,12 +64,12 @@ def enrol(
     authority = read_authority(folder / "authority", authority_key)
     domain = trust_domain_of(authority)
     enrolment = examined(folder, asked, domain, role=role, project=project, again=again)
+    where = _reachable(address or Settings.load(config).server.address)
     _say_what(enrolment)
     _compare(asked, fingerprint)
     with desk(config) as opened:
         rotation = opened.rotation(steward_uri(opened.settings, steward))
         rotation.note_enrolment(asked.name, enrolment.facts)
-        where = address or opened.settings.server.address
     answer = complete(folder, enrolment, authority, address=where, now=datetime.now(UTC))
     file = output or Path(f"{asked.name}-answer.json")
     write_whole(file, [answer.document])
@@ -99,6 +100,14 @@ def _say_what(enrolment: Enrolment) -> None:
             f"  {field:12} {given}{f' (the request says {wanted})' if wanted not in ('', given) else ''}"
         )
     say(f"  fingerprint  {grouped(request.fingerprint)}")
+
+
+def _reachable(address: str) -> str:
+    """The address for the person; raises InvalidInputError where it names no host to connect to."""
+    if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
+        problem = f"{address} names no host; say where the person finds the controller, with --address"
+        raise InvalidInputError(field="address", problem=problem)
+    return address
 
 
 def _compare(request: EnrolmentRequest, told: str | None) -> None:
