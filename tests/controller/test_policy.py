@@ -4,6 +4,7 @@ import inspect
 import time
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -18,6 +19,8 @@ from gencard.controller.limits import Limits, check_size
 from gencard.controller.measuring import price_of
 from gencard.controller.moment_policy import MomentPolicy
 from gencard.controller.policy import Policy
+from gencard.core.blackbox.registry import BOXES as REGISTRY
+from gencard.core.blackbox.registry import complete
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
@@ -431,6 +434,22 @@ class TestBlackBoxes:
     def test_a_box_that_keeps_to_the_workload_may_cover_what_is_forbidden_together(self):
         policy = replace(self.PRIVATE, forbidden=(("a", "c"),))
         assert self.judged(policy, ("a", "b"), ("b", "c"), generator="aim").terms.generator == "aim"
+
+    def test_what_it_could_never_fit_is_refused_before_it_costs_anything(self):
+        domain = Domain.of({"a": 65_536, "b": 65_536, "c": 10})
+        limits = replace(LIMITS, marginal_cells=10**10)
+        policy = replace(self.PRIVATE, largest_marginal_cells=10**10)
+        for name in ("mst", "aim"):
+            check = partial(REGISTRY[name].check, complete(REGISTRY[name], {}))
+            with pytest.raises(TooLargeError):
+                judge(
+                    proposal(("a", "b"), ("b", "c"), generator=name),
+                    policy,
+                    domain,
+                    limits,
+                    {},
+                    facts=lambda name, check=check: replace(facts(name), check=check),
+                )
 
     def test_s31_a_box_that_nobody_reviewed_is_refused(self):
         """And nothing is offered in its place, so that the analyst hears why."""

@@ -19,11 +19,13 @@ from gencard.client import Analyst
 from gencard.client.bundle import Bundle
 from gencard.client.card import Card
 from gencard.client.credentials import Credentials
+from gencard.client.remote_box import RemoteBox
 from gencard.client.verify import Keys, Outcome, verify
 from gencard.controller import run as run_module
 from gencard.controller import wiring
 from gencard.controller.jobs import releasing
 from gencard.controller.vault import Vault
+from gencard.core.audit.made_up import made_up
 from gencard.core.blackbox.mst import Mst
 from gencard.core.budget import Mechanism, Neighbouring, Price, SpendState, gaussian
 from gencard.core.card import Tier
@@ -37,6 +39,7 @@ from gencard.core.errors import (
     NotReplayableError,
     RecordsProtectedError,
 )
+from gencard.core.generators.replay import rng_of
 from gencard.core.negotiation import CardState
 from gencard.core.statistics import measure as door
 from gencard.v1 import (
@@ -84,7 +87,8 @@ def noise_alone(folder: Path, data: pd.DataFrame | None = None) -> House:
     house = build(folder, survey(600) if data is None else data)
     caps = dict.fromkeys(("most_per_card", "dataset", "project", "analyst"), CAPS)
     offered = '["ipf", "mst", "bayes"]'
-    house.edit(caps | {"mechanisms": '["gaussian"]', "generators": offered})
+    lent = {"black_boxes": '["mst"]'}
+    house.edit(caps | lent | {"mechanisms": '["gaussian"]', "generators": offered})
     configure(house, "datasets.policy", noise=NOISE)
     with house.settings_file.open("a") as settings:
         settings.write(BOXES)
@@ -154,6 +158,11 @@ class TestTheCard:
         assert "epsilon 1" in lines["Claims"]
         assert html.escape(Tier.PRIVATE.holds_against) in card._repr_html_()
         assert "Error" not in lines
+
+    def test_it_may_be_run_on_made_up_records_from_afar(self, ana):
+        card = agreed(ana)
+        records = made_up(card.agreement.domain, 100, rng=rng_of(1))
+        assert len(RemoteBox(ana._connection, card.name)(records, 50, seed=1)) == 50
 
     def test_what_was_asked_is_in_the_diff(self, ana):
         card = ana.propose(

@@ -1,7 +1,8 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gencard.controller.cell.compiled import CompiledCopies
@@ -20,6 +21,7 @@ from gencard.core.blackbox.registry import BOXES, complete
 from gencard.core.budget import Privacy
 from gencard.core.card import Card, Tier
 from gencard.core.claim import NO_CLAIM, Claim
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     BoxNotReviewedError,
     GeneratorChangedError,
@@ -153,6 +155,7 @@ class Boxes:
             privacy,
             _reviewer(box, digest) if privacy is None else "",
             isinstance(box, BuiltInBox) and BOXES[box.box].within_workload,
+            _check_of(box),
         )
 
     def author(self, name: str) -> str:
@@ -272,6 +275,14 @@ def _privacy(box: BoxEntry) -> Privacy | None:
         return None
     entry = BOXES[box.box]
     return entry.privacy(complete(entry, box.parameters))
+
+
+def _check_of(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] | None:
+    """What a built-in box says beforehand about a workload; of others nothing is known."""
+    if not isinstance(box, BuiltInBox):
+        return None
+    entry = BOXES[box.box]
+    return partial(entry.check, complete(entry, box.parameters))
 
 
 def _reviewer(box: BoxEntry, digest: str) -> str:

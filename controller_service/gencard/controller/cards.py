@@ -17,6 +17,7 @@ from gencard.controller.holdings import Holding, Holdings, dataset_of
 from gencard.controller.judgement import judge
 from gencard.controller.limits import Limits
 from gencard.controller.measures_policy import price_of_named
+from gencard.controller.policy import Policy
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
@@ -187,7 +188,7 @@ class Cards:
             price=outcome.price,
             tier=generator.tier,
             generator_digest=generator.digest,
-            agreed_by_policy=holding.policy.summary,
+            agreed_by_policy=_why_safe(holding.policy, generator.tier),
             offer_time=time_text(now),
             expire_time=time_text(expires),
             nonce=secrets.token_hex(16),
@@ -269,3 +270,11 @@ class Cards:
             details=details,
             now=self.clock(),
         )
+
+
+def _why_safe(policy: Policy, tier: Tier) -> str:
+    """The policy in a sentence; of tier private, that psi is not released at all."""
+    if tier is Tier.PRIVATE:
+        most = policy.most_per_card
+        return f"no psi; one fit with noise of the controller's own, at most {most} for a card"
+    return policy.summary

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gencard.core.budget import Privacy
 from gencard.core.card import Tier
 from gencard.core.claim import Claim
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.registry import GENERATORS
 
@@ -19,6 +20,8 @@ class GeneratorFacts:
         privacy: What one fit spends; only of tier private.
         reviewed_by: Who reviewed a black box with this digest; empty where nobody did.
         within_workload: Whether a fit looks at no marginal outside the card's workload.
+        check: With workload and domain: raises TooLargeError or ModelTooLargeError where no fit can
+            be had; None for what has no bound.
     """
 
     tier: Tier
@@ -28,6 +31,7 @@ class GeneratorFacts:
     privacy: Privacy | None = None
     reviewed_by: str = ""
     within_workload: bool = False
+    check: Callable[[tuple[Clique, ...], Domain], None] | None = None
 
 
 def facts_of_generators(name: str) -> GeneratorFacts:

@@ -66,6 +66,7 @@ def judge(
         return found
     terms, changes, transform_changes = found
     check_model(terms, domain, limits, zeros)
+    _check_box(terms, domain, facts)
     price = price_of(terms, domain)
     if not price.fits(policy.most_per_card):
         return Refusal((PRICE,))
@@ -73,6 +74,13 @@ def judge(
         return Refusal((FORBIDDEN,))
     steps = (*changes, *rest, *choice.privacy_changes, *transform_changes, *fewer)
     return CounterOffer(terms, steps, price)
+
+
+def _check_box(terms: Proposal, domain: Domain, facts: Facts) -> None:
+    """Raises TooLargeError or ModelTooLargeError where a built-in black box would, after it was paid."""
+    check = facts(terms.generator).check
+    if check is not None:
+        check(terms.marginals, domain.covered_by(terms.cliques))
 
 
 def _looks_at_forbidden(terms: Proposal, policy: Policy, facts: Facts) -> bool:

@@ -28,7 +28,7 @@ from gencard.core.blackbox.promise import (
 from gencard.core.blackbox.purse import GRID, Purse, misfit
 from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
+from gencard.core.domain import Clique, Domain
 from gencard.core.generators.admitted import check_settings
 from gencard.core.generators.junction_tree import check_cells
 from gencard.core.statistics.marginal import count_all
@@ -78,7 +78,7 @@ class Aim(ModelBox):
             ModelTooLargeError: The attributes alone have more cells than the model may have.
         """
         check_attributes(dataset)
-        check_cells(dataset.domain, [(name,) for name in dataset.domain.attributes], self.max_cells)
+        _check_cells(dataset.domain, self.max_cells)
         progress("attributes", 0.0)
         run = _Run(dataset, self)
         progress("rounds", 0.1)  # how many there will be follows from noisy answers, so no more is told
@@ -138,6 +138,18 @@ def _noise(bias: float, table: NDArray[Any]) -> int:
     return round(bias * table.size * GRID)
 
 
+def _check_cells(domain: Domain, most: int) -> None:
+    """Raises ModelTooLargeError where the attributes alone have more cells than the model may have."""
+    check_cells(domain, [(name,) for name in domain.attributes], most)
+
+
+def _check(parameters: Parameters, workload: tuple[Clique, ...], domain: Domain) -> None:
+    """Raises what a fit raises before it spends anything."""
+    most = whole(parameters, "max_cells", 1, 50_000_000)
+    _check_cells(domain, most)
+    Candidates.of(domain, workload, most)
+
+
 def _make(parameters: Parameters, surroundings: Surroundings) -> Aim:
     return Aim(
         approximate(parameters),
@@ -156,4 +168,5 @@ ENTRY = BoxEntry(
     _make,
     privacy=approximate_privacy,
     within_workload=True,
+    check=_check,
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.budget import Privacy
 from gencard.core.claim import Claim
-from gencard.core.domain import Clique
+from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.noise import Noise
 
 Parameters = Mapping[str, str]
@@ -34,6 +34,10 @@ def promises_nothing(_parameters: Parameters) -> Privacy | None:
     return None
 
 
+def fits_everything(_parameters: Parameters, _workload: tuple[Clique, ...], _domain: Domain) -> None:
+    """The check of a box that has no bound of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class BoxEntry:
     """A built-in black box as everybody may know it.
@@ -46,6 +50,8 @@ class BoxEntry:
         privacy: What one fit spends with these parameters, in the currency in which fits add up; None
             where nothing is promised. A box with a privacy is of tier private.
         within_workload: Whether a fit looks at no marginal that is not inside one of the workload.
+        check: With parameters, workload and domain: raises TooLargeError or ModelTooLargeError where a
+            fit would, for a reason that depends on no record.
     """
 
     description: str
@@ -55,3 +61,4 @@ class BoxEntry:
     extra: str = ""
     privacy: Callable[[Parameters], Privacy | None] = promises_nothing
     within_workload: bool = False
+    check: Callable[[Parameters, tuple[Clique, ...], Domain], None] = fits_everything

@@ -26,7 +26,7 @@ from gencard.core.blackbox.promise import (
 from gencard.core.blackbox.purse import GRID, Purse, Tell, misfit
 from gencard.core.budget import Privacy
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
+from gencard.core.domain import Clique, Domain
 from gencard.core.generators.graphical import Graphical
 from gencard.core.generators.spanning_tree import SpanningTree
 from gencard.core.statistics.marginal import count_all
@@ -56,7 +56,7 @@ class Mst(ModelBox):
         """
         check_attributes(dataset)
         names = dataset.domain.attributes
-        SpanningTree().check([*combinations(names, 2)] or [names], dataset.domain)
+        _check_tree(dataset.domain)
         purse = Purse(self.privacy, self.noise)
         third = purse.whole / (3 if len(names) > 1 else 1)
         progress("attributes", 0.0)
@@ -109,6 +109,12 @@ def _counted(dataset: Dataset, tell: Tell) -> Iterator[tuple[Clique, NDArray[np.
         yield from zip(pairs, count_all(dataset, pairs), strict=True)
 
 
+def _check_tree(domain: Domain) -> None:
+    """Raises ModelTooLargeError where some tree of pairs has too many cells."""
+    names = domain.attributes
+    SpanningTree().check([*combinations(names, 2)] or [names], domain)
+
+
 def _make(parameters: Parameters, surroundings: Surroundings) -> Mst:
     return Mst(approximate(parameters), noise_of(surroundings))
 
@@ -119,4 +125,5 @@ ENTRY = BoxEntry(
     approximate_claim,
     _make,
     privacy=approximate_privacy,
+    check=lambda _parameters, _workload, domain: _check_tree(domain),
 )
