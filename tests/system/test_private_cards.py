@@ -222,9 +222,13 @@ class TestWhatThereIsNot:
         with house.analyst("aud") as auditor, pytest.raises(RecordsProtectedError):
             auditor.card(card.name).audit(box, where="card", progress=False)
 
-    def test_the_report_says_what_is_left_out_and_why(self, released):
+    def test_the_report_says_what_is_left_out_and_why(self, released, tmp_path):
         card, _ = released
         report = card.report()
+        report.save_html(tmp_path / "report.html")
+        page = " ".join((tmp_path / "report.html").read_text().split())
+        assert html.escape(Tier.PRIVATE.holds_against) in page
+        assert "no psi; one fit of the generator" in page
         assert not report.findings
         reasons = {left.what.lower(): left.why for left in report.left_out}
         assert "no psi" in next(why for what, why in reasons.items() if "fidelity" in what)
