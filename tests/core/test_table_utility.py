@@ -18,6 +18,7 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.statistics.marginal import count
+from gencard.core.utility.share_distances import expected_jensen_shannon
 from gencard.core.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
@@ -28,12 +29,17 @@ tables = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1,
 )
 
 
+def synthpop_factor(found):
+    """Its S_JSD by ours: (n1 + n2) / (4 ln(2)**2 n2), for any two sizes."""
+    return 1 / (4 * log(2) ** 2 * found.synthetic_share)
+
+
 def check_against_synthpop(found, case):
-    """All that it prints; its S_JSD is ours times 1 / (2 ln(2)**2) at equal sizes."""
+    """All that it prints, S_JSD by its own constant."""
     assert (found.freedom, found.likelihood_freedom) == (case["df"], case["dfG"])
     names = case.keys() - {"vars", "df", "dfG", "nempty"}
     assert names == found.named.keys()
-    theirs = {**found.named, "S_JSD": found.named["S_JSD"] / (2 * log(2) ** 2)}
+    theirs = {**found.named, "S_JSD": found.named["S_JSD"] * synthpop_factor(found)}
     for name in names:
         assert theirs[name] == pytest.approx(case[name], rel=1e-9, abs=1e-9), name
 
@@ -165,3 +171,42 @@ class TestBadInput:
         one, other = (Dataset(Domain.of({"a": size}), np.array([[0]])) for size in (2, 3))
         with pytest.raises(DomainMismatchError):
             mean_table_utility(one, other, 1)
+
+
+class TestStandardisedJensenShannon:
+    """At any two sizes; a4e800e gave the constant for equal ones only."""
+
+    SHARES = np.array([0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05])
+
+    @pytest.mark.parametrize(("first", "second"), [(1_000, 800), (800, 1_000), (4_000, 500)])
+    def test_resamples_of_the_records_have_the_expected_value(self, first, second):
+        """The mean S_JSD of 4,000 resamples is 1 within four standard errors and the next term."""
+        rng = np.random.default_rng(first)
+        original = np.rint(first * self.SHARES).astype(int)
+        drawn = rng.multinomial(second, self.SHARES, size=4_000)
+        found = np.array([table_utility(original, table).named["S_JSD"] for table in drawn])
+        next_term = np.sum(1 / self.SHARES) / second
+        assert abs(found.mean() - 1) <= 4 * found.std() / np.sqrt(len(found)) + next_term / 8
+        jsd = np.mean([table_utility(original, table).jensen_shannon for table in drawn])
+        assert jsd == pytest.approx(found.mean() * 7 / (8 * log(2) * second), rel=1e-9)
+
+    @pytest.mark.parametrize(("first", "second"), [(1_000, 800), (500, 4_000)])
+    def test_two_samples_of_one_population_add_their_variances(self, first, second):
+        rng = np.random.default_rng(second)
+        tables = [rng.multinomial(size, self.SHARES, size=4_000) for size in (first, second)]
+        pairs = zip(*tables, strict=True)
+        found = np.array([table_utility(one, other).jensen_shannon for one, other in pairs])
+        expected = expected_jensen_shannon(7, second, first)
+        next_term = np.sum(1 / self.SHARES) * (1 / first + 1 / second)
+        margin = 4 * found.std() / np.sqrt(len(found)) / expected + next_term / 8
+        assert abs(found.mean() / expected - 1) <= margin
+
+    @pytest.mark.parametrize(
+        ("first", "second", "factor"),
+        [(1_000, 1_000, 1.0407), (1_000, 800, 1.1708), (800, 1_000, 0.9366)],
+    )
+    def test_the_constant_of_synthpop_is_off_by_what_is_said(self, first, second, factor):
+        found = table_utility(first * self.SHARES, np.roll(second * self.SHARES, 1))
+        theirs = found.jensen_shannon * 2 * (first + second) / (found.freedom * log(2))
+        assert theirs / found.named["S_JSD"] == pytest.approx(factor, abs=1e-4)
+        assert synthpop_factor(found) == pytest.approx(factor, abs=1e-4)
