@@ -1,4 +1,4 @@
-"""Private sampling from a reduced space, after Boedihardjo, Strohmer and Vershynin."""
+"""Sampling from a reduced space, after Boedihardjo, Strohmer and Vershynin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
 from gencard.core.generators.admitted import check_belongs, check_settings, zeros_inside
 from gencard.core.generators.block_table import clear
+from gencard.core.generators.dual import Dual, largest_entropy
 from gencard.core.generators.functions import (
+    FloatArray,
     Goals,
     check_functions,
     every_cell,
@@ -24,22 +26,40 @@ from gencard.core.generators.nearest import nearest_density
 from gencard.core.generators.replay import rng_of
 from gencard.core.generators.support_model import SupportModel
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.reconcile import reconcile
 
 _LEAST = 1e-9
 """Weights below are the solver's rounding."""
 
+_SETTLED = 1e-6
+"""Slope of the penalised entropy at which the fit to noisy psi ends, in shares."""
+
+_MOST_STEPS = 200
+
 
 @dataclass(frozen=True, slots=True)
 class ReducedSpace:
-    r"""The density on some points that misses psi's largest miss by least; Algorithm 1 of [1]_.
+    r"""The density on some points that comes nearest to psi: Algorithm 1 of [1]_, mended for noise.
 
     The points are the reduced space. They are drawn from the product of the one-way marginals that psi
     determines, which costs no privacy and comes nearer with fewer points than the paper's uniform ones;
-    a domain of no more cells is its own reduced space. On them a linear program finds the density h with
-    the least :math:`\max_f |\sum_z h(z) f(z) - b_f|`, over all functions f of psi with their (noisy)
-    means b; rows are independent draws from h (the bootstrap). The solution is a vertex: it lives on
-    hardly more records than there are functions, and psi is met without regard to how much noise each
-    of its parts has. What accuracy theory promises for it: see ``reduced_accuracy.py``.
+    a domain of no more cells is its own reduced space. Rows are independent draws from a density h on
+    the points (the bootstrap).
+
+    Exact psi: a linear program finds the h with the least :math:`\max_f |\sum_z h(z) f(z) - b_f|` over
+    all functions f of psi with their means b, as in the paper.
+
+    Noisy psi: that h is not used. Its error is bounded by the largest noise
+    :math:`r = \max_f |\lambda_f|` and nothing makes it smaller: every h within r of b is as good as
+    any other, and the solver returns a vertex, which lives on hardly more records than there are
+    functions. The theorem bounds each mean and not their sum, so the total variation of a marginal of k
+    cells may be as large as :math:`k r`, while setting negative counts to zero leaves about the mean
+    noise in each cell. With n records, F functions and privacy epsilon the promise of [1]_ says
+    something from :math:`n \ge 2 |F| \ln(|F| / \gamma) / (\epsilon \delta)` records on; below that the
+    program fits noise. Instead marginals are reconciled, and h is the density of largest entropy with
+    a quadratic penalty on each miss, by the inverse of its noise's variance (``Dual``).
+
+    What accuracy is promised for either: see ``reduced_accuracy.py``.
 
     Args:
         structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
@@ -98,11 +118,20 @@ class ReducedSpace:
         points = self._reduced(psi, domain)
         if not len(points):
             raise NotConvergedError(problem="structural zeros leave no room for psi")
-        weights, miss = nearest_density(values_on(psi, points), Goals.of(psi).means)
-        if psi.exact and not miss <= self.tolerance:
-            raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
+        weights = self._nearest(psi, points) if psi.exact else _smoothest(psi, points)
         kept = np.flatnonzero(weights > _LEAST)
         return SupportModel(points.take(kept), weights[kept])
+
+    def _nearest(self, psi: Psi, points: Dataset) -> FloatArray:
+        """The density whose largest miss of exact psi is least.
+
+        Raises:
+            NotConvergedError: It is over the tolerance.
+        """
+        weights, miss = nearest_density(values_on(psi, points), Goals.of(psi).means)
+        if not miss <= self.tolerance:
+            raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
+        return weights
 
     def check_functions(self, functions: int, domain: Domain) -> None:
         """See ``LinearGenerator.check_functions``."""
@@ -122,6 +151,13 @@ class ReducedSpace:
 
     def _product(self) -> Independent:
         return Independent(self.structural_zeros, max_cells=self.max_cells)
+
+
+def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
+    """The density of largest entropy, penalised for missing noisy psi; its marginals made to agree."""
+    marginals = reconcile(Psi(psi.domain, psi.measurements)).measurements if psi.measurements else ()
+    agreed = Psi(psi.domain, marginals, psi.linear)
+    return largest_entropy(Dual(values_on(agreed, points), Goals.of(agreed)), _SETTLED, _MOST_STEPS)
 
 
 def _uniform(domain: Domain) -> Measurement:
