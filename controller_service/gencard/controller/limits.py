@@ -9,6 +9,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.generators.contract import LinearGenerator
 from gencard.core.generators.registry import Zeros, generator_named
+from gencard.core.generators.trial_fit import check_fittable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,11 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
 def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -> None:
     """Refuse terms to which the generator fits no model; of a black box nothing is known beforehand.
 
+    Generators whose fit to exact counts may end far from them are tried on made-up records.
+
     Raises:
         TooLargeError: The model would be too large.
+        NotFittableError: The generator would miss these marginals.
         InvalidInputError: The generator needs a marginal that is not asked for.
     """
     if is_black_box(terms.generator):
@@ -58,3 +62,6 @@ def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -
         cells = sum(domain.project(clique).cells for clique in terms.marginals)
         sums = sum(1 + moment.functions(domain) for moment in terms.moments)
         generator.check_functions(cells + sums, covered)
+    if not terms.privacy.noisy:
+        most = limits.model_cells
+        check_fittable(generator, terms.marginals, covered, zeros=zeros, max_cells=most)

@@ -36,6 +36,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.RequestIdReusedError: _INVALID,
     errors.TooLargeError: _EXHAUSTED,
     errors.ModelTooLargeError: _EXHAUSTED,
+    errors.NotFittableError: _PRECONDITION,
     errors.NegotiationError: _PRECONDITION,
     errors.WrongTurnError: _PRECONDITION,
     errors.StaleEtagError: grpc.StatusCode.ABORTED,

@@ -136,8 +136,23 @@ class ModelTooLargeError(TooLargeError):
 
     reason = "MODEL_TOO_LARGE"
     text = "The generator's model is over the bound of {limit} cells: {largest}."
-    advice = "Ask for fewer marginals on these attributes, or for the generator support-raking."
+    advice = (
+        "Ask for fewer marginals on these attributes, or for a generator that needs less: "
+        "`gencard generators` lists the bound of each."
+    )
     longest_field = 400  # whole names of attributes
+
+
+class NotFittableError(TooLargeError):
+    """Found by a trial on made-up records of the same attributes; no record was read."""
+
+    reason = "NOT_FITTABLE"
+    text = (
+        "The generator would miss marginals of this shape: a trial on made-up records did not come near "
+        "enough. {remedy}."
+    )
+    advice = "Change the proposal as the message says, and propose again. Nothing was measured or paid."
+    longest_field = 400
 
 
 # Right request, wrong moment -------------------------------------------------------------------

@@ -64,3 +64,16 @@ class LinearGenerator(Generator, Protocol):
             TooLargeError: For themselves, or for the cells of the model.
         """
         ...
+
+
+@runtime_checkable
+class ApproximateGenerator(Generator, Protocol):
+    """One whose fit may end far from exact psi: it is tried on made-up records (``trial_fit``)."""
+
+    def reduced(self) -> "ApproximateGenerator":
+        """The same method with a fraction of the work, and no better fit."""
+        ...
+
+    def __hash__(self) -> int:
+        """Of its settings, so that the verdict of a trial can be kept."""
+        ...

@@ -23,8 +23,9 @@ _VERSION = 1
 def bytes_of(model: FittedModel) -> bytes:
     """The model as an npz archive, whose array ``header`` is the UTF-8 of a JSON object.
 
-    The header names the format's version, the kind of model and its domain; the other arrays are the
-    model's numbers, bit for bit. Equal models give equal bytes.
+    The header names the format's version, the kind of model and its domain, and the residual where the
+    model states one; the other arrays are the model's numbers, bit for bit. Equal models give equal
+    bytes.
     """
     header: dict[str, Any] = {
         "version": _VERSION,
@@ -40,6 +41,8 @@ def bytes_of(model: FittedModel) -> bytes:
             arrays = {f"table_{number}": table for number, table in enumerate(model.tables)}
         case SupportModel():
             header["kind"] = "support"
+            if model.residual is not None:
+                header["residual"] = model.residual
             arrays = {"codes": model.support.codes, "weights": model.weights}
         case NetworkModel():
             nodes = [(node.attribute, node.parents) for node in model.nodes]
@@ -75,8 +78,9 @@ def _tree(domain: Domain, header: Mapping[str, Any], arrays: Arrays) -> TreeMode
     return TreeModel(domain, tree, tuple(arrays[f"table_{number}"] for number in range(len(arrays))))
 
 
-def _support(domain: Domain, _: Mapping[str, Any], arrays: Arrays) -> SupportModel:
-    return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"])
+def _support(domain: Domain, header: Mapping[str, Any], arrays: Arrays) -> SupportModel:
+    residual = None if header.get("residual") is None else float(header["residual"])
+    return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"], residual)
 
 
 def _network(domain: Domain, header: Mapping[str, Any], arrays: Arrays) -> NetworkModel:

@@ -65,8 +65,8 @@ GENERATORS: Mapping[str, Entry] = {
         "Records drawn from a smaller tree, weighted to have the marginals of psi: for marginals whose "
         "junction tree is too large.",
         "any marginals, exact or noisy",
-        "the cells of the marginals; records drawn times marginals",
-        8,
+        "the cells of the marginals; records drawn times attributes",
+        64,
         lambda zeros, max_cells: SupportRaking(zeros, max_cells=max_cells),
     ),
     "spanning-tree": Entry(
@@ -104,8 +104,8 @@ GENERATORS: Mapping[str, Entry] = {
     ),
     "reduced-space": Entry(
         Tier.BY_CONSTRUCTION,
-        "The density on few drawn records that comes nearest to psi in its worst statistic, by a linear "
-        "program (Boedihardjo, Strohmer, Vershynin).",
+        "On few drawn records: the density that comes nearest to exact psi in its worst statistic, by a "
+        "linear program (Boedihardjo, Strohmer, Vershynin); for noisy psi that of largest entropy.",
         "any marginals and linear statistics, exact or noisy",
         "records drawn, times cells of the marginals and functions",
         64,

@@ -22,6 +22,8 @@ class SupportModel:
     Args:
         support: Records that a model drew, not real ones.
         weights: Shape ``(len(support),)``, zero or more; scaled to sum to 1. Read-only.
+        residual: Mean total variation of the marginals from those that were fitted; None where the
+            method does not state it.
 
     Raises:
         DomainMismatchError: There is not one weight for each record.
@@ -30,6 +32,7 @@ class SupportModel:
 
     support: Dataset
     weights: NDArray[np.float64]
+    residual: float | None = None
     _shares: Ladder = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
