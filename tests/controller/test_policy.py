@@ -24,7 +24,7 @@ from gencard.core.blackbox.registry import complete
 from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidInputError, NotFittableError, TooLargeError
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.closure import dimension
 from gencard.core.transform import Transform
@@ -518,3 +518,37 @@ class TestWhatReadsRecordsOnceMore:
     def test_an_unknown_measure_is_an_error(self):
         with pytest.raises(InvalidInputError):
             self.judged(self.OPEN, measures=("nonsense",))
+
+
+class TestTrial:
+    """Marginals that support raking would miss are refused when they are proposed: nothing is paid."""
+
+    WIDE = Domain.of({f"a{number}": 100 for number in range(8)})
+    RAKING = replace(
+        POLICY,
+        largest_marginal_cells=10_000,
+        most_marginals=100,
+        generators=("support-raking",),
+        mechanisms=(Mechanism.EXACT, Mechanism.LAPLACE),
+        most_per_card=Price(statistics=10**6, epsilon=Decimal(9)),
+    )
+
+    def asked(self, **changes):
+        return proposal(*combinations(self.WIDE.attributes, 2), generator="support-raking", **changes)
+
+    def test_exact_marginals_are_tried_on_made_up_records(self):
+        with pytest.raises(NotFittableError) as caught:
+            judge(self.asked(), self.RAKING, self.WIDE, LIMITS, {})
+        assert "Ask for the generator" in caught.value.fields["remedy"]
+
+    def test_noisy_ones_are_met_as_nearly_as_they_come(self):
+        """Under noise the fit never fails, so nothing is tried."""
+        noisy = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
+        outcome = judge(self.asked(privacy=noisy), self.RAKING, self.WIDE, LIMITS, {})
+        assert isinstance(outcome, CounterOffer)
+
+    def test_small_ones_are_offered(self):
+        outcome = judge(
+            proposal(("a", "b"), ("b", "c"), generator="support-raking"), self.RAKING, FIVE, LIMITS, {}
+        )
+        assert isinstance(outcome, CounterOffer)
