@@ -174,10 +174,10 @@ def audit(meter: WireMeter, name: str) -> None:
             chapter(f"The auditor audits {title}", f"export GENCARD_CONNECTION={AUD}", command)
             tell(card.audit(box, where="card", seed=SEED), f"audit-{box}")
             crossed(meter, "a verdict, and for the auditor's eyes the full report")
-        command = f"gencard audit {name} --black-box smuggler --seed {SEED} --runs 5"
+        command = f"gencard audit {name} --black-box smuggler --seed {SEED} --runs 6"
         chapter("The auditor trusts nobody", command)
         say("Datasets that the auditor makes up go to the black box; no real record plays a part.")
-        tell(card.audit("smuggler", seed=SEED, runs=5), "audit-smuggler-made-up")
+        tell(card.audit("smuggler", seed=SEED, runs=6), "audit-smuggler-made-up")
         crossed(meter, "made-up datasets, and what the box made of them")
 
 

@@ -35,12 +35,16 @@ class TestFromAfar:
         world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
         told = []
         audit = card.audit(
-            "ipf", runs=4, records=records(card), progress=lambda stage, share: told.append(stage)
+            "ipf",
+            runs=6,
+            seed=2,
+            records=records(card),
+            progress=lambda stage, share: told.append(stage),
         )
         assert audit.verdict is Verdict.NO_EVIDENCE
         assert "no proof" in audit.wording
         assert audit.where is Where.MADE_UP
-        assert world.faults.calls["RunBlackBox"] == 20
+        assert world.faults.calls["RunBlackBox"] == 30
         assert {"pair", "report"} <= set(told)
         assert audit.findings.seconds > 0
         assert "Found" not in dict(audit.lines())  # the wording says it all
@@ -51,7 +55,7 @@ class TestFromAfar:
     def test_a_box_that_smuggles_is_caught_and_the_marginal_named(self, card, world):
         leaky = AddsMarginal(Ipf(), card.terms.marginals, ("sex", "age", "health"))
         world.box = lambda dataset, rows, seed: leaky(dataset, rows, seed=seed)
-        audit = card.audit("leaky", runs=4, seed=2, progress=False)
+        audit = card.audit("leaky", runs=6, seed=2, progress=False)
         assert audit.verdict is Verdict.LEAKAGE
         assert audit.findings.strongest.clique == ("sex", "age", "health")
         assert "Verdict" in audit._repr_html_()
@@ -59,17 +63,17 @@ class TestFromAfar:
     def test_a_box_that_answers_with_another_number_of_rows(self, card, world):
         world.box = lambda dataset, rows, seed: dataset.take(np.arange(rows - 1))
         with pytest.raises(errors.VerificationError, match="number of rows"):
-            card.audit(runs=3, records=records(card), progress=False)
+            card.audit(runs=6, records=records(card), progress=False)
 
     def test_a_box_that_answers_over_other_attributes(self, card, world):
         world.box = lambda dataset, rows, seed: dataset.project(("age", "sex"))
         with pytest.raises(errors.DomainMismatchError):
-            card.audit(runs=3, records=records(card), progress=False)
+            card.audit(runs=6, records=records(card), progress=False)
 
     def test_a_typed_error_and_no_second_try(self, card, world):
         world.faults.fail["RunBlackBox"] = [errors.JobLimitError(what="memory")]
         with pytest.raises(errors.JobLimitError):
-            card.audit(runs=3, records=records(card), progress=False)
+            card.audit(runs=6, records=records(card), progress=False)
         assert world.faults.calls["RunBlackBox"] == 1
 
 
@@ -124,6 +128,10 @@ class TestAtTheCard:
         with pytest.raises(errors.VerificationError, match="signed verdict"):
             card.audit(where="card", progress=False)
 
+    def test_too_few_runs_are_refused(self, card):
+        with pytest.raises(errors.InvalidNumberError, match="at least 6"):
+            card.audit(runs=5, records=records(card), progress=False)
+
     @pytest.mark.parametrize("given", [{"where": "moon"}, {"where": "card", "runs": 3}])
     def test_arguments_of_the_other_kind(self, card, given):
         with pytest.raises(errors.InvalidInputError, match="made-up"):
@@ -133,7 +141,7 @@ class TestAtTheCard:
 def test_the_report_is_saved(card, world, tmp_path):
     honest = Honest(Ipf(), card.terms.marginals)
     world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
-    report = card.audit(runs=3, records=records(card), progress=False).report
+    report = card.audit(runs=6, seed=2, records=records(card), progress=False).report
     report.save_json(tmp_path / "report.json")
     report.save_html(tmp_path / "report.html")
     assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "no-evidence"

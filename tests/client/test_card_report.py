@@ -69,7 +69,7 @@ def report(synthetic, **changes):
 def audited():
     cliques = (("sex",), ("age",))
     around = made_up(Domain.of({"sex": 2, "age": 3}), 300, rng=np.random.default_rng(1))
-    plan = AuditPlan(cliques, rows=100, seed=1, terms=AuditTerms(runs=3))
+    plan = AuditPlan(cliques, rows=100, seed=1, terms=AuditTerms(runs=6))
     facts = run_audit(Honest(Ipf(), cliques), around, plan)
     return replace(audit("box", Verdict.NO_EVIDENCE), findings=facts)
 

@@ -69,7 +69,7 @@ def test_an_auditor_gets_the_report_and_an_analyst_the_verdict(house, card):
 
 def test_an_audit_from_afar_needs_no_trust_in_the_controller(house, card):
     with house.analyst("aud") as auditor:
-        audit = auditor.card(card.name).audit("leaky", runs=3, progress=False)
+        audit = auditor.card(card.name).audit("leaky", runs=6, progress=False)
     assert audit.verdict is Verdict.LEAKAGE
     assert set(audit.report.facts.strongest.clique) == set(NAMES)
 

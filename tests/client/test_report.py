@@ -25,6 +25,7 @@ from gencard.core.audit.report import (
     PowerCurve,
     Verdict,
 )
+from gencard.core.audit.unique_evidence import PlantedEvidence, PlantedRuns, UniquesEvidence
 from gencard.core.card import AuditTerms
 from gencard.core.domain import Domain
 
@@ -56,6 +57,11 @@ def report(p_value=0.4, blocks=3, spread=0.01, power=None):
         versions=(("gencard", "0.1.0"),),
         seconds=12.3,
         power=power,
+        planted=PlantedEvidence(
+            20, 40, 31, PlantedRuns((9,) * 5, (2, 3, 1, 2, 4)), PlantedRuns((8,) * 5, (2,) * 5), 12, 70
+        ),
+        uniques=UniquesEvidence(90, (7, 8, 6, 9, 7), (5,) * 10, 30),
+        recognised=0.11,
     )
 
 
@@ -111,7 +117,9 @@ class TestWords:
         text = text_of(HONEST.html)
         assert "No evidence of leakage" in text
         assert "This is no proof that there is none" in text
-        assert "reproduces 1.7 %" in text
+        assert "Of a difference spread over the data, 1.7 % would have been found" in text
+        assert "Of unique records, copying one in 12 would have been found" in text
+        assert "copying one in 30 of its unique records would have been found" in text
         assert "never a proof of safety" in text
         assert not re.search(r"\bis safe\b|\bpassed\b", text)
 

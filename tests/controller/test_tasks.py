@@ -166,7 +166,7 @@ class TestSynthesise:
 
 
 class TestAudit:
-    PLAN = AuditPlan(cliques=PAIRS, rows=90, seed=2**64 - 1, terms=AuditTerms(runs=3, order=3))
+    PLAN = AuditPlan(cliques=PAIRS, rows=90, seed=2**64 - 1, terms=AuditTerms(runs=6, order=3))
 
     def job(self, holding: Holding, **recipe) -> tasks.Job:
         recipe = {"kind": "honest", "generator": "ipf", "cliques": list(map(list, PAIRS))} | recipe

@@ -90,11 +90,11 @@ class TestVerdict:
         assert max(block.energy for block in report.blocks) > 4
 
     def test_boxes_without_randomness_are_judged_with_certainty(self):
-        leaky = audit(hostile.Constant(honest()), records(), plan(runs=3))
+        leaky = audit(hostile.Constant(honest()), records(), plan(runs=6))
         assert p_of(leaky, Check.MEAN) == 0
         assert abs(leaky.blocks[0].z) <= LARGEST_Z
         fixed = honest()
-        still = audit(lambda d, rows, *, seed: fixed(d, rows, seed=1), records(), plan(runs=3))
+        still = audit(lambda d, rows, *, seed: fixed(d, rows, seed=1), records(), plan(runs=6))
         assert [result.p_value for result in still.checks] == [1.0] * len(still.checks)
 
     def test_an_audit_can_be_made_again_to_the_last_digit(self):
@@ -102,7 +102,7 @@ class TestVerdict:
         assert audit(box, records(), plan(seed=5)) == audit(box, records(), plan(seed=5))
 
     def test_psi_of_the_sides_is_proved(self):
-        report = audit(honest(), records(), plan(runs=3))
+        report = audit(honest(), records(), plan(runs=6))
         assert [pair.step for pair in report.pairs] == [1, 2]
         for pair in report.pairs:
             assert pair.original == pair.low == pair.high
@@ -178,7 +178,7 @@ class TestHostileBoxes:
     def test_twenty_tries_do_not_pass_by_luck(self):
         box, dataset = CopiesRows(honest(), 1.0), records(1_000)
         for attempt in range(1, 21):
-            tried = AuditPlan(PAIRS, 1_000, attempt, AuditTerms(runs=4), attempt=attempt)
+            tried = AuditPlan(PAIRS, 1_000, attempt, AuditTerms(runs=6), attempt=attempt)
             assert audit(box, dataset, tried).verdict is Verdict.LEAKAGE
 
 
@@ -272,7 +272,7 @@ class TestPlan:
 
     def test_no_two_runs_share_a_seed(self):
         seeds = {run_seed(7, step, side, run) for step in Step for side in Side for run in range(100)}
-        assert len(seeds) == 600
+        assert len(seeds) == 900
         assert all(0 <= seed < 2**64 for seed in seeds)
 
     def test_the_box_gets_the_seeds_of_the_plan(self):
@@ -282,9 +282,9 @@ class TestPlan:
             seen.append((rows, seed))
             return box(dataset, rows, seed=seed)
 
-        audit(watched, records(300), plan(seed=9, rows=300, runs=3))
+        audit(watched, records(300), plan(seed=9, rows=300, runs=6))
         sides = [(Step.LOOK, Side.LOW), (Step.LOOK, Side.HIGH), *((Step.TEST, side) for side in Side)]
-        assert seen == [(300, run_seed(9, *side, run)) for side in sides for run in range(3)]
+        assert seen == [(300, run_seed(9, *side, run)) for side in sides for run in range(6)]
 
 
 class TestProgress:
@@ -293,7 +293,7 @@ class TestProgress:
         audit(
             honest(),
             records(300, seed),
-            plan(rows=300, runs=3),
+            plan(rows=300, runs=6),
             progress=lambda *call: calls.append(call),
         )
         return calls
@@ -303,7 +303,13 @@ class TestProgress:
         shares = [share for _, share in calls]
         assert shares == sorted(shares)
         assert (shares[0], calls[-1]) == (0, ("report", 1.0))
-        assert {stage for stage, _ in calls} == {"pair", "look", "test", "report"}
+        assert {stage.partition(",")[0] for stage, _ in calls} == {
+            "pair", "look", "test", "planted", "report",
+        }  # fmt: skip
+        numbered = [stage for stage, _ in calls if "run" in stage]
+        assert [stage.partition(", ")[2] for stage in numbered] == [
+            f"run {number} of 42" for number in range(1, 43)
+        ]
         assert max(np.diff(shares)) < 0.06
 
     def test_it_depends_on_no_record(self):
@@ -315,7 +321,7 @@ class TestProgress:
                 raise OperationCancelledError
 
         with pytest.raises(OperationCancelledError):
-            audit(honest(), records(300), plan(rows=300, runs=3), progress=cancel)
+            audit(honest(), records(300), plan(rows=300, runs=6), progress=cancel)
 
 
 def test_the_order_of_attributes_in_the_output_does_not_matter():
@@ -325,8 +331,8 @@ def test_the_order_of_attributes_in_the_output_does_not_matter():
         made = box(dataset, rows, seed=seed)
         return made.project(made.domain.attributes[::-1])
 
-    assert audit(turned, records(500), plan(rows=500, runs=3)) == audit(
-        box, records(500), plan(rows=500, runs=3)
+    assert audit(turned, records(500), plan(rows=500, runs=6)) == audit(
+        box, records(500), plan(rows=500, runs=6)
     )
 
 

@@ -4,6 +4,7 @@ import json
 from copy import deepcopy
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from gencard.core.audit.report import (
     LEVEL_SHARES,
     AuditReport,
     Check,
-    CheckResult,
     EarlierTry,
     PowerCurve,
 )
@@ -25,7 +25,7 @@ from gencard.core.audit.report_json import (
 )
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.audit.wording import summary, wording
+from gencard.core.audit.wording import power_by_arm, summary, wording
 from gencard.core.blackbox.copies_rows import CopiesRows
 from gencard.core.blackbox.honest import Honest
 from gencard.core.card import AuditTerms
@@ -41,7 +41,7 @@ DATASET = made_up(Domain.of({"a": 3, "b": 2, "c": 2, "d": 2}), 500, rng=np.rando
 def report(request):
     honest = Honest(Ipf(), CLIQUES)
     box = honest if request.param == "honest" else CopiesRows(honest, 1.0)
-    plan = AuditPlan(CLIQUES, 400, 2**63 + 1, AuditTerms(runs=4), attempt=2)
+    plan = AuditPlan(CLIQUES, 400, 2**63 + 1, AuditTerms(runs=6), attempt=2)
     return audit(box, DATASET, plan, versions=[("gencard", "0.1.0")])
 
 
@@ -57,11 +57,12 @@ class TestJson:
         assert set(document) == {
             "format", "verdict", "wording", "summary", "p_value", "level", "plan", "domain", "records",
             "checks", "effect", "blocks", "tested", "g", "pairs", "versions", "seconds", "power",
+            "recognised",
         }  # fmt: skip
         assert document["format"] == "gencard.audit.v1"
         assert document["plan"]["seed"] == str(2**63 + 1)
         assert document["level"] == pytest.approx(0.05 / 6)
-        assert [len(document["g"][side]) for side in ("low", "high", "original")] == [4, 4, 4]
+        assert [len(document["g"][side]) for side in ("low", "high", "original")] == [6, 6, 6]
         checks = [result.check for result in report.checks]
         assert [entry["check"] for entry in document["checks"]] == checks
         assert all(pair["low"] == pair["high"] == pair["original"] for pair in document["pairs"])
@@ -104,22 +105,34 @@ class TestJson:
         with pytest.raises(InvalidInputError, match=r"gencard\.audit\.v1"):
             report_of_json_object(document)
 
+    def test_a_report_of_an_earlier_version_still_reads(self):
+        """Its five checks, its three runs a side and its words are what they were."""
+        text = (Path(__file__).parent / "report_of_five_checks.json").read_text()
+        earlier = report_of_json_object(json.loads(text))
+        assert report_to_json_object(earlier) == json.loads(text)
+        assert (earlier.plan.terms.runs, len(earlier.checks)) == (3, 5)
+        assert not earlier.looks_at_uniques
+        assert power_by_arm(earlier)[0].startswith("A generator that reproduces ")
+
 
 class TestWords:
     def test_no_evidence_is_said_as_it_is(self, report):
         honest = rejected_by(report, None)
         assert wording(honest) == (
-            "No evidence of leakage (level 0.00833 at try 2, 4 runs a side, interactions of up to 3 "
-            "attributes). This is no proof that there is none: a smaller leak, or one in interactions "
-            "that were not looked at, would have been missed."
+            "No evidence of leakage (level 0.00833 at try 2, 6 runs a side, interactions of up to 3 "
+            "attributes). This is no proof that there is none: a smaller leak, one in interactions that "
+            "were not looked at, or one that its author hides on purpose would have been missed."
         )
-        assert "would have been found in about 8 of 10 such audits" in summary(honest)
+        said = summary(honest)
+        assert "Of a difference spread over the data, " in said
+        assert "Of leaks on the dataset itself alone, " in said
+        assert "Not tested: whether planted unique records come out (the records leave no" in said
 
     def test_leakage_is_said_with_what_leaked(self, report):
         leaky = rejected_by(report, Check.ORDER)
         assert wording(leaky) == (
             "Evidence of leakage: the generator uses more of the records than Phi (level 0.00833 at "
-            "try 2, 4 runs a side, interactions of up to 3 attributes)."
+            "try 2, 6 runs a side, interactions of up to 3 attributes)."
         )
         assert "found by: order. Clearest in " in summary(leaky)
         assert " x ".join(leaky.effect.block) in summary(leaky)
@@ -134,7 +147,7 @@ class TestWords:
         other = replace(
             rejected_by(report, None),
             records=7,
-            g_low=(0.0,) * 4,
+            g_low=(0.0,) * 6,
             effect=replace(report.effect, value=0.7),
         )
         assert wording(other) == wording(rejected_by(report, None))
@@ -191,7 +204,7 @@ class TestTries:
         assert opposite.verdict is Verdict.NO_EVIDENCE
 
     def test_a_test_that_an_earlier_try_did_not_make_stands_alone(self, weak):
-        before = EarlierTry(4, 400, True, ())
+        before = EarlierTry(6, 400, True, ())
         assert replace(weak, earlier=(before,)).p_value == weak.p_value
 
     def test_nor_does_one_that_could_not_be_made(self, weak, pooled):
@@ -202,7 +215,7 @@ class TestTries:
         assert replace(pooled, checks=gone).p_value == 1
 
     def test_the_words_name_the_pool_and_both_p_values(self, pooled):
-        assert "at try 2, evidence of 3 tries pooled, 4 runs a side" in wording(pooled)
+        assert "at try 2, evidence of 3 tries pooled, 6 runs a side" in wording(pooled)
         alone = f"{0.02 / LEVEL_SHARES[Check.MEAN]:.2g}"
         assert f"(this try alone: {alone})" in summary(pooled)
         assert alone not in wording(pooled)
@@ -224,6 +237,6 @@ class TestTries:
 
 def rejected_by(report: AuditReport, check: Check | None) -> AuditReport:
     results = tuple(
-        CheckResult(r.check, r.share, 0.0 if r.check is check else 1.0) for r in report.checks
+        replace(r, p_value=0.0 if r.check is check else 1.0, direction=0) for r in report.checks
     )
     return replace(report, checks=results)

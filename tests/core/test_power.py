@@ -17,7 +17,7 @@ from gencard.core.generators.ipf import Ipf
 
 CLIQUES = tuple(combinations("abc", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 3, "c": 3}), 600, rng=np.random.default_rng(0))
-PLAN = AuditPlan(CLIQUES, 600, 0, AuditTerms(runs=5))
+PLAN = AuditPlan(CLIQUES, 600, 0, AuditTerms(runs=6))
 
 
 def honest():

@@ -78,7 +78,7 @@ def analyst(boxed):
 
 
 def agreed(analyst, generator="trusty", **terms):
-    terms = {"rows": ROWS, "audit": AuditTerms(runs=3)} | terms
+    terms = {"rows": ROWS, "audit": AuditTerms(runs=6)} | terms
     return analyst.propose("survey", PAIRS, purpose="a test", generator=generator, **terms).accept()
 
 

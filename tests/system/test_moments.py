@@ -245,7 +245,7 @@ class TestAudits:
         found = card.audit("maximum-entropy", where="card", seed=3, progress=False)
         assert found.verdict is Verdict.NO_EVIDENCE
 
-    @pytest.mark.parametrize(("where", "runs"), [("made-up", 4), ("card", None)])
+    @pytest.mark.parametrize(("where", "runs"), [("made-up", 6), ("card", None)])
     def test_one_that_smuggles_in_the_marginal_is_found(self, card, where, runs):
         found = card.audit("smuggler", where=where, runs=runs, seed=3, progress=False)
         assert found.verdict is Verdict.LEAKAGE

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = {
     '"fair"': '"survey"',
     '["rate_marriage", "religious", "affairs"]': '["sex", "health", "work"]',
-    '"smuggler"': '"leaky", runs=3',
+    '"smuggler"': '"leaky", runs=6',
 }
 PLAN = {'"fair"': '"survey"', "affairs ~ religious + rate_marriage": "work ~ sex + health"}
 

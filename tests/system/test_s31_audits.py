@@ -22,9 +22,9 @@ REPORT = "/gencard.v1.AuditService/GetAuditReport"
 RUN = "/gencard.v1.AuditService/RunAudit"
 MOST = 40
 NO_EVIDENCE = (
-    r"No evidence of leakage \(level [0-9.e-]+ at try \d+, 5 runs a side, interactions of up to 3 "
-    r"attributes\)\. This is no proof that there is none: a smaller leak, or one in interactions that "
-    r"were not looked at, would have been missed\."
+    r"No evidence of leakage \(level [0-9.e-]+ at try \d+, 6 runs a side, interactions of up to 3 "
+    r"attributes\)\. This is no proof that there is none: a smaller leak, one in interactions that were "
+    r"not looked at, or one that its author hides on purpose would have been missed\."
 )
 
 
@@ -41,7 +41,7 @@ def card(audit_house):
     """A card in force, in the hands of ana; strict, as an honest box must not fail by chance."""
     with audit_house.analyst() as analyst:
         proposed = analyst.propose(
-            "survey", PAIRS, purpose="a test", rows=3_000, audit=AuditTerms(runs=5, alpha="0.0001")
+            "survey", PAIRS, purpose="a test", rows=3_000, audit=AuditTerms(runs=6, alpha="0.0001")
         )
         yield proposed.accept()
 

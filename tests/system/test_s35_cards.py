@@ -110,7 +110,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def audited(analyst: Analyst, generator: str) -> Card:
-    terms = {"purpose": "a test", "rows": ROWS, "audit": AuditTerms(runs=3)}
+    terms = {"purpose": "a test", "rows": ROWS, "audit": AuditTerms(runs=6)}
     card = analyst.propose("survey", PAIRS, generator=generator, **terms).accept()
     card.audit(where="card", progress=False)
     assert card.state is CardState.AUDITED
@@ -145,7 +145,7 @@ def test_the_catalogue_and_the_card_say_what_runs_and_what_it_claims(ana: Analys
 )
 def test_s31_a_real_audit_of_real_cells(ana: Analyst, box: str, alpha: str, verdict: str) -> None:
     """Nothing is made up: records, jobs, cells; MST keeps to the pairs, a bootstrap does not."""
-    terms = {"purpose": "a test", "rows": ROWS, "audit": AuditTerms(runs=3, alpha=alpha)}
+    terms = {"purpose": "a test", "rows": ROWS, "audit": AuditTerms(runs=6, alpha=alpha)}
     card = ana.propose("survey", PAIRS, generator="ipf", **terms).accept()
     with known_seeds():
         assert card.audit(box, where="card", progress=False).verdict == verdict

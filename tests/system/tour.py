@@ -52,7 +52,7 @@ def terms(
         dataset=f"datasets/{dataset}",
         marginals=[common.Clique(attributes=clique) for clique in cliques],
         privacy=common.Privacy(mechanism=common.Privacy.MECHANISM_EXACT),
-        audit=common.AuditTerms(runs=4, order=3, alpha="0.05"),
+        audit=common.AuditTerms(runs=6, order=3, alpha="0.05"),
         **settings,
     )
 

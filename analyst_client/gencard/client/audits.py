@@ -20,8 +20,9 @@ from gencard.core.audit.report_json import report_of_json_object
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
+from gencard.core.card import LEAST_RUNS
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
 from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
@@ -50,6 +51,7 @@ def audit(
 
     Raises:
         InvalidInputError: ``where`` is no place, or an argument belongs to the other kind of audit.
+        InvalidNumberError: Fewer runs than an audit needs to keep its level.
     """
     if where == Where.MADE_UP and not resume:
         return _from_afar(agreement, black_box, seed=seed, runs=runs, records=records, progress=progress)
@@ -70,7 +72,9 @@ def _from_afar(
 ) -> Audit:
     """Around records that are made up here; touches none of the real ones and costs nothing."""
     terms = agreement.card.terms
-    planned = terms.audit if runs is None else replace(terms.audit, runs=runs)
+    if runs is not None and runs < LEAST_RUNS:
+        raise InvalidNumberError(field="runs", expected=f"at least {LEAST_RUNS}")
+    planned = terms.audit.sufficient if runs is None else replace(terms.audit, runs=runs)
     rows = max(2, min(terms.rows, MADE_UP_RECORDS))
     linear = statistics_of(terms.moments, agreement.coding)
     plan = AuditPlan(terms.marginals, rows, seed, planned, linear=linear)

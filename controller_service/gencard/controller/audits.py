@@ -219,7 +219,7 @@ def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> Audit
         cliques=terms.marginals,
         rows=rows_of_run(terms.rows) if is_audited(card) else rows_of_run(min(terms.rows, MOST_ROWS)),
         seed=seed,
-        terms=terms.audit,
+        terms=terms.audit.sufficient,
         attempt=attempt,
         linear=statistics_of(terms.moments, coding),
     )

@@ -158,15 +158,21 @@ def with_generator(
 
 
 def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
-    """The terms with an audit that is as strict as usual where rows hang on it, and each step to it."""
-    asked, usual = terms.audit, USUAL_AUDIT
-    if not is_black_box(terms.generator):
-        return terms, ()
-    alpha = max(asked.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
-    least = AuditTerms(max(asked.runs, usual.runs), max(asked.order, usual.order), alpha)
+    """The terms with an audit that is as strict as usual where rows hang on it, and each step to it.
+
+    Audits under any card make runs enough to keep their level.
+    """
+    asked = terms.audit
+    least = _as_usual(asked) if is_black_box(terms.generator) else asked.sufficient
     changes = tuple(
         Change(f"audit.{name}", str(getattr(asked, name)), str(getattr(least, name)), WEAK_AUDIT)
         for name in ("runs", "order", "alpha")
         if getattr(asked, name) != getattr(least, name)
     )
     return replace(terms, audit=least), changes
+
+
+def _as_usual(asked: AuditTerms) -> AuditTerms:
+    usual = USUAL_AUDIT
+    alpha = max(asked.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
+    return AuditTerms(max(asked.runs, usual.runs), max(asked.order, usual.order), alpha)

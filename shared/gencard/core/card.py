@@ -16,6 +16,8 @@ from gencard.core.transform import AS_COUNTED, Transform
 LONGEST_PURPOSE = 2_000
 MOST_MARGINALS = 10_000
 MOST_ROWS = 1_000_000_000
+LEAST_RUNS = 6
+"""Runs on each side of an audit: with fewer, an honest box of two modes is rejected too often."""
 MOST_RUNS = 1_000
 LARGEST_WEIGHT = 1_000_000
 MOST_MEASURES = 50
@@ -54,7 +56,8 @@ class AuditTerms:
     """How audits under the card are run, agreed before any record is read.
 
     Args:
-        runs: Runs of the generator on each side, in each of the two steps.
+        runs: Runs of the generator on each side, in each step. Older cards have 3 to 5; audits under
+            them make ``LEAST_RUNS``.
         order: Highest order of the interactions looked at, in attributes.
         alpha: Level of the test over all tries, a decimal string.
     """
@@ -70,6 +73,11 @@ class AuditTerms:
             raise InvalidNumberError(field="audit.order", expected="from 1 to 8")
         if decimal_of(self.alpha, "audit.alpha") >= 1:
             raise InvalidNumberError(field="audit.alpha", expected="below 1")
+
+    @property
+    def sufficient(self) -> "AuditTerms":
+        """The same with no fewer runs than ``LEAST_RUNS``."""
+        return replace(self, runs=max(self.runs, LEAST_RUNS))
 
 
 USUAL_AUDIT = AuditTerms()

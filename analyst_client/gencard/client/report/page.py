@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
-from gencard.client.report import plots
+from gencard.client.report import plots, unique_plots
 from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
 from gencard.core.audit.exploration import BlockEvidence
-from gencard.core.audit.report import LARGEST_EFFECT, AuditReport, Check, CheckResult
+from gencard.core.audit.report import AuditReport, Check, CheckResult
+from gencard.core.audit.runs import calls
 from gencard.core.audit.verdict import Verdict
-from gencard.core.audit.wording import wording
+from gencard.core.audit.wording import power_by_arm, wording
 
 _TITLES = {
     Verdict.LEAKAGE: "Evidence of leakage",
@@ -51,6 +52,10 @@ def render(report: AuditReport, *, card: str, black_box: str, where: str, note: 
         pairs=report.pairs,
         settings=list(_settings(report)),
         g_plot=plots.sides(report),
+        planted=report.planted,
+        planted_plot=unique_plots.planted(report.planted) if report.planted else "",
+        uniques=report.uniques,
+        uniques_plot=unique_plots.uniques(report.uniques) if report.uniques else "",
         block_plot=plots.blocks(report),
         power_plot=plots.power(report.power) if report.power else "",
         power_text=_power(report),
@@ -87,11 +92,10 @@ def _limits(report: AuditReport) -> Iterator[str]:
         )
         yield "The named block is where the leak shows most clearly; there may be others."
         return
-    if report.effect.smallest < LARGEST_EFFECT:
-        yield (
-            f"A generator that reproduces {percent(report.effect.smallest)} of the difference between "
-            "the two sides would be found in about 8 of 10 such audits. A smaller leak may be missed."
-        )
+    yield from power_by_arm(report)
+    yield "Smaller leaks may be missed."
+    if report.looks_at_uniques:
+        yield "No test finds what the author of a generator hides on purpose among honest rows."
     order = report.plan.terms.order
     yield f"Interactions of more than {order} attributes were looked at only where Phi reaches so far."
     yield "Channels other than the rows, such as the time a run takes, were not looked at."
@@ -103,9 +107,10 @@ def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
     return {
         "question": _QUESTIONS[result.check],
         "name": result.check.value,
-        "p_value": _number(result.p_value),
+        "p_value": "" if result.not_run else _number(result.p_value),
         "bound": _number(bound),
         "found": result.p_value <= bound,
+        "not_run": result.not_run,
     }
 
 
@@ -129,6 +134,8 @@ def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "Records audited around", f"{report.records:,}"
     yield "Rows asked in each run", f"{plan.rows:,}"
     yield "Runs on each side of each step", str(terms.runs)
+    if report.looks_at_uniques:
+        yield "Calls of the box in all", f"at most {calls(terms.runs)}"
     yield "Order of the interactions", f"up to {terms.order} attributes"
     yield "Level over all attempts", terms.alpha
     yield "This attempt", f"number {plan.attempt}, at level {_number(plan.level)}"

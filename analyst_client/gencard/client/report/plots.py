@@ -15,6 +15,9 @@ from gencard.core.measures.fidelity import FidelityFinding
 from gencard.core.measures.finding import Finding
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
 
+Group = tuple[str, NDArray[np.float64], str]
+"""Name, one value for each run, and colour."""
+
 MOST_BARS = 20
 WIDTH = 6.4
 """Inches: narrow enough that a telephone shows a figure whole."""
@@ -27,9 +30,19 @@ def sides(report: AuditReport) -> str:
         ("high side", np.array(report.g_high), HIGH),
         ("dataset", np.array(report.g_original), ORIGINAL),
     )
+    label = "g, the outputs' weight along the tested direction; one dot for each run"
+    return lanes(groups, "g of each run on both sides", label)
+
+
+def lanes(groups: Sequence[Group], title: str, label: str) -> str:
+    """One lane for each group of runs: a density, and a dot for each run.
+
+    Args:
+        label: What the values are.
+    """
     means = ", ".join(f"{name} mean {values.mean():.4g}" for name, values, _ in groups)
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "sides"}):
-        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
+        figure = Figure(figsize=(WIDTH, 0.5 + 0.9 * len(groups)), layout="constrained")
         axes = figure.subplots()
         grid = _grid([values for _, values, _ in groups])
         for position, (name, values, colour) in enumerate(groups):
@@ -37,8 +50,8 @@ def sides(report: AuditReport) -> str:
             axes.text(0, len(groups) - 1 - position + 0.62, name, transform=axes.get_yaxis_transform())
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel("g, the outputs' weight along the tested direction; one dot for each run")
-        return svg(figure, "g of each run on both sides", means)
+        axes.set_xlabel(label)
+        return svg(figure, title, means)
 
 
 def blocks(report: AuditReport) -> str:

@@ -40,7 +40,7 @@ def svg(figure: Figure, title: str, description: str) -> str:
     drawn = drawn[drawn.index("<svg") :]
     for stand_in, colour in COLOURS.items():
         drawn = drawn.replace(stand_in, colour)
-    drawn = re.sub(r'<g id="[^"]*">', "<g>", drawn)  # would repeat from figure to figure
+    drawn = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", drawn)  # would repeat from figure to figure
     label = _escaped(f"{title}: {description}")
     return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawn, count=1)
 

@@ -29,6 +29,11 @@ def made_up(domain: Domain, records: int, *, rng: np.random.Generator) -> Datase
     return Dataset.of_columns(domain, columns)
 
 
+def uniform(domain: Domain, records: int, *, rng: np.random.Generator) -> Dataset:
+    """Records that are uniform over the whole domain: hardly two are equal where it has many cells."""
+    return Dataset.of_columns(domain, [rng.integers(size, size=records) for size in domain.sizes])
+
+
 def _grid(sizes: tuple[int, ...], most_cells: int) -> tuple[int, ...]:
     """The largest cap on the number of levels, the same for all, that leaves few enough cells."""
     low, high = 2, max(sizes, default=2)

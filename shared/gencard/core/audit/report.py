@@ -7,6 +7,7 @@ from math import sqrt
 from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.pooling import Evidence, pooled_over_windows
+from gencard.core.audit.unique_evidence import PlantedEvidence, UniquesEvidence
 from gencard.core.audit.verdict import Verdict
 from gencard.core.domain import Clique, Domain
 
@@ -164,6 +165,11 @@ class AuditReport:
         power: What leaks such an audit finds, where that was tried out.
         earlier: Comparable tries of the same family that have ended, oldest first; their evidence is
             pooled with that of ``checks``, and the verdict is that of all together.
+        planted: What came out of planted unique records; None where ``checks`` says why.
+        uniques: What came out of the dataset's own unique records; None where ``checks`` says why.
+        recognised: A box that reproduces this part of the dataset's own difference from the pair, on
+            the dataset alone, is found by ``Check.RECOGNITION`` in about 8 of 10 such audits. None, as
+            the two before, in reports older than these fields.
     """
 
     plan: AuditPlan
@@ -181,11 +187,19 @@ class AuditReport:
     seconds: float = 0.0
     power: PowerCurve | None = None
     earlier: tuple[EarlierTry, ...] = ()
+    planted: PlantedEvidence | None = None
+    uniques: UniquesEvidence | None = None
+    recognised: float | None = None
 
     @property
     def pooled_checks(self) -> tuple[CheckResult, ...]:
         """``checks``, each with the p-value of all tries together."""
         return tuple(replace(result, p_value=self._pooled(result)) for result in self.checks)
+
+    @property
+    def looks_at_uniques(self) -> bool:
+        """Whether the audit has tests of unique records; reports of earlier versions have none."""
+        return any(result.check is Check.PLANTED for result in self.checks)
 
     @property
     def p_value(self) -> float:
@@ -200,6 +214,11 @@ class AuditReport:
     @property
     def verdict(self) -> Verdict:
         return Verdict.LEAKAGE if self.p_value <= self.plan.level else Verdict.NO_EVIDENCE
+
+    @property
+    def not_run(self) -> tuple[CheckResult, ...]:
+        """The tests that were not made."""
+        return tuple(result for result in self.checks if result.not_run)
 
     @property
     def rejecting(self) -> tuple[CheckResult, ...]:

@@ -15,6 +15,7 @@ from gencard.core.audit.report import (
     PairProof,
     PowerCurve,
 )
+from gencard.core.audit.unique_json import planted_of, unique_objects, uniques_of
 from gencard.core.audit.wording import summary, wording
 from gencard.core.card import AuditTerms
 from gencard.core.domain import Clique, Domain
@@ -52,6 +53,7 @@ def report_to_json_object(report: AuditReport) -> Json:
         "seconds": report.seconds,
         "power": _power_object(report.power) if report.power else None,
         **_earlier_object(report),
+        **unique_objects(report),
     }
 
 
@@ -94,6 +96,9 @@ def _report(document: Mapping[str, Any]) -> AuditReport:
         seconds=document["seconds"],
         power=_power(document["power"]) if document["power"] else None,
         earlier=tuple(map(_earlier_try, document.get("earlier", ()))),
+        planted=planted_of(document["planted"]) if "planted" in document else None,
+        uniques=uniques_of(document["uniques"]) if "uniques" in document else None,
+        recognised=document.get("recognised"),
     )
 
 

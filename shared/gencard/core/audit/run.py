@@ -5,25 +5,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from gencard.core.audit.basis import basis_of
-from gencard.core.audit.comparison import brown_forsythe, welch
 from gencard.core.audit.direction import Basis
 from gencard.core.audit.exploration import Findings, Sample, explore
 from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.own_uniques import own_uniques, uniques_check
+from gencard.core.audit.pair_checks import effect_of, pair_checks, recognised_of
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.planted import PlantedArm
+from gencard.core.audit.presence import Presence
 from gencard.core.audit.progress import part
-from gencard.core.audit.report import (
-    LARGEST_EFFECT,
-    LEVEL_SHARES,
-    AuditReport,
-    Check,
-    CheckResult,
-    Effect,
-    PairProof,
-)
+from gencard.core.audit.report import AuditReport, Check, PairProof
 from gencard.core.audit.runs import Runner, Side, Step
 from gencard.core.audit.trial import Scores, Trial, trial
 from gencard.core.blackbox.contract import BlackBox, Progress, quiet
+from gencard.core.card import LEAST_RUNS
 from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidNumberError
+
+_ORDER = {check: position for position, check in enumerate(Check)}
 
 
 def audit(
@@ -38,8 +37,9 @@ def audit(
     """Audit a black box around a dataset.
 
     Args:
-        box: Called ``5 * runs`` times: on both sides of a first pair, on both sides of a second one,
-            and on the dataset itself.
+        box: Called ``calls(runs)`` times, ``7 * runs``: on both sides of a first pair, on both sides
+            of a second one, on the dataset itself, and on two datasets with planted unique records,
+            where any can be planted.
         dataset: ``D*``: real records, or made up. Its domain is that of the box's output.
         plan: With ``box`` and ``dataset`` it fixes every number of the report.
         versions: Names and versions of what runs, to be written into the report.
@@ -51,9 +51,13 @@ def audit(
         BlackBoxError: An output is not what the contract of the box says.
         TooLargeError: More blocks than an audit may hold, or a table too large for an audit of linear
             statistics.
+        InvalidNumberError: Fewer than ``LEAST_RUNS`` runs.
         InvalidCliqueError, InvalidInputError, UnknownAttributeError: Phi does not fit the domain.
     """
+    if plan.terms.runs < LEAST_RUNS:
+        raise InvalidNumberError(field="audit.runs", expected=f"at least {LEAST_RUNS}")
     basis = basis_of(dataset.domain, plan)
+    arm = PlantedArm.of(dataset, plan)
     cliques = [dataset.domain.canonical(clique) for clique in plan.cliques]
     moves = Moves.of(cliques, basis.cliques, plan.linear)
     rng = np.random.Generator(np.random.PCG64(plan.seed))
@@ -62,15 +66,19 @@ def audit(
     findings = _look(basis, first, runner)
     second = _second_pair(first, findings, dataset, moves, rng=rng, progress=progress)
     test = trial(findings, dataset, second)
-    scores = _scores(test, runner, second, dataset)
+    scores, presence = _test(test, runner, second, dataset)
+    of_uniques, uniques = uniques_check(presence, plan.level)
+    of_planted, planted = arm.checks(runner, plan)
     low, high, original = (tuple(scores[side].values.tolist()) for side in Side)
     progress("report", 1.0)
     return AuditReport(
         plan=plan,
         domain=dataset.domain,
         records=len(dataset),
-        checks=_checks(scores),
-        effect=_effect(scores, test, plan),
+        checks=tuple(
+            sorted((*pair_checks(scores), of_uniques, *of_planted), key=lambda one: _ORDER[one.check])
+        ),
+        effect=effect_of(scores, test, plan),
         blocks=findings.strongest_first,
         tested=test.tested,
         g_low=low,
@@ -78,6 +86,9 @@ def audit(
         g_original=original,
         pairs=tuple(_proof(step, dataset, pair, digest_key) for step, pair in ((1, first), (2, second))),
         versions=tuple(versions),
+        planted=planted,
+        uniques=uniques,
+        recognised=recognised_of(scores, test, plan),
     )
 
 
@@ -109,52 +120,25 @@ def _second_pair(
     seen in them (an order, a scatter) is still there to be tested.
     """
     pair = first
-    for begin in (0.5, 0.6):
+    for begin in (0.4, 0.48):
         beta = findings.towards(findings.basis.difference(pair.low, pair.high))
-        telling = part(progress, "pair", begin, begin + 0.1)
+        telling = part(progress, "pair", begin, begin + 0.08)
         pair = extremal_pair(dataset, moves, beta, rng=rng, start=pair, progress=telling)
     return pair
 
 
-def _scores(test: Trial, runner: Runner, pair: ExtremalPair, dataset: Dataset) -> dict[Side, Scores]:
+def _test(
+    test: Trial, runner: Runner, pair: ExtremalPair, dataset: Dataset
+) -> tuple[dict[Side, Scores], dict[Side, Presence]]:
+    """Step 2: what is measured in each run, and which of the dataset's unique records came out."""
     sides = {Side.LOW: pair.low, Side.HIGH: pair.high, Side.ORIGINAL: dataset}
-    return {
-        side: test.scores(runner.outputs(Step.TEST, side, records)) for side, records in sides.items()
+    uniques = own_uniques(dataset, pair)
+    presence = {side: Presence(uniques) for side in sides}
+    scores = {
+        side: test.scores(presence[side].watched(runner.outputs(Step.TEST, side, records)))
+        for side, records in sides.items()
     }
-
-
-def _checks(scores: dict[Side, Scores]) -> tuple[CheckResult, ...]:
-    low, high, original = (scores[side] for side in Side)
-    directed = {
-        Check.MEAN: welch(low.values, high.values),
-        Check.ORDER: welch(low.order, high.order),
-        Check.RECOGNITION: welch(high.recognition, original.recognition),
-    }
-    undirected = {
-        Check.SPREAD: brown_forsythe(low.values, high.values),
-        Check.SCATTER: welch(low.scatter, high.scatter).p_value,
-    }
-    p_values = undirected | {check: test.p_value for check, test in directed.items()}
-    directions = {check: test.direction for check, test in directed.items()}
-    return tuple(
-        CheckResult(check, LEVEL_SHARES[check], p_values[check], directions.get(check, 0))
-        for check in p_values
-    )
-
-
-def _effect(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effect:
-    low, high = scores[Side.LOW], scores[Side.HIGH]
-    followed, mean = welch(low.followed, high.followed), welch(low.values, high.values)
-    below, above = followed.interval()
-    missed = mean.smallest_found(LEVEL_SHARES[Check.MEAN] * plan.level)
-    gap = test.followed_gap
-    return Effect(
-        test.strongest,
-        followed.gap / gap,
-        below / gap,
-        above / gap,
-        min(LARGEST_EFFECT, missed / abs(test.input_gap)) if test.input_gap else LARGEST_EFFECT,
-    )
+    return scores, presence
 
 
 def _proof(step: int, dataset: Dataset, pair: ExtremalPair, key: bytes) -> PairProof:

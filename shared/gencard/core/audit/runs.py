@@ -14,7 +14,7 @@ from gencard.core.errors import BlackBoxError, GencardError
 
 
 class Side(IntEnum):
-    """Which dataset the box is given."""
+    """Which dataset the box is given; of planted ones ``LOW`` is the even and ``HIGH`` the odd one."""
 
     LOW = 0
     HIGH = 1
@@ -26,16 +26,28 @@ class Step(IntEnum):
 
     LOOK = 1
     TEST = 2
+    PLANTED = 3
 
 
 _BEGIN_AND_END = {
-    (Step.LOOK, Side.LOW): (0.20, 0.35),
-    (Step.LOOK, Side.HIGH): (0.35, 0.50),
-    (Step.TEST, Side.LOW): (0.70, 0.80),
-    (Step.TEST, Side.HIGH): (0.80, 0.90),
-    (Step.TEST, Side.ORIGINAL): (0.90, 1.00),
+    (Step.LOOK, Side.LOW): (0.20, 0.30),
+    (Step.LOOK, Side.HIGH): (0.30, 0.40),
+    (Step.TEST, Side.LOW): (0.56, 0.65),
+    (Step.TEST, Side.HIGH): (0.65, 0.74),
+    (Step.TEST, Side.ORIGINAL): (0.74, 0.83),
+    (Step.PLANTED, Side.LOW): (0.83, 0.92),
+    (Step.PLANTED, Side.HIGH): (0.92, 1.00),
 }
 """The share of the whole audit that is done; moves take the rest."""
+
+
+def calls(runs: int) -> int:
+    """How often an audit calls the box that runs it so often on each side of each step.
+
+    >>> calls(10)
+    70
+    """
+    return runs * len(_BEGIN_AND_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +65,23 @@ class Runner:
             BlackBoxError: The output is not over the declared domain, has another number of rows, or
                 the box raised an error that is not Gencard's (whose message is not handed on).
         """
-        begin, end = _BEGIN_AND_END[step, side]
-        runs = self.plan.terms.runs
-        for run in range(runs):
-            self.progress(step.name.lower(), round(begin + (end - begin) * run / runs, 4))
+        for run in range(self.plan.terms.runs):
+            self._tell(step, side, run)
             output = self._run(dataset, run_seed(self.plan.seed, step, side, run))
             yield in_domain(output, dataset.domain, self.plan.rows)
+
+    def skip(self, step: Step, side: Side) -> None:
+        """Tell progress as if the box were run: whether it is may depend on records."""
+        for run in range(self.plan.terms.runs):
+            self._tell(step, side, run)
+
+    def _tell(self, step: Step, side: Side, run: int) -> None:
+        """Say which call of how many comes now."""
+        runs, parts = self.plan.terms.runs, list(_BEGIN_AND_END)
+        begin, end = _BEGIN_AND_END[step, side]
+        number = parts.index((step, side)) * runs + run + 1
+        stage = f"{step.name.lower()}, run {number} of {calls(runs)}"
+        self.progress(stage, round(begin + (end - begin) * run / runs, 4))
 
     def _run(self, dataset: Dataset, seed: int) -> object:
         try:

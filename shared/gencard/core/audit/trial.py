@@ -45,6 +45,7 @@ class Trial:
         following: Weights on the coordinates, 0 outside that block.
         input_gap: ``g`` of the high side minus ``g`` of the low side.
         followed_gap: The same of ``followed``.
+        recognised_gap: ``recognition`` of the dataset itself minus that of the high side.
     """
 
     findings: Findings
@@ -55,6 +56,7 @@ class Trial:
     towards_original: Direction
     input_gap: float
     followed_gap: float
+    recognised_gap: float
 
     def scores(self, outputs: Iterable[Dataset]) -> Scores:
         return Scores(*np.array([self._score(output) for output in outputs]).T)
@@ -90,15 +92,17 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
     strongest = _strongest(findings, difference)
     following = _only(basis.parts[strongest], within_blocks(basis, difference, spread))
     recognised = basis.coordinates(original) - findings.centre
+    towards_original = _weighted(basis, recognised, _mixed(findings.shares, original, 0.5))
     return Trial(
         findings,
         beta,
         _heaviest_first(basis, expected),
         basis.cliques[strongest],
         following,
-        _weighted(basis, recognised, _mixed(findings.shares, original, 0.5)),
+        towards_original,
         beta.value(pair.high) - beta.value(pair.low),
         float(following @ difference),
+        towards_original.value(dataset) - towards_original.value(pair.high),
     )
 
 

@@ -1,8 +1,24 @@
 """What a report says in words, and what it must never say."""
 
-from gencard.core.audit.report import AuditReport
+from statistics import mean
+
+from gencard.core.audit.report import AuditReport, Check
 from gencard.core.audit.verdict import Verdict
 from gencard.core.domain import Clique
+
+_MISSED = (
+    "a smaller leak, one in interactions that were not looked at, or one that its author hides on "
+    "purpose would have been missed."
+)
+_MISSED_EARLIER = (
+    "a smaller leak, or one in interactions that were not looked at, would have been missed."
+)
+_NOT_RUN = {
+    Check.PLANTED: "Not tested: whether planted unique records come out ({why}).",
+    Check.CANARY: "",
+    Check.UNIQUES: "Not tested: whether the dataset's own unique records come out ({why}).",
+}
+_OF_PLANTED = {Check.PLANTED, Check.CANARY}
 
 
 def wording(report: AuditReport) -> str:
@@ -15,21 +31,68 @@ def wording(report: AuditReport) -> str:
     )
     if report.verdict is Verdict.LEAKAGE:
         return f"Evidence of leakage: the generator uses more of the records than Phi ({settings})."
-    return (
-        f"No evidence of leakage ({settings}). This is no proof that there is none: a smaller leak, or "
-        "one in interactions that were not looked at, would have been missed."
-    )
+    missed = _MISSED if report.looks_at_uniques else _MISSED_EARLIER
+    return f"No evidence of leakage ({settings}). This is no proof that there is none: {missed}"
 
 
 def summary(report: AuditReport) -> str:
     """For controller and auditor: the wording, and the leaked block or what would have been missed."""
     if report.verdict is Verdict.LEAKAGE:
         return f"{wording(report)} {_found(report)}"
+    return " ".join([f"{wording(report)} {_p_value(report)}.", *power_by_arm(report)])
+
+
+def power_by_arm(report: AuditReport) -> tuple[str, ...]:
+    """One sentence for each arm: the leak that it would have found, or why it was not tested.
+
+    There is no single number for all arms: a difference spread over the data, copies of unique records
+    and leaks on the dataset alone are found by different tests.
+    """
+    if not report.looks_at_uniques:
+        return (
+            f"A generator that reproduces {_percent(report.effect.smallest)} of the difference between "
+            "the sides would have been found in about 8 of 10 such audits.",
+        )
+    not_run = (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run)
+    return tuple(filter(None, [_spread(report), *_planted(report), *_on_the_dataset(report), *not_run]))
+
+
+def _spread(report: AuditReport) -> str:
+    smallest = report.effect.smallest
+    share = _percent(smallest) if smallest <= 1 else "not even all of it"
     return (
-        f"{wording(report)} {_p_value(report)}. A generator that reproduces "
-        f"{_percent(report.effect.smallest)} of the difference between the sides would have been found "
-        "in about 8 of 10 such audits."
+        f"Of a difference spread over the data, {share} would have been found in about 8 of 10 audits."
     )
+
+
+def _planted(report: AuditReport) -> tuple[str, ...]:
+    planted = report.planted
+    if planted is None:
+        return ()
+    return (
+        f"Of unique records, copying {_one_in(planted.one_in)} would have been found in about 8 of 10.",
+        f"A single one that comes out in every run would have been found if it were one of "
+        f"{planted.alone:,} of the {2 * planted.planted:,} planted records.",
+    )
+
+
+def _on_the_dataset(report: AuditReport) -> tuple[str, ...]:
+    recognised, uniques = report.recognised, report.uniques
+    if recognised is None:
+        return ()
+    share = _percent(recognised) if recognised <= 1 else "not even all"
+    copied = f", or copying {_one_in(uniques.one_in)} of its unique records" if uniques else ""
+    return (
+        f"Of leaks on the dataset itself alone, {share} of its difference from datasets with the same "
+        f"psi{copied} would have been found in about 8 of 10.",
+    )
+
+
+def _one_in(number: int) -> str:
+    """How many unique records must be copied."""
+    if not number:
+        return "not even all"
+    return "all" if number == 1 else f"one in {number:,}"
 
 
 def _found(report: AuditReport) -> str:
@@ -39,6 +102,20 @@ def _found(report: AuditReport) -> str:
         f"{_p_value(report)}; found by: {checks}. Clearest in {_named(effect.block)}: "
         f"{_percent(effect.value)} of its difference comes out again "
         f"(95 % interval {_percent(effect.low)} to {_percent(effect.high)})."
+        f"{_copied(report)}"
+    )
+
+
+def _copied(report: AuditReport) -> str:
+    """How many planted records came out, where that is what was found."""
+    planted = report.planted
+    if planted is None or not {result.check for result in report.rejecting} & _OF_PLANTED:
+        return ""
+    own = mean([*planted.even.own, *planted.odd.own])
+    other = mean([*planted.even.other, *planted.odd.other])
+    return (
+        f" Of {planted.planted:,} planted unique records {own:.3g} came out on average where they "
+        f"were planted, {other:.3g} where they were not."
     )
 
 
