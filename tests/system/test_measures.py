@@ -1,4 +1,4 @@
-"""Measures of releases, reports and releases without replicated uniques, on a real service."""
+"""Measures of cards, and reports, on a real service."""
 
 import json
 
@@ -66,65 +66,99 @@ def people(measured_house):
         yield {"ana": ana, "aud": aud, "sam": sam}
 
 
-def run(person, release, names=()):
-    return measures.run(person._connection, release.name, names, False)
+@pytest.fixture
+def fresh(people):
+    """A card of ana's of which nothing was measured, with a release."""
+    own = people["ana"].propose("survey", PAIRS[:2], purpose="a test", rows=800, measures=MINE).accept()
+    own.release(60, progress=False)
+    return own
+
+
+def run(person, card, names=()):
+    return measures.run(person._connection, card.name, names, False)
 
 
 class TestWhoMayKnowWhat:
     @pytest.mark.parametrize("name", ["aud", "sam"])
-    def test_auditor_and_steward_get_all_and_pay_nothing(self, people, release, name):
-        before = people[name].spends()
-        found = run(people[name], release)
-        assert set(found.findings) | set(found.lacking) == set(MEASURES)
+    def test_auditor_and_steward_get_all_that_the_card_can_have_and_pay(self, people, fresh, name):
+        found = run(people[name], fresh)
+        assert set(found.findings) | set(found.unavailable) == set(MEASURES)
         assert {"dcr", "disclosure", "tables", "fidelity", "gap"} <= found.findings.keys()
-        assert found.statistics == 0
-        assert people[name].spends() == before
+        line = people[name].spends()[0]
+        assert (line.kind, line.state) == ("measures", SpendState.SETTLED)
+        assert line.price.statistics == found.statistics > 500
+        assert line.analyst.endswith(f"/{name}")
 
-    def test_an_analyst_gets_what_the_card_names_and_pays_for_each_number(self, people, release):
-        found = run(people["ana"], release)
+    def test_an_analyst_gets_what_the_card_names_and_pays_for_each_number(self, people, fresh):
+        found = run(people["ana"], fresh)
         assert set(found.findings) == set(MINE)
-        price = price_in_statistics(MINE, attributes=5, marginals=4)
+        price = price_in_statistics(MINE, attributes=3, marginals=2)
         line = people["ana"].spends()[0]
         assert (line.kind, line.state) == ("measures", SpendState.SETTLED)
         assert line.price.statistics == found.statistics == price
 
+    def test_who_asks_first_pays_and_the_others_read(self, people, fresh):
+        first = run(people["aud"], fresh, ["dcr", "nndr"])
+        known = len(people["ana"].spends())
+        again = fresh.measures(["dcr"], progress=False)
+        assert again.findings == {"dcr": first.findings["dcr"]}
+        assert len(people["ana"].spends()) == known
+        both = run(people["ana"], fresh)
+        assert both.findings["dcr"] == first.findings["dcr"]
+        assert people["ana"].spends()[0].price.statistics == price_in_statistics(
+            ["marginals"], attributes=3, marginals=2
+        )
+        assert set(fresh.measures().findings) == set(MINE)  # nndr is not on the card
+
     @pytest.mark.parametrize("names", [["nndr"], ["dcr", "nndr"], ["fidelity"]])
-    def test_an_analyst_gets_nothing_else(self, people, release, names, measured_house):
+    def test_an_analyst_gets_nothing_else(self, people, card, release, names, measured_house):
         with nothing_changes(measured_house), pytest.raises(PermissionDeniedError):
-            run(people["ana"], release, names)
+            run(people["ana"], card, names)
 
     def test_a_card_that_names_nothing_gives_nothing(self, people):
         own = people["ana"].propose("survey", PAIRS[:1], purpose="a test").accept()
-        made = own.release(50, progress=False)
+        own.release(50, progress=False)
         with pytest.raises(PermissionDeniedError):
-            run(people["ana"], made)
+            run(people["ana"], own)
 
-    def test_what_others_ran_is_not_told_to_the_analyst(self, people, release):
-        run(people["aud"], release, ["nndr"])
-        names = [
-            set(known.findings) for known in (measures.known(people["ana"]._connection, release.name),)
-        ]
-        assert names == [set(MINE)] or names == [set()]
-        assert "nndr" in measures.known(people["sam"]._connection, release.name).findings
+    def test_before_the_first_release_there_is_nothing_to_measure(self, people, measured_house):
+        own = people["ana"].propose("survey", PAIRS[:1], purpose="x", measures=["dcr"]).accept()
+        for person in people.values():
+            with nothing_changes(measured_house), pytest.raises(InvalidInputError, match="no release"):
+                run(person, own)
 
-    def test_anothers_release_is_as_unknown_as_none(self, measured_house, release):
+    def test_anothers_card_is_as_unknown_as_none(self, measured_house, card):
         with measured_house.analyst(enrolled(measured_house, "bob")) as bob:
-            for asked in (release.name, release.name[:-3] + "000"):
+            for asked in (card.name, card.name[:-3] + "000"):
                 with pytest.raises(NotFoundError):
                     measures.run(bob._connection, asked, (), False)
+
+    def test_keys_and_target_are_a_table_that_the_policy_must_allow(self, people, card, release):
+        """Two keys and a target: three attributes, and the policy allows two together."""
+        for person in people.values():
+            reasons = person.card(card.name).measures().unavailable
+            assert "does not allow the declared keys with the target together" in reasons["disclosure"]
+
+
+class TestRounding:
+    def test_no_share_is_told_finer_than_ten_records(self, people, card, release):
+        """S7: of 900 records, steps of two per cent."""
+        shares = run(people["aud"], card, ["replicated-uniques"]).findings["replicated-uniques"].shares
+        for _, share in shares:
+            assert share == pytest.approx(round(share / 0.02) * 0.02, abs=1e-9)
 
 
 class TestTheQuote:
     """What measures will cost is said before anything is agreed."""
 
-    def test_it_is_what_one_release_is_then_charged(self, people, release, measured_house):
+    def test_it_is_what_is_then_charged_once(self, people, fresh, measured_house):
         with nothing_changes(measured_house):
             asked = {"purpose": "a test", "measures": MINE, "rows": 800, "dry_run": True}
-            quoted = people["ana"].propose("survey", PAIRS, **asked)
-            plain = people["ana"].price("survey", PAIRS)
+            quoted = people["ana"].propose("survey", PAIRS[:2], **asked)
+            plain = people["ana"].price("survey", PAIRS[:2])
         assert quoted.price == plain  # of psi alone
-        assert quoted.measures_price == people["ana"].measures_price("survey", PAIRS, measures=MINE)
-        assert quoted.measures_price.statistics == run(people["ana"], release).statistics
+        assert quoted.measures_price == people["ana"].measures_price("survey", PAIRS[:2], measures=MINE)
+        assert quoted.measures_price.statistics == run(people["ana"], fresh).statistics
         assert str(quoted.measures_price) in dict(quoted.lines())["Measures"]
 
     def test_it_is_nothing_where_nothing_is_named_or_nothing_can_be_had(self, people):
@@ -150,22 +184,22 @@ class TestTheQuote:
         result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
         assert json.loads(result.output)["measuresPrice"]["statistics"] == "2"
         shown = CliRunner().invoke(app, words, catch_exceptions=False)
-        assert "marginals: 2 exact statistics for each release" in " ".join(shown.output.split())
+        assert "marginals: 2 exact statistics, once for the card" in " ".join(shown.output.split())
 
 
 class TestErrors:
     @pytest.mark.parametrize("names", [["dcr", "dcr"], ["nonsense"], ["x" * 300]])
-    def test_names_that_are_none(self, people, release, names):
+    def test_names_that_are_none(self, people, card, release, names):
         with pytest.raises(InvalidInputError):
-            run(people["aud"], release, names)
+            run(people["aud"], card, names)
 
-    def test_too_many_names(self, measured_house, release):
+    def test_too_many_names(self, measured_house, card):
         asked = measures_pb2.RunMeasuresRequest(
-            release=release.name, measures=["dcr"] * 51, request_id=request_id()
+            card=card.name, measures=["dcr"] * 51, request_id=request_id()
         )
         assert call(measured_house.channel("aud"), RUN, asked).reason == "TOO_LARGE"
 
-    def test_without_budget_nothing_is_measured(self, people, release, measured_house, monkeypatch):
+    def test_without_budget_nothing_is_measured(self, people, fresh, measured_house, monkeypatch):
         ledger = type(measured_house.controller.desk.ledger)
         real = ledger.reserve
 
@@ -176,26 +210,26 @@ class TestErrors:
 
         monkeypatch.setattr(ledger, "reserve", reserve)
         with nothing_changes(measured_house), pytest.raises(BudgetExceededError):
-            run(people["ana"], release)
+            run(people["ana"], fresh)
 
-    def test_a_crash_keeps_the_reservation(self, people, release, monkeypatch):
+    def test_a_crash_keeps_the_reservation(self, people, fresh, monkeypatch):
         def broken(*_):
             raise RuntimeError("CANARY")
 
         monkeypatch.setattr(MeasuresRun, "_keep", broken)
         with pytest.raises(InternalError) as failed:
-            run(people["ana"], release)
+            run(people["ana"], fresh)
         assert "CANARY" not in str(failed.value)
         assert people["ana"].spends()[0].state is SpendState.RESERVED
 
-    def test_changed_records_are_not_measured(self, people, release, measured_house):
+    def test_changed_records_are_not_measured(self, people, fresh, measured_house):
         file = measured_house.folder.parent / "others.csv"
         kept = file.read_bytes()
         try:
             file.write_bytes(kept + b"female,good,none,north,50\n")
             with pytest.raises(DatasetChangedError):
-                run(people["aud"], release, ["dcr"])
-            assert run(people["aud"], release, ["tables"]).findings["tables"] is not None
+                run(people["aud"], fresh, ["dcr"])
+            assert run(people["aud"], fresh, ["tables"]).findings["tables"] is not None
         finally:
             file.write_bytes(kept)
 
@@ -206,13 +240,14 @@ class TestRevocation:
     @pytest.fixture
     def measured(self, people):
         own = people["ana"].propose("survey", PAIRS[:2], purpose="a test", measures=["marginals"])
-        return own.accept().release(60, progress=False)
+        agreed = own.accept()
+        agreed.release(60, progress=False)
+        return agreed
 
     @pytest.fixture
     def revoke(self, measured_house, measured):
         sam = "spiffe://example/survey/steward/sam"
-        card = measured.name.partition("/releases/")[0]
-        return lambda: measured_house.controller.desk.stewardship(sam).revoke(card, "no longer")
+        return lambda: measured_house.controller.desk.stewardship(sam).revoke(measured.name, "no longer")
 
     def test_what_was_found_before_is_told_no_more(self, people, measured, revoke):
         run(people["ana"], measured)
@@ -224,10 +259,10 @@ class TestRevocation:
     def test_an_operation_holds_no_number_that_a_revoked_card_could_still_tell(
         self, people, measured, revoke
     ):
-        connection, told = people["ana"]._connection, measures_pb2.Measures()
-        asked = measures_pb2.RunMeasuresRequest(release=measured.name, request_id=request_id())
+        connection, told = people["ana"]._connection, measures_pb2.RunMeasuresResponse()
+        asked = measures_pb2.RunMeasuresRequest(card=measured.name, request_id=request_id())
         begun = connection.call(connection.measures.RunMeasures, asked)
-        result = operations.result_of(connection, begun, measures_pb2.Measures, lambda *_: None)
+        operations.result_of(connection, begun, measures_pb2.RunMeasuresResponse, lambda *_: None)
         revoke()
         request = operations_pb2.GetOperationRequest(name=begun.name)
         for known in (
@@ -237,8 +272,8 @@ class TestRevocation:
             ).operations[:1],
         ):
             assert known.response.Unpack(told)
-            assert (told.name, told.document) == (result.name, b"")
-        named = measures_pb2.GetMeasuresRequest(name=told.name)
+            assert (told.card, list(told.measures)) == (measured.name, ["marginals"])
+        named = measures_pb2.GetMeasuresRequest(name=f"{measured.name}/measures/marginals")
         with pytest.raises(CardStateError):
             connection.call(connection.measures.GetMeasures, named)
 
@@ -259,26 +294,27 @@ class TestRevocation:
 class TestOnce:
     """S22: one request, one effect, one answer."""
 
-    def test_s22_repeats_have_one_effect(self, people, release, measured_house):
+    def test_s22_repeats_have_one_effect(self, people, fresh, measured_house):
         channel, ana = measured_house.channel(), people["ana"]
-        asked = measures_pb2.RunMeasuresRequest(release=release.name, request_id=request_id())
+        asked = measures_pb2.RunMeasuresRequest(card=fresh.name, request_id=request_id())
         first = call(channel, RUN, asked)
         before = len(ana.spends())
         assert {call(channel, RUN, asked) for _ in range(20)} == {first}
         assert len(ana.spends()) == before
         other = measures_pb2.RunMeasuresRequest(
-            release=release.name, measures=["dcr"], request_id=asked.request_id
+            card=fresh.name, measures=["dcr"], request_id=asked.request_id
         )
         assert call(channel, RUN, other).reason == "REQUEST_ID_REUSED"
 
     @pytest.mark.parametrize("identifier", ["", "1", "00000000-0000-0000-0000-000000000000"])
-    def test_s22_an_id_that_is_not_random_is_refused(self, release, measured_house, identifier):
-        asked = measures_pb2.RunMeasuresRequest(release=release.name, request_id=identifier)
+    def test_s22_an_id_that_is_not_random_is_refused(self, card, measured_house, identifier):
+        asked = measures_pb2.RunMeasuresRequest(card=card.name, request_id=identifier)
         assert call(measured_house.channel("aud"), RUN, asked).reason == "INVALID_INPUT"
 
 
 class TestReport:
     def test_each_reads_what_the_role_may_know(self, people, card, release, tmp_path):
+        run(people["aud"], card, ["dcr", "nndr"])
         for name, person in people.items():
             report = person.card(card.name).report(release.name, progress=False)
             document = json.loads(json.dumps(report.document()))
@@ -292,6 +328,13 @@ class TestReport:
             assert page.count("<svg") >= len(told)
             assert "<script" not in page
             assert "http://" not in page.replace("http://www.w3.org", "")
+
+    @pytest.mark.parametrize("name", ["aud", "sam"])
+    def test_nobodys_report_spends_anything_by_itself(self, people, fresh, name):
+        before = people[name].spends()
+        report = people[name].card(fresh.name).report(progress=False)
+        assert set(report.found) == {"fidelity"}
+        assert people[name].spends() == before
 
     def test_an_analyst_pays_only_when_told_to(self, people, measured_house):
         ana = people["ana"]
@@ -314,7 +357,15 @@ class TestReport:
     def test_the_command_writes_page_and_json(self, card, release, measured_house, tmp_path):
         folder = measured_house.person("aud")
         (folder / "connection.toml").write_text(f'address = "{measured_house.address}"\n')
-        words = ["report", release.name, "--html", str(tmp_path / "r.html"), "-c", str(folder)]
+        words = [
+            "report",
+            release.name,
+            "--measure",
+            "--html",
+            str(tmp_path / "r.html"),
+            "-c",
+            str(folder),
+        ]
         result = CliRunner().invoke(app, words, catch_exceptions=False)
         assert result.exit_code == 0
         assert "Distance to the closest" in result.output

@@ -1,7 +1,6 @@
 """Measures, audits and releases at their edges: wrong names, ended cards, two at once, restarts."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -48,6 +47,13 @@ def aud(house):
         yield auditor
 
 
+def released(analyst):
+    """A card of which nothing was measured, with a release."""
+    card = agreed(analyst)
+    card.release(60, progress=False)
+    return card
+
+
 def agreed(analyst):
     return analyst.propose("survey", PAIRS, purpose="a test", measures=["marginals", "clones"]).accept()
 
@@ -81,9 +87,9 @@ def held(monkeypatch):
     Held.goes_on.set()
 
 
-def begin(analyst, release, *names):
+def begin(analyst, card, *names):
     connection = analyst._connection
-    asked = measures_pb2.RunMeasuresRequest(release=release, measures=names, request_id=request_id())
+    asked = measures_pb2.RunMeasuresRequest(card=card, measures=names, request_id=request_id())
     return connection.call(connection.measures.RunMeasures, asked).name
 
 
@@ -105,19 +111,19 @@ class Spent:
 
 class TestNames:
     @pytest.mark.parametrize("person", ["ana", "aud", "sam"])
-    def test_releases_of_any_form_are_not_found(self, house, made, person):
+    def test_cards_of_any_form_are_not_found(self, house, made, person):
         card, release = made
         wrong = (
             "",
             "datasets/survey",
-            card.name,
-            f"{release.name}/",
-            f"{release.name}/measures/1",
+            f"{card.name}/",
+            release.name,
+            f"{card.name}/measures/1",
             "a" * 5000,
         )
         with nothing_changes(house):
             for name in wrong:
-                asked = measures_pb2.RunMeasuresRequest(release=name, request_id=request_id())
+                asked = measures_pb2.RunMeasuresRequest(card=name, request_id=request_id())
                 assert call(house.channel(person), RUN, asked).reason == "NOT_FOUND", name
                 listed = measures_pb2.ListMeasuresRequest(parent=name)
                 assert call(house.channel(person), LIST, listed).reason == "NOT_FOUND", name
@@ -127,14 +133,14 @@ class TestNames:
     @pytest.mark.parametrize("names", [[""], ["marginals "], ["MARGINALS"], ["marginals", "marginals"]])
     def test_measures_of_any_other_form_are_invalid(self, house, made, names):
         asked = measures_pb2.RunMeasuresRequest(
-            release=made[1].name, measures=names, request_id=request_id()
+            card=made[0].name, measures=names, request_id=request_id()
         )
         with nothing_changes(house):
             assert call(house.channel(), RUN, asked).reason == "INVALID_INPUT"
 
     @pytest.mark.parametrize("page", [{"page_size": 501}, {"page_token": "x"}])
     def test_pages_are_bounded(self, house, made, page):
-        asked = measures_pb2.ListMeasuresRequest(parent=made[1].name, **page)
+        asked = measures_pb2.ListMeasuresRequest(parent=made[0].name, **page)
         assert call(house.channel("aud"), LIST, asked).reason in ("INVALID_NUMBER", "INVALID_INPUT")
 
     def test_numbers_at_the_end_of_their_range(self, house, made):
@@ -151,32 +157,31 @@ class TestNames:
 
 class TestEndedCards:
     def test_an_expired_card_measures_for_no_analyst_and_for_auditors_still(
-        self, house, ana, aud, made, monkeypatch
+        self, house, ana, aud, monkeypatch
     ):
-        _, release = made
-        run = measures.run(ana._connection, release.name, ["marginals"], False)
+        card = released(ana)
+        run = measures.run(ana._connection, card.name, ["marginals"], False)
         clock = Clock()
         clock.ahead = timedelta(days=91)
         later = lambda _, card: as_of(card, clock())  # noqa: E731 - it is one
         monkeypatch.setattr(type(house.controller.desk.cards), "as_of_now", later)
         with nothing_changes(house), pytest.raises(CardExpiredError):
-            measures.run(ana._connection, release.name, ["clones"], False)
-        assert measures.known(ana._connection, release.name).findings == run.findings
-        found = measures.run(aud._connection, release.name, ["clones"], False)
-        assert set(found.findings) == {"clones"}
+            measures.run(ana._connection, card.name, ["clones"], False)
+        assert measures.known(ana._connection, card.name).findings == run.findings
+        found = measures.run(aud._connection, card.name, ["clones"], False)
+        assert set(found.findings) == {"marginals", "clones"}
 
     def test_a_card_that_was_given_back_can_still_be_revoked(self, house, ana):
         """Else its analyst could keep what the controller wants to end."""
-        card = agreed(ana)
-        release = card.release(60, progress=False)
-        measures.run(ana._connection, release.name, ["marginals"], False)
+        card = released(ana)
+        measures.run(ana._connection, card.name, ["marginals"], False)
         card.refresh().terminate()
         with pytest.raises(CardStateError):
-            measures.run(ana._connection, release.name, ["clones"], False)
+            measures.run(ana._connection, card.name, ["clones"], False)
         house.controller.desk.stewardship(SAM).revoke(card.name, "no longer")
         assert card.refresh().state == "revoked"
         with pytest.raises(CardStateError):
-            measures.known(ana._connection, release.name)
+            measures.known(ana._connection, card.name)
         with pytest.raises(CardStateError):
             house.controller.desk.stewardship(SAM).revoke(card.name, "twice")
 
@@ -194,46 +199,51 @@ class TestEndedCards:
 
 
 class TestTwoAtOnce:
-    def test_each_pays_for_its_own_and_finds_the_same(self, house, ana, made):
-        _, release = made
-        spent = Spent(ana)
-
-        def measured(_):
-            with house.analyst() as analyst:
-                return measures.run(analyst._connection, release.name, ["marginals"], False)
-
-        with ThreadPoolExecutor(2) as two:
-            first, second = two.map(measured, range(2))
-        assert first == second
-        assert spent.states(ana) == [SpendState.SETTLED] * 2
+    def test_one_run_of_a_card_at_a_time_and_each_measure_is_paid_once(self, house, ana, aud, held):
+        """Two who ask at once would else both pay, or find out what the other one paid for."""
+        card, spent, held.name = released(ana), Spent(ana), "compare"
+        first = begin(ana, card.name, "marginals")
+        assert held.waits.wait(60)
+        asked = measures_pb2.RunMeasuresRequest(
+            card=card.name, measures=["marginals"], request_id=request_id()
+        )
+        for person in ("ana", "aud"):
+            assert call(house.channel(person), RUN, asked).reason == "SERVICE_BUSY"
+        held.goes_on.set()
+        assert eventually(lambda: state_of(ana, first) == OperationProgress.STATE_SUCCEEDED)
+        found = [measures.run(one._connection, card.name, ["marginals"], False) for one in (ana, aud)]
+        assert found[0].findings == found[1].findings
+        assert spent.states(ana) == [SpendState.SETTLED]
 
 
 class TestQueues:
     def test_s11_one_person_has_so_many_unfinished_operations_and_others_have_theirs(
-        self, house, ana, aud, made, held, monkeypatch
+        self, house, ana, aud, held, monkeypatch
     ):
         """Work that costs nothing could else fill the queue of everybody."""
-        (_, release), held.name = made, "compare"
+        *cards, other = [released(ana) for _ in range(4)]
+        held.name = "compare"
         monkeypatch.setattr(house.controller.operations, "_most_of_one", 3)
-        names = [begin(aud, release.name, "clones") for _ in range(3)]
-        assert eventually(lambda: len(held.seen) == WORKERS)
-        more = measures_pb2.RunMeasuresRequest(release=release.name, request_id=request_id())
+        names = [begin(aud, card.name, "clones") for card in cards]
+        assert held.waits.wait(60)
+        more = measures_pb2.RunMeasuresRequest(card=other.name, request_id=request_id())
         before = state_of_tables(house, LASTING)
         assert call(house.channel("aud"), RUN, more).reason == "SERVICE_BUSY"
         assert state_of_tables(house, LASTING) == before
-        names_of_ana = [begin(ana, release.name, "clones")]
+        names_of_ana = [begin(ana, other.name, "clones")]
         for person, found in ((aud, names), (ana, names_of_ana)):
             for name in found:
                 cancel(person._connection, name)
         held.goes_on.set()
         assert eventually(lambda: not house.controller.operations._runs)
-        assert set(measures.run(aud._connection, release.name, ["clones"], False).findings) == {"clones"}
+        assert set(measures.run(aud._connection, other.name, ["clones"], False).findings) == {"clones"}
 
 
 class TestStops:
-    def test_cancelled_in_the_queue_and_at_work(self, house, ana, made, held):
-        (_, release), spent, held.name = made, Spent(ana), "compare"
-        names = [begin(ana, release.name, "marginals") for _ in range(3)]
+    def test_cancelled_in_the_queue_and_at_work(self, house, ana, held):
+        cards = [released(ana) for _ in range(3)]
+        spent, held.name = Spent(ana), "compare"
+        names = [begin(ana, card.name, "marginals") for card in cards]
         assert held.waits.wait(60)
         for name in reversed(names):
             cancel(ana._connection, name)
@@ -242,11 +252,11 @@ class TestStops:
         assert {state_of(ana, name) for name in names} == {OperationProgress.STATE_CANCELLED}
         assert spent.states(ana) == [SpendState.VOIDED] * 3
 
-    def test_carried_on_after_a_restart_and_paid_once(self, house, made, held):
-        (_, release), held.name = made, "compare"
+    def test_carried_on_after_a_restart_and_paid_once(self, house, held):
         with house.analyst() as analyst:
+            card, held.name = released(analyst), "compare"
             spent = Spent(analyst)
-            name = begin(analyst, release.name, "marginals")
+            name = begin(analyst, card.name, "marginals")
             assert held.waits.wait(60)
         stopping = threading.Thread(target=house.stop, args=(0.2,))
         stopping.start()
@@ -257,15 +267,15 @@ class TestStops:
         with house.analyst() as analyst:
             assert eventually(lambda: state_of(analyst, name) == OperationProgress.STATE_SUCCEEDED)
             assert spent.states(analyst) == [SpendState.SETTLED]
-            assert "marginals" in measures.known(analyst._connection, release.name).findings
+            assert "marginals" in measures.known(analyst._connection, card.name).findings
 
 
-def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, made, held):
-    (_, release), held.name = made, "compare"
-    name = begin(ana, release.name, "clones")
+def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, held):
+    card, held.name = released(ana), "compare"
+    name = begin(ana, card.name, "clones")
     assert held.waits.wait(60)
     line = ana.spends()[0]
     house.controller.desk.stewardship(SAM).settle(line.line, void=True)
     held.goes_on.set()
     assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
-    assert "clones" not in measures.known(ana._connection, release.name).findings
+    assert "clones" not in measures.known(ana._connection, card.name).findings

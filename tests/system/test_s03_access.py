@@ -244,10 +244,10 @@ ABOUT = {
         lambda n: audit_pb2.RunBlackBoxRequest(start=audit_pb2.RunBlackBoxStart(card=n, rows=1)),
     ),
     "MeasuresService/RunMeasures": (
-        "release",
-        lambda n: measures_pb2.RunMeasuresRequest(release=n, request_id=request_id()),
+        "card",
+        lambda n: measures_pb2.RunMeasuresRequest(card=n, request_id=request_id()),
     ),
-    "MeasuresService/ListMeasures": ("release", lambda n: measures_pb2.ListMeasuresRequest(parent=n)),
+    "MeasuresService/ListMeasures": ("card", lambda n: measures_pb2.ListMeasuresRequest(parent=n)),
     "Operations/GetOperation": ("operation", lambda n: operations_pb2.GetOperationRequest(name=n)),
     "Operations/WaitOperation": ("operation", lambda n: operations_pb2.WaitOperationRequest(name=n)),
     "Operations/CancelOperation": ("operation", lambda n: operations_pb2.CancelOperationRequest(name=n)),

@@ -61,7 +61,7 @@ def walk(evidence: Evidence) -> None:
     tour.audits(visitors["aud"], card)
     tour.black_box(ana)
     for name in ("ana", "aud", "sam"):
-        tour.measures(visitors[name], release.name)
+        tour.measures(visitors[name], card)
     tour.trouble(ana)
     for visitor in visitors.values():
         tour.accounts(visitor)

@@ -224,7 +224,7 @@ WELL: list[tuple[str, Prepare]] = [
     _reads("synthesis", "StreamPsi", lambda card, _: synthesis_pb2.StreamPsiRequest(card=card)),
     _reads("audit", "ListAudits", lambda card, _: audit_pb2.ListAuditsRequest(parent=card)),
     ("RunBlackBox", lambda ana, card, _: lambda: ana.lent(card, "honest", made_up())),
-    _reads("measures", "ListMeasures", lambda _, name: measures_pb2.ListMeasuresRequest(parent=name)),
+    _reads("measures", "ListMeasures", lambda card, _: measures_pb2.ListMeasuresRequest(parent=card)),
     _reads("ledger", "ListSpends", lambda *_: ledger_pb2.ListSpendsRequest(page_size=3)),
     _reads("ledger", "GetBudget", lambda *_: ledger_pb2.GetBudgetRequest(dataset="datasets/survey")),
     _reads("log", "GetCheckpoint", lambda *_: ledger_pb2.GetCheckpointRequest()),
@@ -272,18 +272,18 @@ def audits(who: Visitor, card: str) -> None:
     who.call(who.audit.ListAudits, audit_pb2.ListAuditsRequest(parent=card))
 
 
-def measures(who: Visitor, release: str) -> None:
-    """Every measure of a release, and one alone; whoever may not is told so."""
+def measures(who: Visitor, card: str) -> None:
+    """Every measure of a card, and one alone; whoever may not is told so."""
     for names in ([], ["dcr"]):
-        request = measures_pb2.RunMeasuresRequest(
-            release=release, measures=names, request_id=request_id()
-        )
+        request = measures_pb2.RunMeasuresRequest(card=card, measures=names, request_id=request_id())
         begun = who.call(who.measures.RunMeasures, request)
-        told = measures_pb2.Measures()
+        taken = measures_pb2.RunMeasuresResponse()
         if isinstance(begun, operations_pb2.Operation):
-            assert who.ended(begun).response.Unpack(told)
-        who.call(who.measures.GetMeasures, measures_pb2.GetMeasuresRequest(name=told.name))
-    who.call(who.measures.ListMeasures, measures_pb2.ListMeasuresRequest(parent=release))
+            assert who.ended(begun).response.Unpack(taken)
+        for name in taken.measures or ["dcr"]:
+            named = measures_pb2.GetMeasuresRequest(name=f"{card}/measures/{name}")
+            who.call(who.measures.GetMeasures, named)
+    who.call(who.measures.ListMeasures, measures_pb2.ListMeasuresRequest(parent=card))
 
 
 def black_box(ana: Visitor) -> None:

@@ -164,7 +164,7 @@ class Analyst:
         return self.propose(dataset, marginals, purpose="price", dry_run=True, **measured).price
 
     def measures_price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
-        """What the measures that such a card names would cost for one release; nothing is stored."""
+        """What the measures that such a card names would cost, once; nothing is stored."""
         card = self.propose(dataset, marginals, purpose="price", dry_run=True, **measured)
         return card.measures_price
 

@@ -1,5 +1,6 @@
 """A card in our hands: read it, answer it, and once it is agreed, use it."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.audit_found import Audit
+    from gencard.client.measures import CardMeasures
     from gencard.client.report.card_report import CardReport
     from gencard.client.report.fidelity import FidelityReport
 
@@ -176,14 +178,14 @@ class Card(CardView):
         return self.agreement.fidelity(data)
 
     def report(
-        self, release: str | None = None, *, measure: bool | None = None, progress: Shown = True
+        self, release: str | None = None, *, measure: bool = False, progress: Shown = True
     ) -> "CardReport":
         """What was released, its fidelity, risk, utility and audits, as far as our role may know.
 
         Args:
             release: Its name; the newest where not given.
-            measure: Have measured at the records what was not yet. It costs an analyst one statistic
-                for each number, and others nothing; not given, only the others do.
+            measure: Have measured at the records what was not yet, for one statistic a number; see
+                ``measures``.
             progress: Show a bar, or a function that is told.
 
         Raises:
@@ -194,6 +196,31 @@ class Card(CardView):
 
         state = str(self.state)
         return report(self.agreement, state, release, measure=measure, progress=progress)
+
+    def measures(self, names: Sequence[str] | None = None, *, progress: Shown = True) -> "CardMeasures":
+        """Measures of risk and utility of this card at the records, each taken once.
+
+        They look at rows that the controller draws for them, as many as there are records, with a seed
+        that nobody knows; never at the rows of a release. Whoever asks first pays one statistic for each
+        number, whatever the role; afterwards the stored answer is free. Numbers are rounded to what
+        their sampling error earns.
+
+        Args:
+            names: Such as ``["dcr"]``; empty for all that the card can have. Not given, nothing is
+                taken, and what was taken before is returned.
+            progress: Show a bar, or a function that is told.
+
+        Raises:
+            PermissionDeniedError: The card does not name a measure, or names none.
+            RecordsProtectedError: The card cannot have it; says why.
+            InvalidInputError: No such measure, or the card has no release yet.
+            BudgetExceededError: The price is not covered.
+        """
+        from gencard.client import measures  # noqa: PLC0415 - measures only where wanted
+
+        if names is None:
+            return measures.known(self._connection, self.name)
+        return measures.run(self._connection, self.name, names, progress)
 
     def audit(
         self,

@@ -88,7 +88,7 @@ class CardView:
 
     @property
     def measures_price(self) -> Price:
-        """What all measures that the card names cost for one release, besides; as offered."""
+        """What all measures that the card names cost besides, once for the card; as offered."""
         return self.offer.measures_price
 
     @property
@@ -213,7 +213,7 @@ def _price(offer: Offer) -> str:
 def _measures(terms: Proposal, offer: Offer | None) -> str:
     """Their names, and what they cost whoever has them taken."""
     names = ", ".join(terms.measures)
-    return names if offer is None else f"{names}: {offer.measures_price} for each release"
+    return names if offer is None else f"{names}: {offer.measures_price}, once for the card"
 
 
 def _measured(terms: Proposal) -> list[tuple[str, str]]:

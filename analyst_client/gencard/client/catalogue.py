@@ -66,7 +66,7 @@ class Policy:
         if self.moments:
             yield "Moments", f"{', '.join(self.moments)}; of order {self.highest_moment} at most"
         if self.measures:
-            yield "Measures of releases", ", ".join(self.measures)
+            yield "Measures of cards", ", ".join(self.measures)
         if self.without_uniques:
             yield "Replicated uniques", "may be taken out of a release"
         if self.noise is not None:

@@ -1,4 +1,4 @@
-"""Measures of a release: what was found of it at the records, as far as our role may know."""
+"""Measures of a card: what was found at the records, as far as our role may know."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,95 +15,94 @@ from gencard.core.measures.registry import MEASURES
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.canonical import Document, document_of
 
-FORMAT = "gencard.measures.v1"
-_OTHERS = "these are no measures of this release"
+FORMAT = "gencard.measures.v2"
+_OTHERS = "these are no measures of this card"
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseMeasures:
-    """What was found of one release.
+class CardMeasures:
+    """What was found of one card, each measure once, on rows that the controller drew for it.
 
     Args:
-        release: datasets/{dataset}/cards/{card}/releases/{release}.
+        card: datasets/{dataset}/cards/{card}.
         findings: By measure, in the order of a report; None where these records do not allow it.
-        lacking: What other measures need that the dataset or the release does not have.
-        statistics: What it cost us, in independent statistics.
+        unavailable: Why the card cannot have other measures.
+        statistics: What they cost whoever asked first, in independent statistics.
     """
 
-    release: str
+    card: str
     findings: Mapping[str, Finding | None] = field(default_factory=dict)
-    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unavailable: Mapping[str, str] = field(default_factory=dict)
     statistics: int = 0
 
-    @classmethod
-    def of(cls, told: pb.Measures) -> "ReleaseMeasures":
-        """What the controller told.
-
-        Raises:
-            InvalidInputError, VerificationError: It is not what was asked for.
-        """
-        try:
-            return cls._of_document(told, document_of(told.document, "measures"))
-        except (KeyError, TypeError, AttributeError):
-            raise VerificationError(problem=_OTHERS) from None
-
-    @classmethod
-    def _of_document(cls, told: pb.Measures, document: Document) -> "ReleaseMeasures":
-        release = told.name.partition("/measures/")[0]
-        if document["format"] != FORMAT or document["release"] != release:
-            raise VerificationError(problem=_OTHERS)
-        found = {one["name"]: _finding(one) for one in document["measures"]}
-        lacking = {name: tuple(needs) for name, needs in document["lacking"].items()}
-        return cls(release, _ordered(found), lacking, told.statistics)
-
-    def joined(self, other: "ReleaseMeasures") -> "ReleaseMeasures":
-        """Both runs together; the same release has the same findings."""
-        return ReleaseMeasures(
-            self.release,
-            _ordered({**other.findings, **self.findings}),
-            {**other.lacking, **self.lacking},
-            self.statistics + other.statistics,
+    def with_finding(self, name: str, finding: Finding | None, statistics: int = 0) -> "CardMeasures":
+        """These and one more."""
+        return CardMeasures(
+            self.card,
+            _ordered({**self.findings, name: finding}),
+            self.unavailable,
+            self.statistics + statistics,
         )
 
 
-def run(
-    connection: Connection, release: str, measures: Sequence[str], progress: Shown
-) -> ReleaseMeasures:
-    """Have a release measured.
+def run(connection: Connection, card: str, measures: Sequence[str], progress: Shown) -> CardMeasures:
+    """Have measures of a card taken; those that were taken before are free. All that there is then.
 
     Args:
-        measures: Names; none for all that apply and that our role may know.
+        measures: Names; none for all that the card can have and our role may know.
 
     Raises:
         PermissionDeniedError: The card does not name a measure, or names none.
+        RecordsProtectedError: The card cannot have it; says why.
         BudgetExceededError: The price is not covered.
-        InvalidInputError: No such measure, or it needs what is not there.
+        InvalidInputError: No such measure, or the card has no release yet.
     """
-    request = pb.RunMeasuresRequest(release=release, measures=measures, request_id=str(uuid4()))
+    request = pb.RunMeasuresRequest(card=card, measures=measures, request_id=str(uuid4()))
     with shown("Measuring", progress) as tell:
         operation = connection.call(connection.measures.RunMeasures, request)
-        name = operations.result_of(connection, operation, pb.Measures, tell).name
-    return _fetched(connection, name)
+        operations.result_of(connection, operation, pb.RunMeasuresResponse, tell)
+    return known(connection, card)
 
 
-def known(connection: Connection, release: str) -> ReleaseMeasures:
-    """All that was measured of a release before and that we may know."""
-    request = pb.ListMeasuresRequest(parent=release)
-    found = ReleaseMeasures(release)
+def known(connection: Connection, card: str) -> CardMeasures:
+    """All that was measured of a card before and that we may know.
+
+    Raises:
+        VerificationError: It is not what was asked for.
+    """
+    request = pb.ListMeasuresRequest(parent=card)
+    found = CardMeasures(card)
     for page in pages(connection, connection.measures.ListMeasures, request):
+        found = CardMeasures(
+            card,
+            found.findings,
+            {one.measure: one.reason for one in page.unavailable},
+            found.statistics,
+        )
         for one in page.measures:
-            if set(one.measures) - found.findings.keys():
-                found = found.joined(_fetched(connection, one.name))
+            found = _fetched(connection, found, one.name)
     return found
 
 
-def _fetched(connection: Connection, name: str) -> ReleaseMeasures:
-    answer = connection.call(connection.measures.GetMeasures, pb.GetMeasuresRequest(name=name))
-    return ReleaseMeasures.of(answer.measures)
+def _fetched(connection: Connection, found: CardMeasures, name: str) -> CardMeasures:
+    """What is known and one more measure; none that is withheld by now."""
+    measure = name.rpartition("/")[2]
+    if measure in found.unavailable:
+        return found
+    answer = connection.call(connection.measures.GetMeasures, pb.GetMeasuresRequest(name=name)).measures
+    try:
+        document = document_of(answer.document, "measures")
+        if (document["format"], document["card"], document["measure"]) != (FORMAT, found.card, measure):
+            raise VerificationError(problem=_OTHERS)
+        return found.with_finding(measure, _finding(document), answer.statistics)
+    except (KeyError, TypeError, AttributeError):
+        raise VerificationError(problem=_OTHERS) from None
 
 
-def _finding(one: Document) -> Finding | None:
-    return None if one["found"] is None else finding_of_json_object(one["name"], one["found"])
+def _finding(document: Document) -> Finding | None:
+    if document["found"] is None:
+        return None
+    return finding_of_json_object(document["measure"], document["found"])
 
 
 def _ordered(found: Mapping[str, Finding | None]) -> dict[str, Finding | None]:

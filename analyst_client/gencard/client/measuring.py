@@ -28,7 +28,7 @@ class Measured(TypedDict, total=False):
         neighbouring: "add-remove" or "replace-one": what one record more or less means.
         weights: Parts of the budget by statistic, such as ``{("sex", "health"): 3}``; 1 for the others.
         privacy: All but the weights as one value, in place of the words above.
-        measures: Of releases, that we want to have though they read records, such as ``["dcr"]``.
+        measures: Of the card, that we want to have though they read records, such as ``["dcr"]``.
         without_uniques: Rows that are unique, as a record is, are taken out of the one release.
     """
 

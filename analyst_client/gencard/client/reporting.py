@@ -1,12 +1,13 @@
 """Gathers what our role may know of a card and one of its releases, and says what it may not."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gencard.client import measures
 from gencard.client.agreement import Agreement
 from gencard.client.audits import known_audits
-from gencard.client.measures import ReleaseMeasures
+from gencard.client.measures import CardMeasures
 from gencard.client.progress import Shown
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.core.card import Tier
@@ -29,7 +30,7 @@ class _Gathering:
     """One report in the making.
 
     Args:
-        measure: Have measured what was not measured yet; costs an analyst something.
+        measure: Have measured what was not measured yet; whoever asks first pays.
     """
 
     agreement: Agreement
@@ -52,40 +53,42 @@ class _Gathering:
         """Whether nothing but one noisy fit may look at the records."""
         return self.agreement.card.tier is Tier.PRIVATE
 
-    def measures(self) -> ReleaseMeasures:
+    def measures(self) -> CardMeasures:
         """What was measured before, and what is missing of it if we want it."""
-        connection, release = self.agreement.connection, self.receipt.name
-        found = measures.known(connection, release)
+        connection, card = self.agreement.connection, self.agreement.card.name
+        found = measures.known(connection, card)
         missing = [
-            name for name in self.allowed if name not in found.findings and name not in found.lacking
+            name for name in self.allowed if name not in found.findings and name not in found.unavailable
         ]
         if self.measure and missing:
-            asked = missing if found.findings else []
-            found = found.joined(measures.run(connection, release, asked, self.progress))
-        return found if FIDELITY in found.findings else found.joined(self._fidelity())
+            found = measures.run(connection, card, missing, self.progress)
+        return found if FIDELITY in found.findings else self._with_fidelity(found)
 
-    def _fidelity(self) -> ReleaseMeasures:
-        """Computed here, where our role may have rows and psi."""
-        if self.role is not Role.ANALYST or self._private:
-            return ReleaseMeasures(self.receipt.name)
+    def _with_fidelity(self, found: CardMeasures) -> CardMeasures:
+        """An analyst computes it of the release; for others the controller does it of the card."""
+        if self._private:
+            return found
+        if self.role is not Role.ANALYST:
+            if FIDELITY in found.unavailable:
+                return found
+            connection, card = self.agreement.connection, self.agreement.card.name
+            return measures.run(connection, card, [FIDELITY], self.progress)
         rows = self.agreement.fetch(self.receipt.name, self.progress).dataset
-        try:
-            found = FidelityFinding(fidelity(self.agreement.psi, rows))
-        except GencardError:
-            return ReleaseMeasures(self.receipt.name, {FIDELITY: None})
-        return ReleaseMeasures(self.receipt.name, {FIDELITY: found})
+        with suppress(GencardError):
+            return found.with_finding(FIDELITY, FidelityFinding(fidelity(self.agreement.psi, rows)))
+        return found.with_finding(FIDELITY, None)
 
-    def left_out(self, found: ReleaseMeasures) -> Iterator[LeftOut]:
+    def left_out(self, found: CardMeasures) -> Iterator[LeftOut]:
         """Every measure that is not in the report, and why."""
         unmeasured = []
         for name, measure in MEASURES.items():
             if name in found.findings:
                 if found.findings[name] is None:
                     yield LeftOut(measure.title, NOT_ALLOWED)
-            elif name in found.lacking:
-                yield LeftOut(measure.title, f"needs {' and '.join(found.lacking[name])}")
             elif self._private:
                 yield LeftOut(measure.title, NO_PSI if name == FIDELITY else PRIVATE)
+            elif name in found.unavailable:
+                yield LeftOut(measure.title, found.unavailable[name])
             elif name in self.allowed:
                 unmeasured.append(name)
             else:
@@ -94,8 +97,6 @@ class _Gathering:
             yield LeftOut(measures.in_words(unmeasured), self._how_to_measure(unmeasured))
 
     def _how_to_measure(self, names: list[str]) -> str:
-        if self.role is not Role.ANALYST:
-            return "not measured yet: gencard report --measure"
         terms = self.agreement.card.terms
         price = price_in_statistics(
             names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
@@ -104,7 +105,7 @@ class _Gathering:
 
 
 def report(
-    agreement: Agreement, state: str, release: str | None, *, measure: bool | None, progress: Shown
+    agreement: Agreement, state: str, release: str | None, *, measure: bool, progress: Shown
 ) -> CardReport:
     """The report of a card and one release; the arguments are those of ``Card.report``.
 
@@ -112,8 +113,7 @@ def report(
         InvalidInputError: The card has no release, or none of this name.
     """
     role = agreement.connection.credentials.identity().role
-    wanted = role is not Role.ANALYST if measure is None else measure
-    gathering = _Gathering(agreement, _receipt(agreement, release), wanted, progress)
+    gathering = _Gathering(agreement, _receipt(agreement, release), measure, progress)
     found = gathering.measures()
     return CardReport(
         card=agreement.card,

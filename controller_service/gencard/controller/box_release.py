@@ -106,13 +106,16 @@ class BoxRelease:
             write_whole(failed, [])
         raise BoxRunFailedError
 
-    def draw(self, run: Run, card: Negotiation, holding: Holding, rows_file: Path) -> str:
-        """Rows of what the run left, in a file; their digest."""
+    def draw(self, run: Run, card: Negotiation, holding: Holding, rows_file: Path, *, rows: int) -> str:
+        """Rows of what the run left, in a file; their digest.
+
+        There are fewer where it left fewer rows than are asked for.
+        """
         job = self.jobs.draw(
             self._recipe(card, holding),
             holding,
             domain=holding.domain.covered_by(offer_of(card).terms.cliques),
-            rows=run.request["rows"],
+            rows=rows,
             folder=self._folder(card),
             rows_file=rows_file,
         )

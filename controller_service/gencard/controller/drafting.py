@@ -85,7 +85,7 @@ workers = 2
 name = {name}
 data = {data}
 schema = "schema.toml"
-# For measures of releases, by docs/report.md: other people of the same population, keys and a target.
+# For measures of cards, by docs/report.md: other people of the same population, keys and a target.
 # holdout = "others.csv"
 # measures = {{ keys = ["sex", "region"], target = "health" }}
 

@@ -31,7 +31,7 @@ class Holding:
         data: Where its records lie; only the vault opens it.
         version: Salted digest of the records, in hex.
         holdout: Other records under the same schema, that no release is made from, and their version.
-        declared: What measures of releases are told.
+        declared: What measures of cards are told.
     """
 
     name: str

@@ -12,7 +12,7 @@ from gencard.controller.box_policy import generator_choice, why_no_moments
 from gencard.controller.clique_policy import FORBIDDEN, acceptable_cliques, objection
 from gencard.controller.generator_facts import Facts, facts_of_generators
 from gencard.controller.limits import Limits, check_model, check_size
-from gencard.controller.measures_policy import with_measures
+from gencard.controller.measures_policy import with_measures, with_uniques_kept
 from gencard.controller.measuring import (
     TRANSFORM,
     chosen,
@@ -65,6 +65,8 @@ def judge(
     if isinstance(found, Refusal):
         return found
     terms, changes, transform_changes = found
+    whole = objection(domain.covered_by(terms.cliques).attributes, policy, domain)
+    terms, with_uniques = with_uniques_kept(terms, whole)
     check_model(terms, domain, limits, zeros)
     _check_box(terms, domain, facts)
     price = price_of(terms, domain)
@@ -72,7 +74,7 @@ def judge(
         return Refusal((PRICE,))
     if _looks_at_forbidden(terms, policy, facts):
         return Refusal((FORBIDDEN,))
-    steps = (*changes, *rest, *choice.privacy_changes, *transform_changes, *fewer)
+    steps = (*changes, *rest, *choice.privacy_changes, *transform_changes, *fewer, *with_uniques)
     return CounterOffer(terms, steps, price)
 
 

@@ -1,33 +1,38 @@
-"""Measures of releases as callers see them: begun, listed, told.
+"""Measures of cards as callers see them: begun, listed, read.
 
-Auditors and stewards may have every measure, and it costs them nothing: nothing leaves the house.
-An analyst may have what the card names, while the card is in force, and pays for it with one
-statistic for each number: that is what an exact count costs, and each number is a fact about records.
-Whoever did not pay is not told: an analyst sees own runs alone.
+A measure is an answer about records, and belongs to a card: it is taken once, on rows that the
+controller draws with a seed of its own, never on rows that somebody chose. Whoever asks first pays one
+statistic for each number, whatever the role, out of the dataset's, the project's and the person's
+account. Everybody who may read it reads the stored answer for nothing: auditors and stewards each one,
+an analyst those that the analyst's own card names.
 """
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import Connection
 
 from gencard.controller.card_audits import is_private
-from gencard.controller.card_body import in_force, offer_of
+from gencard.controller.card_body import in_force, offer_of, signed_card
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import dataset_of
-from gencard.controller.measures_policy import fitting, price_of_measures
+from gencard.controller.measures_policy import price_of_measures, unavailable, why_withheld
 from gencard.controller.operations import Operations
 from gencard.controller.request import Request
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.measures import MeasuresRow, MeasuresStore
-from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.measures import MeasureRow, MeasureStore
+from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
-from gencard.core.budget import FREE, Price
-from gencard.core.errors import InvalidInputError, NotFoundError, PermissionDeniedError
+from gencard.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    RecordsProtectedError,
+    ServiceBusyError,
+)
 from gencard.core.measures.measure import Measure
 from gencard.core.measures.registry import MEASURES, measure_named
 from gencard.core.negotiation import Negotiation
@@ -40,53 +45,46 @@ KIND = "measures"
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Measures of releases at the records, and what they found.
-
-    Args:
-        folder: Where the rows of releases lie.
-    """
+    """Measures of cards at the records, and what they found."""
 
     database: Database
     cards: Cards
     ledger: Ledger
     releases: ReleaseStore
     psis: PsiStore
-    store: MeasuresStore
+    store: MeasureStore
     operations: Operations
-    folder: Path
 
-    def start(self, who: Identity, release: str, names: Sequence[str], request: Request) -> OperationRow:
-        """Begin to measure a release.
+    def start(self, who: Identity, card: str, names: Sequence[str], request: Request) -> OperationRow:
+        """Begin to take measures of a card; those that were taken before are free, and stay as they are.
 
         Args:
-            names: Of measures; none for all that apply and that ``who`` may have.
+            names: Of measures; none for all that the card can have and that ``who`` may have.
 
         Raises:
-            NotFoundError: No such release.
-            PermissionDeniedError: The card does not name the measure, or names none.
-            InvalidInputError: No such measure, one twice, or it needs what is not there.
+            NotFoundError: No such card.
+            PermissionDeniedError: An analyst's card does not name the measure, or names none.
+            RecordsProtectedError: The card cannot have it; says why.
+            InvalidInputError: No such measure, one twice, or the card has no release yet.
             CardStateError, CardExpiredError: An analyst's card is not in force.
             DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: The price is not covered.
+            ServiceBusyError: Measures of this card are being taken.
         """
 
         def make(tx: Connection) -> bytes:
-            card = self.card_of(tx, who, release)
-            chosen = self._chosen(who, card, names)
-            name = f"{release}/measures/{secrets.token_hex(8)}"
-            asked = {"release": release, "name": name, "measures": [one.name for one in chosen]}
-            price = self._price(who, card, chosen)
-            line = self._reserve(tx, who, name, price) if price.statistics else None
-            self.cards.log.append(
-                tx,
-                action="compare",
-                actor=who.uri,
-                resource=name,
-                details={"statistics": str(price.statistics)},
-                now=self.cards.clock(),
-            )
-            paid = {"line": line, "statistics": price.statistics}
-            return self.operations.create(tx, who, KIND, release, asked | paid).encode()
+            found = self.card_of(tx, who, card)
+            chosen = self._chosen(who, found, names)
+            self._check_ready(tx, card)
+            taken = self.store.taken(tx, card)
+            fresh = [measure for measure in chosen if measure.name not in taken]
+            asked = {
+                "card": card,
+                "asked": [measure.name for measure in chosen],
+                "measures": [measure.name for measure in fresh],
+                "line": self._reserve(tx, who, found, fresh),
+            }
+            return self.operations.create(tx, who, KIND, card, asked).encode()
 
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
@@ -96,82 +94,116 @@ class Measures:
         """What was found.
 
         Raises:
-            NotFoundError: It is an unknown run, or one that another paid for.
+            NotFoundError: It was not taken, or the analyst's card does not name it.
+            RecordsProtectedError: The card cannot have it any more.
             CardStateError: The card was revoked, which gives analysts nothing more.
         """
         with self.database.reading() as tx:
             row = self.store.get(tx, name)
-            if who.role is Role.ANALYST and row.submitter != who.uri:
+            card = self.cards.readable(tx, who, row.card)
+            if row.measure not in allowed(who, card):
                 raise NotFoundError
-            self.cards.readable(tx, who, row.card)
-        return measures_message(row)
+            holding = self.cards.holdings.named(dataset_of(card.name))
+            reason = why_withheld(measure_named(row.measure), signed_card(card), holding)
+        if reason is not None:
+            raise _refusal(row.measure, reason)
+        return measure_message(row)
 
-    def page(
-        self, who: Identity, release: str, before: str, limit: int
-    ) -> tuple[list[pb.Measures], str]:
-        """Runs on a release, newest first, without what they found, and the next page's token."""
-        mine = who.uri if who.role is Role.ANALYST else None
+    def page(self, who: Identity, card: str, before: str, limit: int) -> pb.ListMeasuresResponse:
+        """Measures of a card, newest first, without what they found, and what the card cannot have."""
         with self.database.reading() as tx:
-            self.cards.seen(tx, who, self.releases.get(tx, release).card)
-            page = self.store.list(tx, release, submitter=mine, before=before, limit=limit)
-        return [measures_message(row, whole=False) for row in page.rows], page.next_token
+            found = self.cards.seen(tx, who, card)
+            names = allowed(who, found) if found.offer is not None else ()
+            page = self.store.list(tx, card, among=names, before=before, limit=limit)
+        missing = self.unavailable(found) if found.offer is not None else {}
+        return pb.ListMeasuresResponse(
+            measures=[measure_message(row, whole=False) for row in page.rows],
+            next_page_token=page.next_token,
+            unavailable=[
+                pb.UnavailableMeasure(measure=name, reason=reason) for name, reason in missing.items()
+            ],
+        )
 
-    def card_of(self, tx: Connection, who: Identity, release: str) -> Negotiation:
-        """The card of a release that ``who`` may have measured.
+    def card_of(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+        """A card that ``who`` may have measured.
 
         Raises:
-            NotFoundError: No such release, or another's.
+            NotFoundError: No such card, or another's.
             CardStateError, CardExpiredError: An analyst's card is not in force.
         """
-        card = self.cards.seen(tx, who, self.releases.get(tx, release).card)
-        return in_force(card) if who.role is Role.ANALYST else card
+        found = self.cards.seen(tx, who, card)
+        return in_force(found) if who.role is Role.ANALYST else found
+
+    def unavailable(self, card: Negotiation) -> dict[str, str]:
+        """Measures that a card cannot have, and why."""
+        return unavailable(signed_card(card), self.cards.holdings.named(dataset_of(card.name)))
+
+    def _check_ready(self, tx: Connection, card: str) -> None:
+        """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
+        if not self.releases.list(tx, card=card, limit=1).rows:
+            raise InvalidInputError(field="card", problem="has no release yet; make one, then ask again")
+        if any(row.state in UNFINISHED for row in self.operations.of_kind(tx, KIND, card)):
+            raise ServiceBusyError(what="runs of measures of one card")
 
     def _chosen(self, who: Identity, card: Negotiation, names: Sequence[str]) -> list[Measure]:
         """The measures to take, in the order of a report; all that is looked at is public."""
-        allowed = _allowed(who, card)
-        asked = {measure_named(name) for name in names} or {MEASURES[name] for name in allowed}
-        if not asked or not {measure.name for measure in asked} <= set(allowed):
+        may_have = allowed(who, card)
+        asked = {measure_named(name).name for name in names} or set(may_have)
+        if not asked or not asked <= set(may_have):
             raise PermissionDeniedError
         if names and len(names) != len(asked):
             raise InvalidInputError(field="measures", problem="names one twice")
-        possible = fitting(asked, self.cards.holding_of(card), offer_of(card).terms)
-        missing = sorted(measure.name for measure in asked.difference(possible))
-        if not possible or (names and missing):
-            problem = f"needs what the dataset or the release does not have: {', '.join(missing)}"
-            raise InvalidInputError(field="measures", problem=problem)
-        order = list(MEASURES.values())
-        return sorted(possible, key=order.index)
+        self.cards.holding_of(card)
+        missing = self.unavailable(card)
+        refused = [name for name in MEASURES if name in asked and name in missing]
+        if refused and (names or len(refused) == len(asked)):
+            raise _refusal(refused[0], missing[refused[0]])
+        return [measure for name, measure in MEASURES.items() if name in asked.difference(refused)]
 
-    def _price(self, who: Identity, card: Negotiation, measures: Sequence[Measure]) -> Price:
-        """What stays in the house costs nothing."""
-        if who.role is not Role.ANALYST:
-            return FREE
-        return price_of_measures(measures, self.cards.holding_of(card), offer_of(card).terms)
-
-    def _reserve(self, tx: Connection, who: Identity, name: str, price: Price) -> int:
+    def _reserve(
+        self, tx: Connection, who: Identity, card: Negotiation, fresh: Sequence[Measure]
+    ) -> int | None:
+        """Log what will be looked at and hold its price; the ledger's line, None where it is free."""
+        if not fresh:
+            return None
+        resource = f"{card.name}/measures/{secrets.token_hex(8)}"
+        price = price_of_measures(fresh, self.cards.holding_of(card), offer_of(card).terms)
+        self.cards.log.append(
+            tx,
+            action="compare",
+            actor=who.uri,
+            resource=resource,
+            details={"statistics": str(price.statistics)},
+            now=self.cards.clock(),
+        )
+        if not price.statistics:
+            return None
         return self.ledger.reserve(
             tx,
-            dataset=dataset_of(name),
+            dataset=dataset_of(card.name),
             project=who.project,
             analyst=who.uri,
-            resource=name,
+            resource=resource,
             kind=KIND,
             price=price,
             now=self.cards.clock(),
         )
 
 
-def _allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:
-    """Names of the measures that somebody may have; none under a card of tier private."""
+def _refusal(measure: str, reason: str) -> RecordsProtectedError:
+    return RecordsProtectedError(what=f"The measure '{measure}'", why=reason)
+
+
+def allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:
+    """Names of the measures that somebody may have of a card; none under one of tier private."""
     if is_private(card):
         return ()
     return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(MEASURES)
 
 
-def measures_message(row: MeasuresRow, *, whole: bool = True) -> pb.Measures:
+def measure_message(row: MeasureRow, *, whole: bool = True) -> pb.Measures:
     return pb.Measures(
         name=row.name,
-        measures=row.names,
         document=row.document if whole else b"",
         statistics=row.statistics,
         create_time=timestamp(row.created),

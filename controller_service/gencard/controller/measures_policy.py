@@ -6,10 +6,13 @@ from dataclasses import replace
 from gencard.controller.box_policy import READS_RECORDS as GENERATOR_READS_RECORDS
 from gencard.controller.box_policy import is_black_box
 from gencard.controller.holdings import Holding
+from gencard.controller.policy import Policy
+from gencard.controller.protection import TIER, why_protected
 from gencard.core.budget import Price, Privacy
-from gencard.core.card import Change, Proposal
+from gencard.core.card import Card, Change, Proposal
 from gencard.core.measures.measure import Measure
-from gencard.core.measures.registry import measure_named, price_in_statistics
+from gencard.core.measures.registry import MEASURES, measure_named, price_in_statistics
+from gencard.core.measures.together import Together
 from gencard.core.transform import AS_COUNTED, Transform
 
 NOT_OFFERED = "MEASURE_NOT_OFFERED"
@@ -54,6 +57,22 @@ def with_measures(
     return terms, tuple(changes)
 
 
+def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms, whose releases keep replicated uniques where no table of all attributes may be had.
+
+    Of somebody who is unique by all attributes but one, a row that is there says that the last one is
+    another: what is missing tells of any cell of the table of all attributes.
+
+    Args:
+        terms: With the statistics that are on offer.
+        whole: Why the policy does not allow that table; None where it does.
+    """
+    if not terms.without_uniques or whole is None:
+        return terms, ()
+    change = Change("without_uniques", "true", "false", whole)
+    return replace(terms, without_uniques=False), (change,)
+
+
 def _why_uniques_stay(offered: bool, bound: str | None, generator: str) -> str | None:
     """The reason code; None where replicated uniques may go."""
     if not offered:
@@ -61,15 +80,48 @@ def _why_uniques_stay(offered: bool, bound: str | None, generator: str) -> str |
     return bound or (GENERATOR_READS_RECORDS if is_black_box(generator) else None)
 
 
-def fitting(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> tuple[Measure, ...]:
-    """Those that have what they need at this dataset under these terms; all of that is public."""
+def together_of(policy: Policy) -> Together:
+    """What measures may look at together."""
+    return Together(policy.forbidden, policy.largest_order)
+
+
+def why_unavailable(measure: Measure, holding: Holding, terms: Proposal) -> str | None:
+    """Why no card with these terms could have a measure; None where one could. All of it is public."""
     attributes = holding.domain.covered_by(terms.cliques).attributes
-    there = holding.holdout is not None
-    return tuple(one for one in measures if not one.lacks(attributes, holding.declared, holdout=there))
+    together = together_of(holding.policy)
+    reason = measure.why_not(together, attributes, holding.declared, terms.marginals)
+    if reason is not None:
+        return reason
+    lacking = measure.lacks(attributes, holding.declared, holdout=holding.holdout is not None)
+    return f"needs {' and '.join(lacking)}" if lacking else None
+
+
+def why_withheld(measure: Measure, card: Card, holding: Holding) -> str | None:
+    """Why a measure is neither taken nor shown, even if it was taken before; None where it may be."""
+    protected = why_protected(card, holding.policy)
+    if protected is not None and (measure.reads_records or protected == TIER):
+        return protected
+    attributes = holding.domain.covered_by(card.terms.cliques).attributes
+    together = together_of(holding.policy)
+    return measure.why_not(together, attributes, holding.declared, card.terms.marginals)
+
+
+def unavailable(card: Card, holding: Holding) -> dict[str, str]:
+    """Every measure that a card cannot have, and why; depends on no record."""
+    reasons = {
+        name: why_withheld(measure, card, holding) or why_unavailable(measure, holding, card.terms)
+        for name, measure in MEASURES.items()
+    }
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def fitting(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> tuple[Measure, ...]:
+    """Those that a card with these terms could have; all of that is public."""
+    return tuple(one for one in measures if why_unavailable(one, holding, terms) is None)
 
 
 def price_of_measures(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> Price:
-    """What an analyst pays for these measures of one release."""
+    """What whoever asks first pays for these measures of one card."""
     attributes = len(holding.domain.covered_by(terms.cliques).attributes)
     names = [measure.name for measure in measures]
     marginals = len(terms.marginals)
@@ -77,6 +129,6 @@ def price_of_measures(measures: Iterable[Measure], holding: Holding, terms: Prop
 
 
 def price_of_named(holding: Holding, terms: Proposal) -> Price:
-    """What all measures that the terms name cost of one release."""
+    """What all measures that the terms name cost together, once for the card."""
     named = fitting(map(measure_named, terms.measures), holding, terms)
     return price_of_measures(named, holding, terms)

@@ -21,12 +21,15 @@ def price_of(terms: Proposal, domain: Domain) -> Price:
 
     Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
     makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it. A
-    release without replicated uniques costs one more, as a verdict does: records decide what is missing.
+    release without replicated uniques costs what the table of all its attributes would, and one more:
+    what is missing tells of any cell of that table.
     """
     if terms.privacy.noisy:
         return price_of_noise(terms.privacy)
     sums = sums_price(terms.marginals, terms.moments, domain)
-    return Price(statistics=dimension(domain, terms.marginals) + sums + terms.without_uniques)
+    whole = [domain.covered_by(terms.cliques).attributes] if terms.without_uniques else []
+    statistics = dimension(domain, [*terms.marginals, *whole]) + sums
+    return Price(statistics=statistics + terms.without_uniques)
 
 
 def price_of_noise(privacy: Privacy) -> Price:

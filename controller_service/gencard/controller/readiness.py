@@ -9,6 +9,7 @@ from gencard.controller.cell.trial import check_isolation
 from gencard.controller.clique_policy import objection
 from gencard.controller.generator_facts import Facts
 from gencard.controller.holdings import Holding, Holdings
+from gencard.controller.measures_policy import together_of
 from gencard.controller.measuring import price_of_noise
 from gencard.controller.policy import Policy
 from gencard.controller.settings import Settings
@@ -16,7 +17,7 @@ from gencard.controller.settings_boxes import BuiltInBox, ProgramBox
 from gencard.controller.state.ledger import Ledger
 from gencard.core.budget import Mechanism, Privacy
 from gencard.core.errors import InvalidInputError
-from gencard.core.measures.measure import Need
+from gencard.core.measures.measure import Measure, Need, Sight
 from gencard.core.measures.registry import measure_named
 from gencard.core.transform import AS_COUNTED
 from gencard.core.utility.gap import gap_of
@@ -90,7 +91,7 @@ def check_measures(holdings: Holdings) -> None:
 
 
 def _vain_measures(holding: Holding) -> Iterator[str]:
-    """Why measures that the policy offers can be taken of no release."""
+    """Why measures that the policy offers can be taken of no card."""
     policy = holding.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
         yield f"names '{policy.measures[0]}', but measures go with exact counts as they are alone"
@@ -98,9 +99,22 @@ def _vain_measures(holding: Holding) -> Iterator[str]:
         name for name in holding.domain.attributes if objection((name,), policy, holding.domain) is None
     )
     for name in policy.measures:
-        lacking = measure_named(name).lacks(there, holding.declared, holdout=holding.holdout is not None)
+        measure = measure_named(name)
+        lacking = measure.lacks(there, holding.declared, holdout=holding.holdout is not None)
         if lacking:
             yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in lacking)}"
+        if not _can_look(measure, holding):
+            yield f"names '{name}', but does not allow {measure.sight} together"
+
+
+def _can_look(measure: Measure, holding: Holding) -> bool:
+    """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
+    together, declared = together_of(holding.policy), holding.declared
+    if measure.sight is Sight.KEYS:
+        return any(together.allows_table((key, declared.target)) for key in declared.keys)
+    if measure.sight is Sight.GAP and declared.gap is not None:
+        return together.allows_table(declared.gap.attributes)
+    return True
 
 
 _SETTING = {

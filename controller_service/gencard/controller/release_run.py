@@ -75,7 +75,8 @@ class ReleaseRun:
         with scratch_folder(self.work, run.row.name) as scratch:
             rows = scratch / "rows"
             if is_audited(card) or is_private(card):
-                digest = self.black_boxes.draw(run, card, holding, rows)
+                many = run.request["rows"]
+                digest = self.black_boxes.draw(run, card, holding, rows, rows=many)
             elif offer_of(card).terms.without_uniques:
                 self._publish_unique_free(run, card, holding, psi, rows)
                 return

@@ -32,7 +32,7 @@ from gencard.controller.service.negotiation import NegotiationServicer
 from gencard.controller.service.operations import OperationsServicer
 from gencard.controller.service.synthesis import SynthesisServicer
 from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.measures import MeasuresStore
+from gencard.controller.state.measures import MeasureStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
 from gencard.controller.visits import Visits
@@ -57,8 +57,9 @@ def servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> 
     desk.boxes.prepare()
     jobs = Descriptions(desk.salt, settings.limits.model_cells)
     audits = _audits(desk, operations, jobs)
-    releases = _releases(desk, operations, jobs, audits)
-    measures = _measures(desk, operations, jobs)
+    boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, settings.state.kept)
+    releases = _releases(desk, operations, jobs, audits, boxes)
+    measures = _measures(desk, operations, jobs, boxes)
     lent = frozenset(settings.lending.black_boxes)
     visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows, lent)
     negotiations = Negotiations(database, cards, Roster(settings.signing.identities).signing_key)
@@ -91,7 +92,9 @@ def _audits(desk: Desk, operations: Operations, jobs: Descriptions) -> Audits:
     return audits
 
 
-def _releases(desk: Desk, operations: Operations, jobs: Descriptions, audits: Audits) -> Releases:
+def _releases(
+    desk: Desk, operations: Operations, jobs: Descriptions, audits: Audits, boxes: BoxRelease
+) -> Releases:
     state, card_audits = desk.settings.state, audits.card_audits
     releases = Releases(
         desk.database,
@@ -103,21 +106,19 @@ def _releases(desk: Desk, operations: Operations, jobs: Descriptions, audits: Au
         state.releases,
         card_audits,
     )
-    boxes = BoxRelease(desk.database, card_audits, ReleaseStore(), jobs, state.kept)
     operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes))
     return releases
 
 
-def _measures(desk: Desk, operations: Operations, jobs: Descriptions) -> Measures:
+def _measures(desk: Desk, operations: Operations, jobs: Descriptions, boxes: BoxRelease) -> Measures:
     measures = Measures(
         desk.database,
         desk.cards,
         desk.ledger,
         ReleaseStore(),
         PsiStore(),
-        MeasuresStore(),
+        MeasureStore(),
         operations,
-        desk.settings.state.releases,
     )
-    operations.carries(MEASURES, MeasuresRun(measures, jobs))
+    operations.carries(MEASURES, MeasuresRun(measures, jobs, desk.settings.state.work, boxes))
     return measures

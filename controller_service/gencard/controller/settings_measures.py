@@ -1,4 +1,4 @@
-"""The tables of the settings file about measures of releases."""
+"""The tables of the settings file about measures of cards."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ class GapTable(Section):
 
 
 class MeasuresTable(Section):
-    """What measures of releases need to be told; see ``core.measures.material.Declared``."""
+    """What measures of cards need to be told; see ``core.measures.material.Declared``."""
 
     keys: Clique = ()
     target: str = ""

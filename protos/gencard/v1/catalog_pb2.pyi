@@ -395,7 +395,7 @@ class Policy(google.protobuf.message.Message):
 
     @property
     def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Measures of releases that a card may let its analyst have, though they read records."""
+        """Measures of itself that a card may let its analyst have, though they read records."""
 
     def __init__(
         self,

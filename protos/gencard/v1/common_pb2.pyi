@@ -352,7 +352,7 @@ class Terms(google.protobuf.message.Message):
 
     @property
     def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Exact counts as they are: measures of releases that the analyst may have, by name, each once,
+        """Exact counts as they are: measures of the card that the analyst may have, by name, each once,
         though they read records.
         """
 

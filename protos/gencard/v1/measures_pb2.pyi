@@ -21,15 +21,15 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class RunMeasuresRequest(google.protobuf.message.Message):
-    """Asks for measures of a release."""
+    """Asks for measures of a card."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    RELEASE_FIELD_NUMBER: builtins.int
+    CARD_FIELD_NUMBER: builtins.int
     MEASURES_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
-    release: builtins.str
-    """datasets/{dataset}/cards/{card}/releases/{release}."""
+    card: builtins.str
+    """datasets/{dataset}/cards/{card}; it has a release."""
     request_id: builtins.str
     """A random UUID; the same one is the same request."""
     @property
@@ -39,35 +39,56 @@ class RunMeasuresRequest(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        release: builtins.str = ...,
+        card: builtins.str = ...,
         measures: collections.abc.Iterable[builtins.str] | None = ...,
         request_id: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["measures", b"measures", "release", b"release", "request_id", b"request_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["card", b"card", "measures", b"measures", "request_id", b"request_id"]) -> None: ...
 
 Global___RunMeasuresRequest: typing_extensions.TypeAlias = RunMeasuresRequest
 
 @typing.final
+class RunMeasuresResponse(google.protobuf.message.Message):
+    """Which measures of a card there are now, of those that were asked for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CARD_FIELD_NUMBER: builtins.int
+    MEASURES_FIELD_NUMBER: builtins.int
+    card: builtins.str
+    """datasets/{dataset}/cards/{card}."""
+    @property
+    def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The measures, by name, in the order of a report; GetMeasures gives each."""
+
+    def __init__(
+        self,
+        *,
+        card: builtins.str = ...,
+        measures: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["card", b"card", "measures", b"measures"]) -> None: ...
+
+Global___RunMeasuresResponse: typing_extensions.TypeAlias = RunMeasuresResponse
+
+@typing.final
 class Measures(google.protobuf.message.Message):
-    """What was measured."""
+    """One measure of a card."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     NAME_FIELD_NUMBER: builtins.int
-    MEASURES_FIELD_NUMBER: builtins.int
     DOCUMENT_FIELD_NUMBER: builtins.int
     STATISTICS_FIELD_NUMBER: builtins.int
     CREATE_TIME_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """datasets/{dataset}/cards/{card}/releases/{release}/measures/{measures}."""
+    """datasets/{dataset}/cards/{card}/measures/{measure}."""
     document: builtins.bytes
-    """What was found, as UTF-8 JSON in the form that docs/report.md describes; at most 3 MiB."""
+    """What was found, as UTF-8 JSON in the form that docs/report.md describes; at most 3 MiB. Numbers are
+    rounded to what their sampling error earns.
+    """
     statistics: builtins.int
-    """What it cost whoever asked, in independent statistics."""
-    @property
-    def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """The measures, by name, in the order of a report."""
-
+    """What it cost whoever asked first, in independent statistics."""
     @property
     def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it ended."""
@@ -76,25 +97,46 @@ class Measures(google.protobuf.message.Message):
         self,
         *,
         name: builtins.str = ...,
-        measures: collections.abc.Iterable[builtins.str] | None = ...,
         document: builtins.bytes = ...,
         statistics: builtins.int = ...,
         create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["create_time", b"create_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["create_time", b"create_time", "document", b"document", "measures", b"measures", "name", b"name", "statistics", b"statistics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["create_time", b"create_time", "document", b"document", "name", b"name", "statistics", b"statistics"]) -> None: ...
 
 Global___Measures: typing_extensions.TypeAlias = Measures
 
 @typing.final
+class UnavailableMeasure(google.protobuf.message.Message):
+    """A measure that a card cannot have."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MEASURE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    measure: builtins.str
+    """The measure, by name."""
+    reason: builtins.str
+    """Why not, for people; depends on no record."""
+    def __init__(
+        self,
+        *,
+        measure: builtins.str = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["measure", b"measure", "reason", b"reason"]) -> None: ...
+
+Global___UnavailableMeasure: typing_extensions.TypeAlias = UnavailableMeasure
+
+@typing.final
 class GetMeasuresRequest(google.protobuf.message.Message):
-    """Asks for one run of measures."""
+    """Asks for one measure."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     NAME_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """datasets/{dataset}/cards/{card}/releases/{release}/measures/{measures}."""
+    """datasets/{dataset}/cards/{card}/measures/{measure}."""
     def __init__(
         self,
         *,
@@ -106,7 +148,7 @@ Global___GetMeasuresRequest: typing_extensions.TypeAlias = GetMeasuresRequest
 
 @typing.final
 class GetMeasuresResponse(google.protobuf.message.Message):
-    """One run of measures."""
+    """One measure."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -127,7 +169,7 @@ Global___GetMeasuresResponse: typing_extensions.TypeAlias = GetMeasuresResponse
 
 @typing.final
 class ListMeasuresRequest(google.protobuf.message.Message):
-    """Asks for a page of runs of measures."""
+    """Asks for a page of measures."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -135,7 +177,7 @@ class ListMeasuresRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     parent: builtins.str
-    """datasets/{dataset}/cards/{card}/releases/{release}."""
+    """datasets/{dataset}/cards/{card}."""
     page_size: builtins.int
     """At most so many; 0 means 50; at most 500."""
     page_token: builtins.str
@@ -153,24 +195,30 @@ Global___ListMeasuresRequest: typing_extensions.TypeAlias = ListMeasuresRequest
 
 @typing.final
 class ListMeasuresResponse(google.protobuf.message.Message):
-    """A page of runs of measures."""
+    """A page of measures."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MEASURES_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    UNAVAILABLE_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
     """Token of the next page; empty at the end."""
     @property
     def measures(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Measures]:
-        """The runs, newest first, without their documents."""
+        """The measures, newest first, without their documents."""
+
+    @property
+    def unavailable(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___UnavailableMeasure]:
+        """Measures that this card cannot have, on every page."""
 
     def __init__(
         self,
         *,
         measures: collections.abc.Iterable[Global___Measures] | None = ...,
         next_page_token: builtins.str = ...,
+        unavailable: collections.abc.Iterable[Global___UnavailableMeasure] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["measures", b"measures", "next_page_token", b"next_page_token"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["measures", b"measures", "next_page_token", b"next_page_token", "unavailable", b"unavailable"]) -> None: ...
 
 Global___ListMeasuresResponse: typing_extensions.TypeAlias = ListMeasuresResponse

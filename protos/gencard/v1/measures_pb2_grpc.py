@@ -27,8 +27,9 @@ if _version_not_supported:
 
 
 class MeasuresServiceStub(object):
-    """Measures risk and utility of releases at the records. What reads records goes to auditors and
-    stewards; to an analyst only what the card names, for a price.
+    """Measures risk and utility of cards at the records: each measure once for a card, on rows that the
+    controller draws with a seed of its own. An analyst may have what the card names. Whoever asks first
+    pays, whatever the role; the stored answer is free.
     """
 
     def __init__(self, channel):
@@ -55,27 +56,29 @@ class MeasuresServiceStub(object):
 
 
 class MeasuresServiceServicer(object):
-    """Measures risk and utility of releases at the records. What reads records goes to auditors and
-    stewards; to an analyst only what the card names, for a price.
+    """Measures risk and utility of cards at the records: each measure once for a card, on rows that the
+    controller draws with a seed of its own. An analyst may have what the card names. Whoever asks first
+    pays, whatever the role; the stored answer is free.
     """
 
     def RunMeasures(self, request, context):
-        """Measures a release, inside the controller. The operation's response is a Measures without its
-        document, which GetMeasures gives; its metadata an OperationProgress.
+        """Takes measures of a card, inside the controller. The operation's response is a RunMeasuresResponse,
+        its metadata an OperationProgress. Measures that were taken before are not taken again and cost
+        nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMeasures(self, request, context):
-        """Returns what was measured: an analyst's own runs alone to an analyst, all to the others.
+        """Returns one measure: to an analyst those of own cards that the card names, all to the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMeasures(self, request, context):
-        """Lists what was measured of a release, newest first, by the same rule.
+        """Lists the measures of a card, newest first, by the same rule.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,8 +111,9 @@ def add_MeasuresServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MeasuresService(object):
-    """Measures risk and utility of releases at the records. What reads records goes to auditors and
-    stewards; to an analyst only what the card names, for a price.
+    """Measures risk and utility of cards at the records: each measure once for a card, on rows that the
+    controller draws with a seed of its own. An analyst may have what the card names. Whoever asks first
+    pays, whatever the role; the stored answer is free.
     """
 
     @staticmethod

@@ -75,8 +75,9 @@ _MeasuresServiceListMeasuresType = typing_extensions.TypeVar(
 )
 
 class MeasuresServiceStub(typing.Generic[_MeasuresServiceRunMeasuresType, _MeasuresServiceGetMeasuresType, _MeasuresServiceListMeasuresType]):
-    """Measures risk and utility of releases at the records. What reads records goes to auditors and
-    stewards; to an analyst only what the card names, for a price.
+    """Measures risk and utility of cards at the records: each measure once for a card, on rows that the
+    controller draws with a seed of its own. An analyst may have what the card names. Whoever asks first
+    pays, whatever the role; the stored answer is free.
     """
 
     @typing.overload
@@ -112,15 +113,16 @@ class MeasuresServiceStub(typing.Generic[_MeasuresServiceRunMeasuresType, _Measu
     ], channel: grpc.aio.Channel) -> None: ...
 
     RunMeasures: _MeasuresServiceRunMeasuresType
-    """Measures a release, inside the controller. The operation's response is a Measures without its
-    document, which GetMeasures gives; its metadata an OperationProgress.
+    """Takes measures of a card, inside the controller. The operation's response is a RunMeasuresResponse,
+    its metadata an OperationProgress. Measures that were taken before are not taken again and cost
+    nothing.
     """
 
     GetMeasures: _MeasuresServiceGetMeasuresType
-    """Returns what was measured: an analyst's own runs alone to an analyst, all to the others."""
+    """Returns one measure: to an analyst those of own cards that the card names, all to the others."""
 
     ListMeasures: _MeasuresServiceListMeasuresType
-    """Lists what was measured of a release, newest first, by the same rule."""
+    """Lists the measures of a card, newest first, by the same rule."""
 
 MeasuresServiceAsyncStub: typing_extensions.TypeAlias = MeasuresServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -138,8 +140,9 @@ MeasuresServiceAsyncStub: typing_extensions.TypeAlias = MeasuresServiceStub[
 ]
 
 class MeasuresServiceServicer(metaclass=abc.ABCMeta):
-    """Measures risk and utility of releases at the records. What reads records goes to auditors and
-    stewards; to an analyst only what the card names, for a price.
+    """Measures risk and utility of cards at the records: each measure once for a card, on rows that the
+    controller draws with a seed of its own. An analyst may have what the card names. Whoever asks first
+    pays, whatever the role; the stored answer is free.
     """
 
     @abc.abstractmethod
@@ -148,8 +151,9 @@ class MeasuresServiceServicer(metaclass=abc.ABCMeta):
         request: gencard.v1.measures_pb2.RunMeasuresRequest,
         context: _ServicerContext,
     ) -> typing.Union[google.longrunning.operations_pb2.Operation, collections.abc.Awaitable[google.longrunning.operations_pb2.Operation]]:
-        """Measures a release, inside the controller. The operation's response is a Measures without its
-        document, which GetMeasures gives; its metadata an OperationProgress.
+        """Takes measures of a card, inside the controller. The operation's response is a RunMeasuresResponse,
+        its metadata an OperationProgress. Measures that were taken before are not taken again and cost
+        nothing.
         """
 
     @abc.abstractmethod
@@ -158,7 +162,7 @@ class MeasuresServiceServicer(metaclass=abc.ABCMeta):
         request: gencard.v1.measures_pb2.GetMeasuresRequest,
         context: _ServicerContext,
     ) -> typing.Union[gencard.v1.measures_pb2.GetMeasuresResponse, collections.abc.Awaitable[gencard.v1.measures_pb2.GetMeasuresResponse]]:
-        """Returns what was measured: an analyst's own runs alone to an analyst, all to the others."""
+        """Returns one measure: to an analyst those of own cards that the card names, all to the others."""
 
     @abc.abstractmethod
     def ListMeasures(
@@ -166,6 +170,6 @@ class MeasuresServiceServicer(metaclass=abc.ABCMeta):
         request: gencard.v1.measures_pb2.ListMeasuresRequest,
         context: _ServicerContext,
     ) -> typing.Union[gencard.v1.measures_pb2.ListMeasuresResponse, collections.abc.Awaitable[gencard.v1.measures_pb2.ListMeasuresResponse]]:
-        """Lists what was measured of a release, newest first, by the same rule."""
+        """Lists the measures of a card, newest first, by the same rule."""
 
 def add_MeasuresServiceServicer_to_server(servicer: MeasuresServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

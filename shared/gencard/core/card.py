@@ -93,7 +93,7 @@ class Proposal:
             ``marginals`` and then ``moments``; empty for equal parts, as with exact counts.
         transform: What happens to exact counts before they are psi.
         moments: Linear statistics besides the marginals; they go with counts as they are, or noise.
-        measures: Names of measures of releases that the analyst may have, though they read records;
+        measures: Names of measures of the card that the analyst may have, though they read records;
             they go with counts as they are.
         without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
             others drawn; its seed is then nobody's to know. Goes with counts as they are.

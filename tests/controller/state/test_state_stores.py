@@ -4,7 +4,7 @@ import pytest
 
 from gencard.controller.state.audits import Audited, AuditStore, Conclusion
 from gencard.controller.state.cards import STANDING, CardStore
-from gencard.controller.state.measures import MeasuresRow, MeasuresStore
+from gencard.controller.state.measures import MeasureRow, MeasureStore
 from gencard.controller.state.operations import OperationState, OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
@@ -26,7 +26,7 @@ CARDS, PSIS, OPERATIONS, RELEASES, AUDITS = (
     ReleaseStore(),
     AuditStore(),
 )
-MEASURES = MeasuresStore()
+MEASURES = MeasureStore()
 
 
 def name_of(number):
@@ -259,32 +259,34 @@ class TestReleases:
 
 
 class TestMeasures:
-    def test_a_run_reads_as_it_was_written_and_is_its_submitters(self, database):
-        release = f"{CARD}/releases/r1"
-        runs = [
-            MeasuresRow(
-                name=f"{release}/measures/{number}",
+    def test_each_reads_as_it_was_written_and_is_there_once(self, database):
+        names = ("dcr", "tables", "nndr")
+        rows = [
+            MeasureRow(
+                name=f"{CARD}/measures/{name}",
                 card=CARD,
-                release=release,
-                submitter=submitter,
-                names=("dcr", "tables"),
+                measure=name,
+                submitter=ANA,
                 statistics=7,
                 document=b"{}",
                 created=NOW,
             )
-            for number, submitter in enumerate((ANA, BEN, ANA))
+            for name in names
         ]
         with database.transaction() as tx:
             insert_card(tx)
-            RELEASES.insert(tx, ReleaseRow(release, CARD, 1, 1, "d", "p", b"{}", "f", NOW))
-            for run in runs:
-                MEASURES.insert(tx, run)
-            assert MEASURES.get(tx, runs[1].name) == runs[1]
-            assert MEASURES.list(tx, release, submitter=None).rows == tuple(reversed(runs))
-            assert MEASURES.list(tx, release, submitter=ANA).rows == (runs[2], runs[0])
-            assert MEASURES.list(tx, "other", submitter=None).rows == ()
+            for row in rows:
+                MEASURES.insert(tx, row)
+            assert MEASURES.get(tx, rows[1].name) == rows[1]
+            assert MEASURES.taken(tx, CARD) == set(names)
+            assert MEASURES.list(tx, CARD, among=None).rows == tuple(reversed(rows))
+            assert MEASURES.list(tx, CARD, among=("nndr", "dcr")).rows == (rows[2], rows[0])
+            assert MEASURES.list(tx, CARD, among=()).rows == ()
+            assert MEASURES.list(tx, "other", among=None).rows == ()
             with pytest.raises(NotFoundError):
                 MEASURES.get(tx, CARD)
+        with pytest.raises(StorageError), database.transaction() as tx:
+            MEASURES.insert(tx, rows[0])
 
 
 def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1", box="smuggler", author="ann"):

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 FORMAT = "gencard.report.v1"
 HEADS = ("Measure", "Found", "")
+MEASURED_ON = (
+    "rows that the controller drew for this from the same card, as many as there are records; numbers "
+    "are rounded to what their sampling error earns"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class CardReport(WrittenAsPage):
             ("Rows", f"{self.receipt.rows:,}"),
             ("Tier", f"{self.card.tier}: holds against {self.card.tier.holds_against}"),
             ("For", f"the {self.reader}"),
+            *([("Measured on", MEASURED_ON)] if self.found.keys() - {"fidelity"} else []),
         ]
 
     def _release(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ Moments = Annotated[
 ]
 Measures = Annotated[
     list[str] | None,
-    typer.Option(help="A measure of releases to have though it reads records, such as dcr; repeat it."),
+    typer.Option(help="A measure of the card to have though it reads records, such as dcr; repeat it."),
 ]
 WithoutUniques = Annotated[
     bool, typer.Option("--without-uniques", help="Take replicated uniques out of the one release.")

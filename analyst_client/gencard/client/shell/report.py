@@ -10,10 +10,10 @@ from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, conso
 from gencard.core.errors import InvalidInputError
 
 Measured = Annotated[
-    bool | None,
+    bool,
     typer.Option(
         "--measure/--no-measure",
-        help="Have measured at the records what was not yet. Analysts pay for it, others do not.",
+        help="Have measured at the records what was not yet: one statistic a number, once for a card.",
     ),
 ]
 
@@ -22,7 +22,7 @@ def report(
     name: Annotated[str, typer.Argument(help="A card, or one of its releases.", metavar="CARD|RELEASE")],
     page: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
     file: Annotated[Path | None, typer.Option("--report", help="Write it as JSON.")] = None,
-    measure: Measured = None,
+    measure: Measured = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The task that measures a release beside the records that it was made from."""
+"""The tasks that look at rows beside the records that they were made from."""
 
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from gencard.core.domain import Clique
 from gencard.core.measures.findings_json import finding_to_json_object
 from gencard.core.measures.material import Declared, Material
 from gencard.core.measures.registry import measure_named, take
+from gencard.core.measures.rounding import rounded
+from gencard.core.measures.together import Together
 from gencard.core.privacy.gower import Missing
 from gencard.core.privacy.unique_free import unique_free
 from gencard.core.utility.gap import GapWords
@@ -20,7 +22,7 @@ from gencard.wire.psi_document import psi_of_document
 
 
 def compare(job: Job, progress: Progress) -> Job:
-    """Rows, psi and records -> findings; their numbers depend on records.
+    """Rows, psi and records -> findings, rounded; their numbers depend on records.
 
     What these records do not allow is found as nothing, with no word of why.
     """
@@ -30,8 +32,8 @@ def compare(job: Job, progress: Progress) -> Job:
     for place, name in enumerate(job["measures"]):
         progress(name, place / len(job["measures"]))
         finding = take(measure_named(name), material)
-        told = None if finding is None else finding_to_json_object(finding)
-        found.append({"name": name, "found": told})
+        document = None if finding is None else finding_to_json_object(rounded(finding, material))
+        found.append({"name": name, "found": document})
     return {"measures": found}
 
 
@@ -58,6 +60,7 @@ def _material(job: Job) -> Material:
         original=_dataset(job, "records", attributes),
         holdout=_dataset(job, "holdout", attributes),
         psi=psi_of_document(job["psi"].encode()),
+        together=Together(cliques_of(job["forbidden"]), job["largest_order"]),
     )
 
 

@@ -79,16 +79,18 @@ class Descriptions:
         }
 
     def compare(
-        self, holding: Holding, version: str, measures: Sequence[Measure], release: Mapping[str, Any]
+        self, holding: Holding, version: str, measures: Sequence[Measure], rows: Mapping[str, Any]
     ) -> Job:
         """Records and holdout are named only where a measure looks at them.
 
         Args:
-            release: What the job says of the release itself: rows, psi, Phi, seed.
+            rows: What the job says of the rows: their file, psi, Phi, seed.
         """
         needs = {need for measure in measures for need in measure.needs}
         described: Job = {
-            **release,
+            **rows,
+            "forbidden": [list(clique) for clique in holding.policy.forbidden],
+            "largest_order": holding.policy.largest_order,
             "measures": [measure.name for measure in measures],
             "schema": table_of_schema(holding.schema),
             "declared": asdict(holding.declared),

@@ -22,9 +22,10 @@ runs. The descriptions:
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
                      "most_records": int, "journal": path of a folder}
                     -> {"report": report's JSON object}
-    compare         {"release": name, "rows_file": path, "measures": [name, ...], "psi": psi's document,
+    compare         {"rows_file": path, "measures": [name, ...], "psi": psi's document,
                      "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,
                      "declared": as ``core.measures.material.Declared``, "seed": int,
+                     "forbidden": [[attribute, ...], ...], "largest_order": int,
                      "records": records, where any measure reads them, "holdout": records, where any
                      measure reads it, "most_records": int}
                     -> {"measures": [{"name": measure, "found": object or null}, ...]}

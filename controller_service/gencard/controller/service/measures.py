@@ -1,4 +1,4 @@
-"""MeasuresService: what releases give away, and what they keep."""
+"""MeasuresService: what cards give away, and what they keep."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ MOST_NAMES = 50
 
 @dataclass(frozen=True, slots=True)
 class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
-    """All to auditors and stewards; to an analyst what the card names and the analyst paid for."""
+    """Each measure once for a card: all to auditors and stewards, to an analyst what the card names."""
 
     measures: Measures
 
@@ -29,7 +29,7 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
         if len(request.measures) > MOST_NAMES:
             raise TooLargeError(what="the number of measures", limit=MOST_NAMES)
         row = self.measures.start(
-            identity(), request.release, request.measures, request_of("RunMeasures", request)
+            identity(), request.card, request.measures, request_of("RunMeasures", request)
         )
         return operation_message(row)
 
@@ -41,7 +41,6 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
     def ListMeasures(
         self, request: pb.ListMeasuresRequest, context: grpc.ServicerContext
     ) -> pb.ListMeasuresResponse:
-        found, token = self.measures.page(
+        return self.measures.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
-        return pb.ListMeasuresResponse(measures=found, next_page_token=token)

@@ -24,7 +24,7 @@ STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state i
 RESPONSE: dict[str, type[Message]] = {
     "release": synthesis_pb2.Release,
     "audit": audit_pb2.Audit,
-    "measures": measures_pb2.Measures,
+    "measures": measures_pb2.RunMeasuresResponse,
 }
 LONGEST_WAIT = 30.0
 LOOK_EVERY = 0.1

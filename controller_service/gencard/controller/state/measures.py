@@ -1,7 +1,6 @@
-"""What was measured of releases, and for whom; never changed."""
+"""What was measured of cards: each measure once, never changed."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -14,52 +13,60 @@ from gencard.core.errors import NotFoundError
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuresRow:
-    """One run of measures as stored.
+class MeasureRow:
+    """One measure of a card as stored.
 
     Args:
-        name: datasets/{dataset}/cards/{card}/releases/{release}/measures/{measures}.
-        submitter: URI of the identity that asked.
-        names: The measures that were taken.
+        name: datasets/{dataset}/cards/{card}/measures/{measure}.
+        measure: Its name in the registry.
+        submitter: URI of the identity that asked first.
         statistics: What it cost, in independent statistics.
         document: What was found, JSON; its numbers depend on records.
     """
 
     name: str
     card: str
-    release: str
+    measure: str
     submitter: str
-    names: tuple[str, ...]
     statistics: int
     document: bytes
     created: datetime
 
 
-class MeasuresStore:
-    """Runs of measures."""
+class MeasureStore:
+    """Measures of cards."""
 
-    def insert(self, tx: Connection, row: MeasuresRow) -> None:
+    def insert(self, tx: Connection, row: MeasureRow) -> None:
         """Raises StorageError, at the end of the transaction's block, where the name is taken."""
-        tx.execute(insert(measures).values(asdict(row) | {"names": json.dumps(row.names)}))
+        tx.execute(insert(measures).values(asdict(row)))
 
-    def get(self, tx: Connection, name: str) -> MeasuresRow:
-        """Raises NotFoundError where there is no such run."""
+    def get(self, tx: Connection, name: str) -> MeasureRow:
+        """Raises NotFoundError where there is no such measure."""
         row = tx.execute(select(measures).where(measures.c.name == name)).mappings().one_or_none()
         if row is None:
             raise NotFoundError()
         return _row_of(row)
 
+    def taken(self, tx: Connection, card: str) -> frozenset[str]:
+        """Names of the measures that were taken of a card."""
+        return frozenset(tx.execute(select(measures.c.measure).where(measures.c.card == card)).scalars())
+
     def list(
-        self, tx: Connection, release: str, *, submitter: str | None, before: str = "", limit: int = 50
-    ) -> Page[MeasuresRow]:
-        """Runs on a release, newest first, of one submitter or all."""
-        query = select(measures).where(measures.c.release == release)
-        if submitter is not None:
-            query = query.where(measures.c.submitter == submitter)
+        self,
+        tx: Connection,
+        card: str,
+        *,
+        among: Collection[str] | None,
+        before: str = "",
+        limit: int = 50,
+    ) -> Page[MeasureRow]:
+        """Measures of a card, newest first: those of some names, or all."""
+        query = select(measures).where(measures.c.card == card)
+        if among is not None:
+            query = query.where(measures.c.measure.in_(tuple(among)))
         return page_of(tx, query, measures.c.number, _row_of, before=before, limit=limit)
 
 
-def _row_of(row: Mapping[Any, Any]) -> MeasuresRow:
+def _row_of(row: Mapping[Any, Any]) -> MeasureRow:
     values = {name: value for name, value in row.items() if name != "number"}
-    names, document = tuple(json.loads(row["names"])), bytes(row["document"])
-    return MeasuresRow(**values | {"names": names, "document": document})
+    return MeasureRow(**values | {"document": bytes(row["document"])})

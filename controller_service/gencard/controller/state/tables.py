@@ -200,13 +200,12 @@ measures = Table(
     _number(),
     Column("name", String(400), nullable=False, unique=True),
     Column("card", String(400), ForeignKey("cards.name"), nullable=False),
-    Column("release", String(400), ForeignKey("releases.name"), nullable=False),
+    Column("measure", String(50), nullable=False),
     Column("submitter", String(400), nullable=False),
-    Column("names", Text, nullable=False),
     Column("statistics", BigInteger, nullable=False),
     Column("document", LargeBinary, nullable=False),
     Column("created", Instant, nullable=False),
-    Index(None, "release"),
+    Index(None, "card"),
     sqlite_autoincrement=True,
 )
 

@@ -9,6 +9,7 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import EmptyDatasetError, InvalidPsiError
+from gencard.core.measures.together import EVERYTHING, Together
 from gencard.core.privacy.gower import Gower, Missing, gower_of
 from gencard.core.privacy.nearest import Nearest, nearest
 from gencard.core.privacy.records import Records, records_of
@@ -49,7 +50,8 @@ class Material:
         original: The records that the release was made from; None where they are not looked at.
         holdout: Records of the same population that it was not made from, where there are any.
         psi: What the generator saw, where it is known.
-        seed: Of all draws: the same release gives the same numbers.
+        seed: Of all draws: the same rows and seed give the same numbers.
+        together: Which attributes may be looked at together.
     """
 
     synthetic: Dataset
@@ -60,6 +62,7 @@ class Material:
     original: Dataset | None = None
     holdout: Dataset | None = None
     psi: Psi | None = None
+    together: Together = EVERYTHING
 
     @property
     def records(self) -> Dataset:

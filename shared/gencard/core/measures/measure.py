@@ -8,6 +8,7 @@ from typing import Any
 from gencard.core.domain import Clique
 from gencard.core.measures.finding import Finding
 from gencard.core.measures.material import Declared, Material
+from gencard.core.measures.together import Together
 
 
 class Group(StrEnum):
@@ -29,6 +30,17 @@ class Need(StrEnum):
     KEYS = "declared keys, which the release has"
 
 
+class Sight(StrEnum):
+    """Which attributes a measure looks at together, among the records."""
+
+    NOTHING = "nothing"
+    PHI = "each marginal of Phi"
+    KEYS = "the declared keys with the target"
+    GAP = "the attributes of the declared gap"
+    TABLES = "every few attributes, as far as they may be looked at together"
+    WHOLE = "all attributes of the card"
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One measure.
@@ -41,6 +53,7 @@ class Measure:
         kind: Of its findings.
         numbers: Most numbers in a finding about records, given the attributes of the release and the
             marginals of Phi: its price in statistics.
+        sight: What it looks at together.
     """
 
     name: str
@@ -52,6 +65,7 @@ class Measure:
     find: Callable[[Material], Finding]
     kind: type[Any]
     numbers: Callable[[int, int], int]
+    sight: Sight
 
     @property
     def reads_records(self) -> bool:
@@ -68,3 +82,30 @@ class Measure:
             Need.KEYS: any(name in attributes for name in declared.keys if name != declared.target),
         }
         return tuple(need for need in self.needs if not there[need])
+
+    def why_not(
+        self, together: Together, attributes: Clique, declared: Declared, cliques: tuple[Clique, ...]
+    ) -> str | None:
+        """Why a policy does not let this measure look at the records of a card; None where it does.
+
+        Numbers of one named table need a policy that allows this table. Numbers of all attributes at
+        once (distances, attacks, uniques, models) need that no forbidden set is among them; the largest
+        order is about tables, and does not bind them.
+
+        Args:
+            attributes: Of the card.
+            cliques: Its marginals.
+        """
+        match self.sight:
+            case Sight.NOTHING | Sight.TABLES:
+                allowed = True
+            case Sight.WHOLE:
+                allowed = together.allows(attributes)
+            case Sight.PHI:
+                allowed = all(map(together.allows_table, cliques or [(name,) for name in attributes]))
+            case Sight.GAP:
+                allowed = declared.gap is None or together.allows_table(declared.gap.attributes)
+            case Sight.KEYS:
+                known = tuple(name for name in declared.keys if name in attributes)
+                allowed = together.allows_table((*known, declared.target))
+        return None if allowed else f"the policy does not allow {self.sight} together"

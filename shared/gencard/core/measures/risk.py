@@ -1,7 +1,7 @@
 """The measures of risk: what a release gives away about the people behind it."""
 
 from gencard.core.measures import attacks, clones, disclosure, distances
-from gencard.core.measures.measure import Group, Measure, Need
+from gencard.core.measures.measure import Group, Measure, Need, Sight
 
 _AGAINST_HOLDOUT = (Need.RECORDS, Need.HOLDOUT)
 _NO_PROOF = (
@@ -25,6 +25,7 @@ RISK = (
         find=distances.distance_finding,
         kind=distances.DistanceFinding,
         numbers=lambda _attributes, _marginals: distances.NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="clones",
@@ -39,6 +40,7 @@ RISK = (
         find=clones.clone_finding,
         kind=clones.CloneFinding,
         numbers=lambda _attributes, _marginals: clones.CLONE_NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="nndr",
@@ -53,6 +55,7 @@ RISK = (
         find=clones.ratio_finding,
         kind=clones.RatioFinding,
         numbers=lambda _attributes, _marginals: clones.RATIO_NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="replicated-uniques",
@@ -70,6 +73,7 @@ RISK = (
         find=disclosure.uniques_finding,
         kind=disclosure.UniquesFinding,
         numbers=lambda _attributes, _marginals: disclosure.UNIQUE_NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="disclosure",
@@ -87,6 +91,7 @@ RISK = (
         find=disclosure.disclosure_finding,
         kind=disclosure.DisclosureFinding,
         numbers=lambda _attributes, _marginals: disclosure.DISCLOSURE_NUMBERS,
+        sight=Sight.KEYS,
     ),
     Measure(
         name="singling-out",
@@ -101,6 +106,7 @@ RISK = (
         find=attacks.singling_out_finding,
         kind=attacks.AttackFinding,
         numbers=lambda _attributes, _marginals: attacks.NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="linkability",
@@ -115,6 +121,7 @@ RISK = (
         find=attacks.linkability_finding,
         kind=attacks.AttackFinding,
         numbers=lambda _attributes, _marginals: attacks.NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="inference",
@@ -129,6 +136,7 @@ RISK = (
         find=attacks.inference_finding,
         kind=attacks.AttackFinding,
         numbers=lambda _attributes, _marginals: attacks.NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="membership",
@@ -140,6 +148,7 @@ RISK = (
         find=attacks.membership_finding,
         kind=attacks.MembershipFinding,
         numbers=lambda _attributes, _marginals: attacks.AREA_NUMBERS,
+        sight=Sight.WHOLE,
     ),
 )
 """In the order of a report."""

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -56,13 +57,14 @@ class TablesFinding(Shown):
         attributes: Of the release.
         widths: One, two and three attributes, as far as there are so many, but not too many tables.
         pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; empty where these are
-            too many. ``variations`` are their total variations.
+            too many, None for a pair that may not be looked at together. ``variations`` are their total
+            variations.
     """
 
     attributes: Clique
     widths: tuple[TablesOfWidth, ...]
-    pairs: tuple[float, ...]
-    variations: tuple[float, ...]
+    pairs: tuple[float | None, ...]
+    variations: tuple[float | None, ...]
 
     @property
     def sentence(self) -> str:
@@ -72,7 +74,7 @@ class TablesFinding(Shown):
             for found in self.widths
         ]
         found = f"Mean S_pMSE is {', '.join(told)}; 1 is as good as resampling the records."
-        if not self.pairs:
+        if not self._valued():
             return found
         worst, value = max(self._valued(), key=lambda pair: pair[1])
         return f"{found} The worst pair is {' × '.join(worst)}, {value:.3g}."
@@ -98,7 +100,8 @@ class TablesFinding(Shown):
         """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
         shown = self._drawn()
         places = {name: place for place, name in enumerate(shown)}
-        largest = max(self.pairs, default=0.0)
+        values = [value for _, value in self._valued()]
+        largest = max(values, default=0.0)
         for (one, other), value in self._valued():
             if one in places and other in places:
                 depth = _depth(value, largest)
@@ -110,12 +113,13 @@ class TablesFinding(Shown):
         axes.set_yticks(range(len(shown)), names)
         axes.invert_yaxis()
         axes.tick_params(length=0)
-        if self.pairs:
-            axes.set_xlabel(f"S_pMSE, by depth of colour: {min(self.pairs):.3g} to {largest:.3g}")
+        if values:
+            axes.set_xlabel(f"S_pMSE, by depth of colour: {min(values):.3g} to {largest:.3g}")
 
     def _valued(self) -> list[tuple[tuple[str, str], float]]:
         """Each pair with its S_pMSE, where they were compared."""
-        return list(zip(_pairs(self.attributes), self.pairs, strict=True)) if self.pairs else []
+        pairs = zip(_pairs(self.attributes), self.pairs, strict=True) if self.pairs else ()
+        return [(pair, value) for pair, value in pairs if value is not None]
 
     def _drawn(self) -> tuple[str, ...]:
         """The attributes to draw, in their order: all, or those in the worst pairs."""
@@ -128,24 +132,26 @@ class TablesFinding(Shown):
 
 
 def tables_finding(material: Material) -> TablesFinding:
-    """Compare all tables of one, two and three attributes."""
-    original, synthetic = material.records, material.synthetic
-    found = _by_width(original, synthetic)
-    pairs = found.get(2, {})
+    """Compare all tables of one, two and three attributes that may be looked at together."""
+    attributes = material.synthetic.domain.attributes
+    found = _by_width(material)
+    pairs = [found[2].get(pair) for pair in combinations(attributes, 2)] if 2 in found else []
     return TablesFinding(
-        attributes=synthetic.domain.attributes,
+        attributes=attributes,
         widths=tuple(_summed(width, tables) for width, tables in found.items()),
-        pairs=tuple(one.standardised for one in pairs.values()),
-        variations=tuple(one.total_variation for one in pairs.values()),
+        pairs=tuple(None if one is None else one.standardised for one in pairs),
+        variations=tuple(None if one is None else one.total_variation for one in pairs),
     )
 
 
-def _by_width(original: Dataset, synthetic: Dataset) -> dict[int, dict[Clique, TableUtility]]:
+def _by_width(material: Material) -> dict[int, dict[Clique, TableUtility]]:
     """All tables of one, two and three attributes, as far as they may be counted."""
-    found = {}
+    original, synthetic = material.records, material.synthetic
+    found: dict[int, dict[Clique, TableUtility]] = {}
     for width in range(1, min(3, len(synthetic.domain)) + 1):
         with suppress(TooLargeError):
-            found[width] = table_utilities(original, synthetic, width)
+            tables = table_utilities(original, synthetic, width, material.together.allows_table)
+            found |= {width: tables} if tables else {}
     return found
 
 

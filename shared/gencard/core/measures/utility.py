@@ -1,7 +1,7 @@
 """The measures of fidelity and utility: what a release keeps."""
 
 from gencard.core.measures import fidelity, gaps, predictions, propensity, tables
-from gencard.core.measures.measure import Group, Measure, Need
+from gencard.core.measures.measure import Group, Measure, Need, Sight
 
 FIDELITY = (
     Measure(
@@ -17,6 +17,7 @@ FIDELITY = (
         find=fidelity.fidelity_finding,
         kind=fidelity.FidelityFinding,
         numbers=lambda _attributes, _marginals: 0,
+        sight=Sight.NOTHING,
     ),
 )
 """By psi alone: reads no record."""
@@ -35,6 +36,7 @@ UTILITY = (
         find=tables.marginals_finding,
         kind=tables.MarginalsFinding,
         numbers=lambda attributes, marginals: 2 * (marginals or attributes),
+        sight=Sight.PHI,
     ),
     Measure(
         name="gap",
@@ -49,6 +51,7 @@ UTILITY = (
         find=gaps.gap_finding,
         kind=gaps.GapFinding,
         numbers=lambda _attributes, _marginals: gaps.GAP_NUMBERS,
+        sight=Sight.GAP,
     ),
     Measure(
         name="tables",
@@ -63,6 +66,7 @@ UTILITY = (
         find=tables.tables_finding,
         kind=tables.TablesFinding,
         numbers=lambda attributes, _marginals: tables.table_numbers(attributes),
+        sight=Sight.TABLES,
     ),
     Measure(
         name="propensity",
@@ -77,6 +81,7 @@ UTILITY = (
         find=propensity.propensity_finding,
         kind=propensity.PropensityFinding,
         numbers=lambda _attributes, _marginals: propensity.PROPENSITY_NUMBERS,
+        sight=Sight.WHOLE,
     ),
     Measure(
         name="predictions",
@@ -91,6 +96,7 @@ UTILITY = (
         find=predictions.predictions_finding,
         kind=predictions.PredictionsFinding,
         numbers=lambda attributes, _marginals: predictions.prediction_numbers(attributes),
+        sight=Sight.WHOLE,
     ),
 )
 """In the order of a report."""

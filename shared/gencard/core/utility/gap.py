@@ -96,6 +96,11 @@ def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
     return np.asarray((first - second) / np.maximum(counts.sum(axis=1), 1))
 
 
+def records_within(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
+    """Records looked at in each level of ``gap.within``; raises as ``gaps`` does."""
+    return np.asarray(_counts(dataset, gap).sum(axis=1))
+
+
 def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
     """Of the levels of W and of A, among the records looked at."""
     if gap.among is None:

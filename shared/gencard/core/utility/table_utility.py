@@ -15,6 +15,7 @@ References:
     2022. Its section 3.2 prints the formula of VW and calls it pMSE; its tables show S_pMSE.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -153,8 +154,18 @@ def table_utility(original: Counts, synthetic: Counts) -> TableUtility:
     )
 
 
-def table_utilities(original: Dataset, synthetic: Dataset, width: int) -> dict[Clique, TableUtility]:
+def every(_clique: Clique) -> bool:
+    """Whether a table is compared: each is."""
+    return True
+
+
+def table_utilities(
+    original: Dataset, synthetic: Dataset, width: int, wanted: Callable[[Clique], bool] = every
+) -> dict[Clique, TableUtility]:
     """Compare the tables of every ``width`` attributes.
+
+    Args:
+        wanted: Whether a table is compared; the others are not counted.
 
     Raises:
         DomainMismatchError: The domains differ.
@@ -167,7 +178,7 @@ def table_utilities(original: Dataset, synthetic: Dataset, width: int) -> dict[C
         raise InvalidNumberError(field="width", expected="from 1 to the number of attributes")
     if comb(len(original.domain), width) > MOST_TABLES:
         raise TooLargeError(what="The number of tables", limit=MOST_TABLES)
-    cliques = list(combinations(original.domain.attributes, width))
+    cliques = list(filter(wanted, combinations(original.domain.attributes, width)))
     counts = zip(cliques, count_all(original, cliques), count_all(synthetic, cliques), strict=True)
     return {clique: table_utility(ours, theirs) for clique, ours, theirs in counts}
 

@@ -1,0 +1,80 @@
+r"""How exactly a number about records is told: no finer than its sampling error.
+
+A number is rounded to a multiple of the smallest of 1, 2 or 5 times a power of ten that is not below its
+standard error. The standard error is
+
+* of a share p of m records: :math:`\sqrt{\tilde p (1 - \tilde p) / m}`, where
+  :math:`\tilde p = (m p + 2) / (m + 4)` (Agresti and Coull 1998), which is not 0 at p = 0; and never
+  less than ten records, so that one record more or less seldom shows;
+* of another number between bounds that are ``span`` apart: span / 2 / sqrt(m), the largest of any mean;
+* of a number without bounds: its own size / sqrt(m), which no chi-squared statistic goes below.
+"""
+
+from math import ceil, floor, isfinite, log10, sqrt
+
+FEWEST = 10
+"""Records that a step of a share stands for at least."""
+
+
+def step(error: float) -> float:
+    """The smallest of 1, 2 or 5 times a power of ten that is not below an error.
+
+    >>> [step(error) for error in (0.0058, 0.2, 0.011, 3.0)]
+    [0.01, 0.2, 0.02, 5.0]
+    """
+    power = floor(log10(error))
+    return next(
+        size
+        for size in (float(f"{digit}e{power}") for digit in (1, 2, 5, 10))
+        if size >= error * (1 - 1e-9)
+    )
+
+
+def rounded_share(share: float, size: int) -> float:
+    """A share of ``size`` records.
+
+    >>> [rounded_share(share, 1_000) for share in (0.0, 0.004, 0.3333, 1.0)]
+    [0.0, 0.0, 0.34, 1.0]
+    """
+    middle = (size * share + 2) / (size + 4)
+    return _nearest(share, max(sqrt(middle * (1 - middle) / size), FEWEST / size))
+
+
+def rounded_between(value: float, size: int, span: float = 1.0) -> float:
+    """Another number between bounds that are ``span`` apart."""
+    return _nearest(value, span / 2 / sqrt(size))
+
+
+def rounded_freely(value: float, size: int) -> float:
+    """A number without bounds, such as a chi-squared statistic.
+
+    >>> rounded_freely(3.2713, 900)
+    3.2
+    """
+    return _nearest(value, abs(value) / sqrt(size)) if value and isfinite(value) else value
+
+
+def rounded_count(count: int) -> int:
+    """A number of records.
+
+    >>> [rounded_count(count) for count in (0, 500, 32_561)]
+    [0, 500, 32600]
+    """
+    return round(_nearest(count, max(sqrt(count), 1.0)))
+
+
+def rounded_outward(low: float, high: float, size: int) -> tuple[float, float]:
+    """An interval of shares, made no narrower."""
+    width = step(1 / 2 / sqrt(size))
+    ends = floor(low / width + 1e-9) * width, ceil(high / width - 1e-9) * width
+    return max(0.0, _clean(ends[0])), min(1.0, _clean(ends[1]))
+
+
+def _nearest(value: float, error: float) -> float:
+    width = step(error)
+    return _clean(round(value / width) * width)
+
+
+def _clean(value: float) -> float:
+    """Without the last digits, which a product of floats makes up; no -0."""
+    return float(f"{value:.12g}") + 0.0
