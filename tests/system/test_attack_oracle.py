@@ -17,7 +17,7 @@ import pytest
 
 from gencard.client import measures
 from gencard.controller import measures_run
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, TooLargeError
 from gencard.core.generators.registry import generator_named
 from gencard.core.generators.replay import rng_of
 from gencard.core.measures.findings_json import finding_to_json_object
@@ -72,7 +72,7 @@ def people(healthy):
 
 
 @contextmanager
-def world(folder, healthy, policy):
+def world(folder, healthy, policy, **limits):
     """A running service over one of the two populations, under one of the policies."""
     folder.mkdir()
     ages = ", ".join(f'"{age}"' for age in AGES)
@@ -82,6 +82,7 @@ def world(folder, healthy, policy):
     line, keys = 'schema = "schema.toml"\n', 'measures = { keys = ["age"], target = "health" }\n'
     house.settings_file.write_text(text.replace(line, line + keys))
     configure(house, "datasets.policy", **policy)
+    configure(house, "limits", **limits)
     try:
         yield house.start()
     finally:
@@ -226,3 +227,19 @@ def test_uniques_are_taken_out_only_where_the_whole_table_may_be_had(tmp_path):
     forbidden = {"without_uniques": "true", "forbidden": '[["age", "health"]]'}
     with world(tmp_path / "two", ALONE, forbidden) as house, house.analyst() as ana:
         assert not ana.propose("survey", [("age",), ("health",)], **asked).terms.without_uniques
+
+
+def test_releases_of_a_card_are_bounded_in_number_and_size(tmp_path):
+    limits = {"card_releases": 4, "card_release_mib": 1}
+    with world(tmp_path / "one", ALONE, {}, **limits) as house, house.analyst() as ana:
+        marginals = [("age",), ("work",), ("health",)]
+        asked = {"purpose": "a test", "rows": 100_000}
+        many, large = (ana.propose("survey", marginals, **asked).accept() for _ in range(2))
+        for seed in range(4):
+            many.release(1, seed=seed, progress=False)
+        with pytest.raises(TooLargeError, match=r"limits\.card_releases"):
+            many.release(1, seed=4, progress=False)
+        for seed in range(3):
+            large.release(100_000, seed=seed, progress=False)
+        with pytest.raises(TooLargeError, match=r"limits\.card_release_mib"):
+            large.release(100_000, seed=3, progress=False)

@@ -9,6 +9,7 @@
 ``release_run.py`` holds the work; this file what comes before and after it.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from gencard.controller.request import Request
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import FIT, Ledger
-from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.controller.state.psis import PsiRow, PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.core.budget import FREE, Price
@@ -42,6 +43,7 @@ from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.card_codec import timestamp
 from gencard.wire.identity import Identity
+from gencard.wire.table_codec import row_bytes
 
 KIND = "release"
 SPENT_ON = "psi"
@@ -55,6 +57,8 @@ class Releases:
     Args:
         folder: Where the rows of releases lie.
         card_audits: Says which audit speaks for a card.
+        most: Releases of one card.
+        most_mib: Size of all releases of one card together.
     """
 
     database: Database
@@ -65,6 +69,8 @@ class Releases:
     operations: Operations
     folder: Path
     card_audits: CardAudits
+    most: int = 1_000
+    most_mib: int = 16_384
 
     def start(self, who: Identity, card: str, *, rows: int, seed: int, request: Request) -> OperationRow:
         """Begin a release under the caller's own agreed card.
@@ -120,6 +126,21 @@ class Releases:
             check_untried(self.operations.of_kind(tx, KIND, card.name))
         if rows > terms.rows:
             raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
+        self._check_room(tx, card, rows)
+
+    def _check_room(self, tx: Connection, card: Negotiation, rows: int) -> None:
+        """Raises TooLargeError where the card has as many or as large releases as it may have."""
+        number, held = self.store.held(tx, card.name)
+        for row in self.operations.of_kind(tx, KIND, card.name):
+            if row.state in UNFINISHED:
+                number, held = number + 1, held + int(json.loads(row.request)["rows"])
+        if number >= self.most:
+            limit = f"{self.most} (limits.card_releases); propose another card"
+            raise TooLargeError(what="The number of releases of this card", limit=limit)
+        domain = self.cards.holding_of(card).domain.covered_by(offer_of(card).terms.cliques)
+        if (held + rows) * row_bytes(domain) > self.most_mib * 2**20:
+            limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
+            raise TooLargeError(what="The size of this card's releases", limit=limit)
 
     def get(self, who: Identity, name: str) -> pb.Release:
         with self.database.reading() as tx:

@@ -105,6 +105,8 @@ def _releases(
         operations,
         state.releases,
         card_audits,
+        desk.settings.limits.card_releases,
+        desk.settings.limits.card_release_mib,
     )
     operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes))
     return releases

@@ -103,6 +103,7 @@ class Limits(Section):
     ones of one certificate, ``refusals`` those of one analyst that failed at the records of a dataset
     and that no steward has looked at. Operations tell how far they are, and that they ended, at the
     ticks of a grid of ``tick_seconds``; 0 for none.
+    ``card_releases`` and ``card_release_mib`` bound the releases of one card, in number and in all.
     ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
     """
 
@@ -118,6 +119,8 @@ class Limits(Section):
     audits: PositiveInt = 20
     operations: PositiveInt = 50
     refusals: PositiveInt = 10
+    card_releases: PositiveInt = 1_000
+    card_release_mib: PositiveInt = 16_384
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
 
 

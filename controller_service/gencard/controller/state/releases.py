@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from gencard.controller.state.paging import Page, page_of
 from gencard.controller.state.tables import releases
@@ -53,6 +53,12 @@ class ReleaseStore:
         """Every release, oldest first."""
         query = select(releases).order_by(releases.c.number)
         return map(_row_of, tx.execute(query).mappings().all())
+
+    def held(self, tx: Connection, card: str) -> tuple[int, int]:
+        """How many releases a card has, and how many rows in all of them."""
+        query = select(func.count(), func.coalesce(func.sum(releases.c.rows), 0))
+        number, rows = tx.execute(query.where(releases.c.card == card)).one()
+        return int(number), int(rows)
 
     def list(
         self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
