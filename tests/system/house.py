@@ -233,6 +233,7 @@ def build(
     (house.folder / "schema.toml").write_text(schema)
     house.offer_exact_counts()
     house.edit({"address": '"localhost:0"\ncalls_per_second = 100_000  # tests are quick'})
+    house.edit({"open_proposals": "100_000", "cards": "100_000\ncard_mib = 1_000"})
     with house.settings_file.open("a") as settings:
         settings.write(LEAKY_BOXES)
     return house

@@ -18,7 +18,8 @@ from gencard.controller.judgement import judge
 from gencard.controller.limits import Limits
 from gencard.controller.measures_policy import price_of_named
 from gencard.controller.policy import Policy
-from gencard.controller.state.cards import CardStore
+from gencard.controller.quotas import Quotas
+from gencard.controller.state.cards import CardStore, CardUsage
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card import Card, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.errors import (
@@ -50,6 +51,7 @@ class Cards:
     log: EventLog
     holdings: Holdings
     limits: Limits
+    quotas: Quotas
     facts: Facts
     controller: str
     signing_key: Callable[[Connection], Ed25519PrivateKey]
@@ -202,6 +204,11 @@ class Cards:
         step = Step(actor, action, remark, self.clock().replace(microsecond=0))
         stepped = replace(card, history=(*card.history, step), etag="")
         return replace(stepped, etag=sha256(body_of(stepped))[:32])
+
+    def usage(self, tx: Connection, analyst: str, holding: Holding) -> CardUsage:
+        """What an analyst's cards take of the state."""
+        since = self.clock() - timedelta(days=holding.policy.valid_days)
+        return self.store.usage(tx, analyst, since)
 
     def open(self, tx: Connection, card: Negotiation, dataset: str) -> Negotiation:
         """Store a new card, once the log holds it."""

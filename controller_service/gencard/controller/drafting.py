@@ -76,7 +76,10 @@ rows = 10_000_000
 runs = 100
 cpu_seconds = 1_800                      # for one job
 memory_mib = 4_096                       # for one job
-workers = 2
+workers = 2                              # jobs at a time; one person has all but one at most
+open_proposals = 50                      # of one analyst
+cards = 1_000                            # of one analyst, ended ones included
+reserve_mib = 256                        # free space that is kept for ledger and log
 # Operations end at ticks of a grid, so that their time says little of records: more seconds than the
 # longest step takes hide all of it. See docs/threat-model.md.
 # tick_seconds = 10

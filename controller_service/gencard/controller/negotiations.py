@@ -54,10 +54,12 @@ class Negotiations:
             NotFoundError: No such dataset or generator.
             InvalidInputError, TooLargeError: What the core and the limits refuse.
             ProposalRefusedError: The policy has nothing near to offer; the log says so.
+            QuotaExceededError, StorageReserveError: No further card may be stored.
         """
         holding = self.cards.holdings.named(proposal.dataset)
 
         def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
+            self.cards.quotas.check_new(self.cards.usage(tx, who.uri, holding))
             name = f"{holding.name}/cards/{secrets.token_hex(8)}"
             asked = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
             opened = self.cards.open(tx, asked, holding.name)
@@ -77,6 +79,7 @@ class Negotiations:
 
         def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
             card = self._to_move(tx, who, name, etag)
+            self.cards.quotas.check_size(self.cards.usage(tx, who.uri, holding))
             fresh = replace(
                 card, proposed=proposal, state=CardState.REQUESTED, turn=Turn.CONTROLLER, offer=None
             )
@@ -153,6 +156,7 @@ class Negotiations:
             known = request.answer(tx, who)
         if known is not None:
             return negotiation_of(known)
+        self.cards.quotas.check_space()
         holding = self.cards.holdings.named(proposal.dataset)
         with self._refusals_logged(who, holding.name), self.database.reading() as tx:
             outcome = self.cards.judged(tx, holding, proposal)

@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.error_documents import error_document, error_of_document
 from gencard.controller.jobs.executor import ProcessExecutor, Report
+from gencard.controller.jobs.tasks import go_on
 from gencard.controller.refusals import Refusals
 from gencard.controller.run import Run
 from gencard.controller.state.database import Database
@@ -50,14 +51,25 @@ RETRY_SECONDS = 1.0
 """Between two tries to write down how an operation ended."""
 
 
-class Operations:
-    """All operations of this controller.
+@dataclass(frozen=True, slots=True)
+class OperationBounds:
+    """What operations may take of the service.
 
     Args:
-        coordinators: How many operations run at a time; the others wait until it is their owner's turn.
+        coordinators: How many run at a time; the others wait until it is their owner's turn.
         most_of_one: Unfinished operations of one identity.
+        check_space: Raises StorageReserveError where no operation may begin.
         tick_seconds: Of the grid on which they tell how far they are, and that they end; 0 for none.
     """
+
+    coordinators: int
+    most_of_one: int
+    check_space: Callable[[], None] = go_on
+    tick_seconds: float = 0.0
+
+
+class Operations:
+    """All operations of this controller."""
 
     def __init__(
         self,
@@ -66,16 +78,13 @@ class Operations:
         executor: ProcessExecutor,
         clock: Callable[[], datetime],
         report: Report,
-        *,
-        coordinators: int,
-        most_of_one: int,
-        tick_seconds: float = 0.0,
+        bounds: OperationBounds,
     ) -> None:
         self._database, self._refusals, self._executor = database, refusals, executor
         self._store, self._clock, self._report = refusals.store, clock, report
-        self._most_of_one, self._tick_seconds = most_of_one, tick_seconds
-        self._pool = ThreadPoolExecutor(coordinators, thread_name_prefix="operation")
-        self._turns: Turns[tuple[OperationRow, Ticks]] = Turns(coordinators)
+        self._bounds = bounds
+        self._pool = ThreadPoolExecutor(bounds.coordinators, thread_name_prefix="operation")
+        self._turns: Turns[tuple[OperationRow, Ticks]] = Turns(bounds.coordinators)
         self._runners: dict[str, Runner] = {}
         self._runs: dict[str, Run | None] = {}
         self._lock = threading.Lock()
@@ -93,9 +102,11 @@ class Operations:
         Raises:
             ServiceBusyError: ``who`` has too many that have not ended.
             TooManyRefusalsError: Too many have failed at the records.
+            StorageReserveError: There is too little free space.
         """
+        self._bounds.check_space()
         self._refusals.check(tx, who, resource)
-        if sum(row.owner == who.uri for row in self._store.unfinished(tx)) >= self._most_of_one:
+        if sum(row.owner == who.uri for row in self._store.unfinished(tx)) >= self._bounds.most_of_one:
             raise ServiceBusyError(what="unfinished operations of one certificate")
         name = f"operations/{secrets.token_hex(12)}"
         self._store.create(
@@ -120,7 +131,7 @@ class Operations:
         with self._lock:
             if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
-                self._turns.add(Turn((row, Ticks(self._tick_seconds)), row.owner))
+                self._turns.add(Turn((row, Ticks(self._bounds.tick_seconds)), row.owner))
                 self._begin_next()
         return replace(row, state=OperationState.QUEUED, stage="", permille=0, response=None, error=None)
 

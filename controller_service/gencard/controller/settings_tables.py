@@ -104,6 +104,8 @@ class Limits(Section):
     and that no steward has looked at. Operations tell how far they are, and that they ended, at the
     ticks of a grid of ``tick_seconds``; 0 for none.
     ``card_releases`` and ``card_release_mib`` bound the releases of one card, in number and in all.
+    ``open_proposals``, ``cards`` and ``card_mib`` bound what the cards of one certificate take of the
+    state; below ``reserve_mib`` of free space no card, offer or operation begins.
     ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
     """
 
@@ -121,6 +123,10 @@ class Limits(Section):
     refusals: PositiveInt = 10
     card_releases: PositiveInt = 1_000
     card_release_mib: PositiveInt = 16_384
+    open_proposals: PositiveInt = 50
+    cards: PositiveInt = 1_000
+    card_mib: PositiveInt = 32
+    reserve_mib: int = Field(default=256, ge=0)
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gencard.controller.desk import Clock, Desk, open_desk, utc_now
 from gencard.controller.identities import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.operations import Operations
+from gencard.controller.operations import OperationBounds, Operations
 from gencard.controller.readiness import (
     check_apart,
     check_cells,
@@ -100,16 +100,13 @@ def _executor(limits: Limits) -> ProcessExecutor:
 
 def _operations(desk: Desk, executor: ProcessExecutor) -> Operations:
     limits = desk.settings.limits
-    return Operations(
-        desk.database,
-        desk.refusals,
-        executor,
-        desk.cards.clock,
-        report,
+    bounds = OperationBounds(
         coordinators=limits.workers,
         most_of_one=limits.operations,
+        check_space=desk.cards.quotas.check_space,
         tick_seconds=limits.tick_seconds,
     )
+    return Operations(desk.database, desk.refusals, executor, desk.cards.clock, report, bounds)
 
 
 def report(place: str, incident: str, kind: str) -> None:

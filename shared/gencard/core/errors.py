@@ -208,6 +208,14 @@ class TooManyAuditsError(NegotiationError):
     advice = "Ask the steward, who may set `limits.audits` higher."
 
 
+class QuotaExceededError(NegotiationError):
+    """``setting`` is the limit's name in ``[limits]`` of the controller's settings."""
+
+    reason = "QUOTA_EXCEEDED"
+    text = "All {limit} {what} that one certificate may have on this service are in use."
+    advice = "Run `gencard terminate CARD` on open proposals, or ask the steward to raise the limit."
+
+
 class TooManyRefusalsError(NegotiationError):
     """What fails at the records may say something about them, so a steward looks before more of it."""
 
@@ -343,6 +351,14 @@ class StorageError(DatasetError):
     reason = "STORAGE"
     text = "The service could not store its work."
     advice = "Steward: free disk space and look at the state folder; then run the call again."
+
+
+class StorageReserveError(StorageError):
+    """``reserve`` is in MiB."""
+
+    reason = "STORAGE_RESERVE"
+    text = "The service has less than {reserve} MiB of free space, which are kept for ledger and log."
+    advice = "Steward: free disk space, or lower `limits.reserve_mib`; then run the call again."
 
 
 # The mathematics has no answer -----------------------------------------------------------------

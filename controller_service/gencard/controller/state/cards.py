@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, exists, insert, or_, select, update
+from sqlalchemy import Connection, and_, case, exists, func, insert, or_, select, update
 
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.paging import Page, page_of
@@ -40,6 +40,21 @@ class CardRow:
     body: bytes
     created: datetime
     changed: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CardUsage:
+    """What one analyst's cards take of the state.
+
+    Args:
+        open: Proposals and offers that are neither agreed nor ended.
+        cards: Cards in whatever state.
+        size: Of all of them, in bytes.
+    """
+
+    open: int
+    cards: int
+    size: int
 
 
 class CardStore:
@@ -99,6 +114,16 @@ class CardStore:
         if row is None:
             raise NotFoundError()
         return _row_of(row)
+
+    def usage(self, tx: Connection, analyst: str, offered_since: datetime) -> CardUsage:
+        """What an analyst's cards take; offers made before ``offered_since`` have expired."""
+        requested = cards.c.state == CardState.REQUESTED
+        offered = and_(cards.c.state == CardState.OFFERED, cards.c.changed >= offered_since)
+        is_open = case((or_(requested, offered), 1), else_=0)
+        size = func.coalesce(func.sum(func.length(cards.c.body)), 0)
+        query = select(func.coalesce(func.sum(is_open), 0), func.count(), size)
+        row = tx.execute(query.where(cards.c.analyst == analyst)).one()
+        return CardUsage(*map(int, row))
 
     def list(
         self,

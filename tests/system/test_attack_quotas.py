@@ -1,0 +1,90 @@
+"""S10, attack: one analyst fills the state with proposals that nobody will ever agree to."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gencard.controller import desk
+from gencard.core.errors import QuotaExceededError, StorageReserveError
+from tests.system.edge import agreed, configure, enrolled
+from tests.system.house import House, build
+
+LIMITS = {"open_proposals": 5, "cards": 12, "card_mib": 1, "reserve_mib": 1}
+PURPOSE = "p" * 2_000
+
+
+@pytest.fixture
+def house(tmp_path) -> Iterator[House]:
+    house = build(tmp_path)
+    yield configure(house, "limits", **LIMITS).start()
+    house.stop()
+
+
+def propose(analyst, purpose: str = PURPOSE):
+    return analyst.propose("survey", [("sex", "health")], purpose=purpose, rows=100)
+
+
+def test_open_proposals_have_a_bound_and_ended_ones_give_their_place_back(house):
+    with house.analyst() as ana, house.analyst(enrolled(house, "bob")) as bob:
+        cards = [propose(ana) for _ in range(5)]
+        with pytest.raises(QuotaExceededError, match="All 5 open proposals") as caught:
+            propose(ana)
+        assert caught.value.fields["setting"] == "open_proposals"
+        propose(bob)
+        cards[0].terminate()
+        cards[1].accept()
+        propose(ana)
+        propose(ana)
+        with pytest.raises(QuotaExceededError):
+            propose(ana)
+
+
+def test_who_proposes_and_terminates_without_end_is_stopped_too(house):
+    with house.analyst() as ana:
+        for _ in range(12):
+            propose(ana).terminate()
+        with pytest.raises(QuotaExceededError, match="All 12 cards"):
+            propose(ana)
+        assert len(list(ana.cards())) == 12
+
+
+def test_offers_that_expired_do_not_count_as_open(house):
+    cards = house.controller.desk.cards
+    with house.analyst() as ana:
+        for _ in range(5):
+            propose(ana)
+    holding = cards.holdings.named("datasets/survey")
+    later = replace(cards, clock=lambda: cards.clock() + timedelta(days=91))
+    uri = "spiffe://gencard.local/pilot/analyst/ana"
+    with house.controller.desk.database.reading() as tx:
+        assert (cards.usage(tx, uri, holding).open, later.usage(tx, uri, holding).open) == (5, 0)
+
+
+def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
+    with house.analyst() as ana:
+        propose(ana)
+        monkeypatch.setattr("gencard.controller.quotas._MIB", 1_000)
+        with pytest.raises(QuotaExceededError, match="All 1 MiB of cards"):
+            propose(ana)
+
+
+def test_below_the_reserve_nothing_new_is_stored_and_what_is_agreed_goes_on(tmp_path, monkeypatch):
+    free = [1 << 40]
+    quotas = desk.Quotas
+    monkeypatch.setattr(desk, "Quotas", lambda *limits: quotas(*limits, free=lambda _: free[0]))
+    house = build(tmp_path).start()
+    try:
+        with house.analyst() as ana:
+            card = agreed(ana)
+            free[0] = 1 << 20
+            with pytest.raises(StorageReserveError, match="less than 256 MiB"):
+                propose(ana)
+            with pytest.raises(StorageReserveError):
+                card.generate(5, progress=False)
+            assert card.terminate().state == "terminated"
+            free[0] = 1 << 40
+            propose(ana)
+    finally:
+        house.stop()
