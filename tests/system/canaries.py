@@ -77,6 +77,7 @@ def haunted(folder: Path, crowd: int = CROWD) -> House:
     house = build(folder, planted(5, crowd), SCHEMA + MORE_ATTRIBUTES)
     house.raise_caps()
     house.edit({"generators": '["ipf", "honest"]'})
+    house.review("honest")
     others = folder / f"others-{WORD}-file.csv"
     planted(9, crowd).to_csv(others, index=False)
     declare(house, others, keys=("sex", "work"), target="health")
