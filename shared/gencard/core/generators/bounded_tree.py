@@ -23,6 +23,9 @@ from gencard.core.statistics.table import total
 _AT_ONCE = 16
 """One pair in so many is added before the next fit, four at least."""
 
+_MOST_LOOKED_AT = 64
+"""Pairs that are looked at for one addition: each needs the size of a junction tree."""
+
 _DRAWN = 2**16
 """Records that are drawn from a model to see which pairs it misses."""
 
@@ -88,7 +91,8 @@ class BoundedTree:
         added: list[Clique] = []
         looked_at: set[Clique] = set()
         for pair in sorted(left, key=lambda pair: -errors[pair]):
-            if len(added) == most or errors[pair] <= self.graphical.tolerance:
+            enough = len(added) == most or len(looked_at) == _MOST_LOOKED_AT
+            if enough or errors[pair] <= self.graphical.tolerance:
                 break
             looked_at.add(pair)
             wanted = [*chosen, *added, pair, *(zero.clique for zero in zeros)]
