@@ -378,7 +378,7 @@ def _questions(card: str, release: str):
         audit_pb2.RunAuditRequest(card=card, request_id="00000000-0000-4000-8000-000000000001"),
     )
     yield f"{prefix}.AuditService/ListAudits", audit_pb2.ListAuditsRequest(parent=card)
-    yield f"{prefix}.MeasuresService/ListMeasures", measures_pb2.ListMeasuresRequest(parent=release)
+    yield f"{prefix}.MeasuresService/ListMeasures", measures_pb2.ListMeasuresRequest(parent=card)
     yield f"{prefix}.LedgerService/ListSpends", ledger_pb2.ListSpendsRequest()
     yield f"{prefix}.LogService/GetCheckpoint", ledger_pb2.GetCheckpointRequest()
     yield "/google.longrunning.Operations/ListOperations", operations_pb2.ListOperationsRequest()
