@@ -161,7 +161,8 @@ class Synthesis(synthesis_pb2_grpc.SynthesisServiceServicer):
 
     @unary
     def GetRelease(self, request):
-        return synthesis.GetReleaseResponse(release=self.world.releases[request.name][0])
+        release, _ = self.world.releases[request.name]
+        return synthesis.GetReleaseResponse(release=release, log_entry=self.world.entries[request.name])
 
     @unary
     def ListReleases(self, request):

@@ -27,7 +27,7 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
 from gencard.wire import dsse, merkle
-from gencard.wire.canonical import sha256, time_text
+from gencard.wire.canonical import json_bytes, sha256, time_text
 from gencard.wire.card_codec import card_message, timestamp
 from gencard.wire.card_document import card_statement
 from gencard.wire.error_table import status_message
@@ -91,13 +91,27 @@ class World:
     pending: int = 0
     """How many times an operation is still running when it is asked about."""
     leaves: list[bytes] = field(default_factory=list)
+    entries: dict[str, bytes] = field(default_factory=dict)
     key_changes: list[bytes] = field(default_factory=list)
     box: Callable[[Dataset, int, int], Dataset] | None = None
     richest: int = 2
     """Marginals of a higher order are dropped from a proposal."""
 
-    def log(self, entry: str) -> int:
-        self.leaves.append(merkle.leaf_hash(entry.encode()))
+    def log(self, resource: str, **details: str) -> int:
+        """The index of a new entry, in the form of the controller's own."""
+        body = json_bytes(
+            {
+                "action": "release",
+                "actor": HOST,
+                "details": details,
+                "index": str(len(self.leaves)),
+                "previous": "00" * 32,
+                "resource": resource,
+                "time": time_text(NOW),
+            }
+        )
+        self.leaves.append(merkle.leaf_hash(body))
+        self.entries[resource] = body
         return len(self.leaves) - 1
 
     def node(self, level: int, position: int) -> bytes:
@@ -161,9 +175,10 @@ class World:
         generator = generator_named("ipf", structural_zeros=(), max_cells=10**6)
         dataset = synthesise(generator, psi, psi.domain, request.rows, request.seed)
         name = f"{card.name}/releases/{secrets.token_hex(4)}"
+        digests = {"psi_digest": sha256(psi_document(psi)), "data_digest": dataset.digest()}
         receipt = Receipt(
-            name, card.offer.digest, sha256(psi_document(psi)), dataset.digest(), request.rows,
-            request.seed, (("gencard", "0.1.0"),), self.log(name), time_text(NOW),
+            name, card.offer.digest, digests["psi_digest"], digests["data_digest"], request.rows,
+            request.seed, (("gencard", "0.1.0"),), self.log(name, **digests), time_text(NOW),
         )  # fmt: skip
         signed = dsse.sign(receipt_statement(receipt), [self.card_key])
         release = synthesis.Release(

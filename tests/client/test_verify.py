@@ -37,7 +37,7 @@ def failed(folder, keys, now=NOW):
 
 def test_what_was_saved_passes(kept, keys):
     checks = verify(Bundle.of([kept]), keys, NOW)
-    assert [check.outcome for check in checks].count(Outcome.PASSED) == 6
+    assert [check.outcome for check in checks].count(Outcome.PASSED) == 7
     assert failed(kept, keys) == []
     assert "ends 2026-12-20" in str(checks)
     assert "ended" in str(verify(Bundle.of([kept]), keys, datetime(2027, 1, 1, tzinfo=UTC)))
@@ -52,7 +52,11 @@ def test_a_card_that_one_side_did_not_sign(kept, keys, lost):
 
 @pytest.mark.parametrize(
     ("name", "named"),
-    [("card.json", ["Card,"]), ("receipt.json", ["Receipt", "Rows"]), ("checkpoint.json", ["Log"])],
+    [
+        ("card.json", ["Card,"]),
+        ("receipt.json", ["Receipt", "Rows"]),
+        ("checkpoint.json", ["Log", "Log"]),
+    ],
 )
 def test_an_envelope_that_was_changed(kept, keys, name, named):
     payload, signatures = dsse.opened((kept / name).read_bytes())
@@ -60,9 +64,9 @@ def test_an_envelope_that_was_changed(kept, keys, name, named):
     assert failed(kept, keys) == named
 
 
-def test_an_envelope_that_is_cut_is_nothing_of_ours(kept, keys):
+def test_an_envelope_that_is_cut_is_damaged(kept, keys):
     (kept / "card.json").write_bytes((kept / "card.json").read_bytes()[:-40])
-    assert failed(kept, keys) == ["Card,"]
+    assert failed(kept, keys) == ["File", "Card,"]
 
 
 def test_psi_that_was_changed(kept, keys):
@@ -126,7 +130,84 @@ def test_a_log_that_ends_before_the_release(kept, keys, world):
     payload["predicate"]["size"] = "0"
     signed = dsse.sign(json_bytes(payload), [world.key("log_key.pem")])
     (kept / "checkpoint.json").write_bytes(signed)
-    assert failed(kept, keys) == ["Log"]
+    assert failed(kept, keys) == ["Log", "Log"]
+
+
+def unchecked(folder, keys):
+    checks = verify(Bundle.of([folder]), keys, NOW)
+    return [check.what for check in checks if check.outcome is Outcome.NOT_CHECKED]
+
+
+class TestLogEntry:
+    def test_a_receipt_that_is_in_no_log(self, kept, keys):
+        (kept / "log_entry.json").unlink()
+        assert failed(kept, keys) == ["Log"]
+
+    def test_a_receipt_signed_beside_the_log(self, kept, keys, world):
+        """The controller signs another receipt for the same entry."""
+        document = document_of(dsse.opened((kept / "receipt.json").read_bytes())[0], "statement")
+        name = document["predicate"]["name"]
+        for place in (document["predicate"], document["subject"][0]):
+            place["name"] = f"{name}0"
+        (kept / "receipt.json").write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
+        assert failed(kept, keys) == ["Log"]
+
+    @pytest.mark.parametrize("field", ["action", "actor", "resource", "details", "index"])
+    def test_an_entry_about_something_else(self, kept, keys, field):
+        document = json.loads((kept / "log_entry.json").read_bytes())
+        entry = json.loads(document["entry"])
+        entry[field] = {} if field == "details" else "7"
+        document["entry"] = json_bytes(entry).decode()
+        (kept / "log_entry.json").write_bytes(json_bytes(document))
+        assert failed(kept, keys) == ["Log"]
+
+    def test_a_checkpoint_of_another_size(self, ana, kept, keys, world):
+        world.log("another")
+        (kept / "checkpoint.json").write_bytes(ana.checkpoint().envelope)
+        assert failed(kept, keys) == ["Log"]
+
+    def test_a_controller_that_leaves_a_release_out_of_its_log(self, agreed, world):
+        body = json.loads(world.entries[agreed.release(5).name])
+        world.faults.change["GetRelease"] = lambda answer: _with_entry(answer, json_bytes(body))
+        with pytest.raises(errors.VerificationError, match="log"):
+            agreed.release(6)
+        world.faults.change["GetRelease"] = lambda answer: _with_entry(answer, b"")
+        with pytest.raises(errors.VerificationError, match="malformed"):
+            agreed.release(6)
+
+
+def _with_entry(answer, entry):
+    answer.log_entry = entry
+    return answer
+
+
+class TestNotChecked:
+    @pytest.mark.parametrize(
+        ("gone", "left", "wrong"),
+        [
+            (["rows"], ["Rows"], []),
+            (["rows", "receipt"], ["Rows", "Receipt", "psi"], []),
+            (["checkpoint"], ["Log"], ["Log"]),
+        ],
+    )
+    def test_what_is_missing_is_named(self, kept, keys, gone, left, wrong):
+        for file in kept.iterdir():
+            if file.stem in gone:
+                file.unlink()
+        assert unchecked(kept, keys) == left
+        assert failed(kept, keys) == wrong
+
+    def test_other_files_are_named(self, kept, keys):
+        (kept / "audit.html").write_text("<p>no evidence</p>")
+        assert unchecked(kept, keys) == ["Other files"]
+        assert failed(kept, keys) == []
+
+    def test_an_analyst_whose_key_is_not_known(self, kept, keys):
+        assert unchecked(kept, replace(keys, analyst=())) == ["Analyst's signature"]
+        assert failed(kept, replace(keys, analyst=())) == []
+
+    def test_a_log_whose_key_is_not_known(self, kept, keys):
+        assert failed(kept, replace(keys, log=None)) == ["Log", "Log"]
 
 
 def test_replay_without_the_controller(kept, keys):
@@ -139,7 +220,7 @@ def test_a_receipt_that_lies_about_its_seed(kept, keys, world):
     document = document_of(dsse.opened((kept / "receipt.json").read_bytes())[0], "statement")
     document["predicate"]["seed"] = "10"
     (kept / "receipt.json").write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
-    assert failed(kept, keys) == []
+    assert failed(kept, keys) == ["Rows"]
     with pytest.raises(errors.VerificationError, match="other rows"):
         rebuild(Bundle.of([kept]), keys)
 
@@ -176,7 +257,7 @@ class TestBundle:
     def test_what_is_named_must_be_ours(self, tmp_path):
         (tmp_path / "note.txt").write_text("hello")
         assert Bundle.of([tmp_path]).files == {}
-        with pytest.raises(errors.InvalidInputError, match="nothing that can be verified"):
+        with pytest.raises(errors.InvalidInputError, match="holds nothing that is signed"):
             Bundle.of([tmp_path / "note.txt"])
         with pytest.raises(errors.InvalidInputError, match="cannot read"):
             Bundle.of([tmp_path / "absent.json"])

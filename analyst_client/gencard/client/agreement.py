@@ -10,8 +10,8 @@ from uuid import uuid4
 from gencard.client import folder, operations
 from gencard.client.bounds import rows_asked, seed_asked
 from gencard.client.connection import Connection
-from gencard.client.log_watch import LogWatch
-from gencard.client.numbers import Numbers
+from gencard.client.delivered import check_delivered_frame
+from gencard.client.log_watch import Checkpoint, LogWatch
 from gencard.client.paging import pages
 from gencard.client.progress import Shown, shown
 from gencard.client.releases import Release
@@ -30,6 +30,7 @@ from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire import dsse
 from gencard.wire.canonical import json_bytes
+from gencard.wire.log_entry import LogEntry, log_entry_document
 from gencard.wire.psi_codec import psi_of_chunks
 from gencard.wire.psi_document import psi_document
 from gencard.wire.receipt import Receipt
@@ -107,7 +108,7 @@ class Agreement:
 
     def fetch(self, name: str, progress: Shown, scratch: Path | None = None) -> Release:
         """A release that was made before."""
-        found = self._release(name)
+        found = self._release(name).release
         with shown("Fetching", progress) as tell:
             dataset = fetch_rows(
                 self.connection, name, found.rows, tell, domain=self.domain, scratch=scratch
@@ -139,7 +140,7 @@ class Agreement:
         return psi
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
-        """Make a release again and compare every byte, and the numbers drawn inside intervals.
+        """Make a release again and compare all that was delivered: rows, numbers, types, order, index.
 
         Raises:
             VerificationError: Something differs.
@@ -154,7 +155,7 @@ class Agreement:
             raise VerificationError(problem="these data are no release of this card")
         rebuilt(self.card, self.psi, receipt, self.coding)
         if not isinstance(data, Release):
-            self._check_numbers(data, dataset, receipt)
+            check_delivered_frame(data, dataset, self.coding, receipt.drawing_seed)
         return Replayed.of(receipt)
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":
@@ -177,21 +178,17 @@ class Agreement:
 
         return dataset_of_frame(data, self.coding, self.domain)
 
-    def _check_numbers(self, frame: "pd.DataFrame", dataset: Dataset, receipt: Receipt) -> None:
-        from gencard.client.frames import check_numbers  # noqa: PLC0415 - as above
-
-        check_numbers(frame, dataset, self.coding, Numbers(receipt.drawing_seed))
-
-    def _release(self, name: str) -> pb.Release:
+    def _release(self, name: str) -> pb.GetReleaseResponse:
         stub = self.connection.synthesis
-        return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name)).release
+        return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name))
 
     def _checked(self, found: pb.Release, dataset: Dataset) -> Release:
         receipt = self._receipt(found)
         if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
             raise VerificationError(problem="the receipt is about other rows")
-        verdict = self._verdict(receipt)
-        documents = partial(self.documents, verdict)
+        entry = self._release(receipt.name).log_entry
+        logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
+        documents = partial(self._documents, self._verdict(receipt), *logged)
         return Release(dataset, self.coding, receipt, found.receipt, documents)
 
     def _verdict(self, receipt: Receipt) -> bytes | None:
@@ -214,20 +211,23 @@ class Agreement:
             raise VerificationError(problem="the release is not what its receipt says")
         return receipt
 
-    def documents(self, verdict: bytes | None = None) -> dict[str, bytes]:
+    def _documents(
+        self, verdict: bytes | None, entry: LogEntry, checkpoint: Checkpoint
+    ) -> dict[str, bytes]:
         """What goes with the rows of a release, by file name: card, schema, psi, state of the log.
 
         There is no psi under a card of tier private.
 
         Args:
             verdict: That of the audit, where the release names one.
+            entry: The release's own, with its proof for the checkpoint.
         """
-        checkpoint = LogWatch(self.connection).checkpoint().envelope
         changes = self.connection.keys.changes()
         return {
             **({} if verdict is None else {folder.VERDICT: verdict}),
             **({} if changes is None else {folder.KEYS: changes}),
-            folder.CHECKPOINT: checkpoint,
+            folder.CHECKPOINT: checkpoint.envelope,
+            folder.LOG_ENTRY: log_entry_document(entry),
             folder.CARD: self.envelope,
             folder.SCHEMA: json_bytes(coding_document(self.coding)),
             **({} if self.card.tier is Tier.PRIVATE else {folder.PSI: psi_document(self.psi)}),

@@ -1,18 +1,21 @@
 """Files that were kept, recognised by what they hold and not by their names."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gencard.client import folder
 from gencard.client.signing import card_of_statement
 from gencard.core.card import Card, Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, NoPsiError
 from gencard.core.statistics.psi import Psi
-from gencard.wire.canonical import Document, document_of
-from gencard.wire.dsse import opened
+from gencard.wire.canonical import document_of
+from gencard.wire.dsse import envelope_of, opened
 from gencard.wire.key_history import LINKS
+from gencard.wire.log_entry import is_log_entry
 from gencard.wire.psi_document import psi_of_document
 from gencard.wire.schema_codec import coding_of_document
 from gencard.wire.statements import CARD, CHECKPOINT, RECEIPT, REVOCATION, VERDICT
@@ -21,7 +24,27 @@ ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT
              REVOCATION: "revocation"}  # fmt: skip
 """Kind of a signed document, by the type of its statement."""
 
+WELL_KNOWN = {
+    folder.CARD: "card",
+    folder.PSI: "psi",
+    folder.SCHEMA: "schema",
+    folder.RECEIPT: "receipt",
+    folder.CHECKPOINT: "checkpoint",
+    folder.LOG_ENTRY: "log entry",
+    folder.VERDICT: "verdict",
+    folder.KEYS: "keys",
+}
+"""What a file must hold that has one of the names by which releases are saved."""
+
+DAMAGED = "damaged"
+"""Stands for the kind of a file that was meant to hold a document and does not."""
+
 _ROWS = (".csv", ".parquet")
+_ENVELOPE = {"payload", "payloadType", "signatures"}
+_NOT_SIGNED = (
+    "holds nothing that is signed, so nothing in it can be verified; "
+    "name the folder of a release, or its card.json and receipt.json"
+)
 _LARGEST = 256 * 1024 * 1024
 
 
@@ -35,24 +58,36 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What some files hold, by kind: the kinds of ``ENVELOPES``, "psi", "schema", "keys" and "rows"."""
+    """What some files hold, by kind: those of ``ENVELOPES`` and ``WELL_KNOWN``, and "rows".
+
+    Args:
+        damaged: Files that were meant to hold a document and do not.
+        ignored: Other files of a folder, which are nothing that can be checked.
+    """
 
     files: dict[str, list[File]] = field(default_factory=dict)
+    damaged: list[Path] = field(default_factory=list)
+    ignored: list[Path] = field(default_factory=list)
 
     @classmethod
     def of(cls, paths: Iterable[Path]) -> "Bundle":
-        """Sort files, and the files of folders; what is nothing of ours in a folder is left alone.
+        """Sort files, and the files of folders.
 
         Raises:
-            InvalidInputError: A file is not there, is too large, or is nothing of ours.
+            InvalidInputError: A file is not there or too large; or it was named by itself, and nobody
+                signs what it holds.
         """
         bundle = cls()
         for path, named in _walk(paths):
             kind, content = _recognised(path)
-            if kind is not None:
+            if kind == DAMAGED or kind != WELL_KNOWN.get(path.name, kind):
+                bundle.damaged.append(path)
+            elif kind is not None:
                 bundle.files.setdefault(kind, []).append(File(path, content))
             elif named:
-                raise InvalidInputError(field="file", problem=f"{path} is nothing that can be verified")
+                raise InvalidInputError(field="file", problem=f"{path} {_NOT_SIGNED}")
+            else:
+                bundle.ignored.append(path)
         return bundle
 
     def all(self, kind: str) -> list[File]:
@@ -60,10 +95,16 @@ class Bundle:
 
     def one(self, kind: str) -> File:
         """Raises InvalidInputError where there is none, or more than one."""
-        found = self.all(kind)
-        if len(found) != 1:
-            raise InvalidInputError(field=kind, problem=f"one is needed, and there are {len(found)}")
-        return found[0]
+        files = self.all(kind)
+        if not files:
+            names = (name for name, held in WELL_KNOWN.items() if held == kind)
+            name = next(names, "a .csv or .parquet file")
+            problem = f"there is none; name {name}, or the folder of the release that holds it"
+            raise InvalidInputError(field=kind, problem=problem)
+        if len(files) > 1:
+            names = ", ".join(str(file.path) for file in files)
+            raise InvalidInputError(field=kind, problem=f"one is needed, and there are several: {names}")
+        return files[0]
 
     def schema(self) -> Coding:
         """Raises InvalidInputError or InvalidCodingError."""
@@ -113,17 +154,31 @@ def _recognised(path: Path) -> tuple[str | None, bytes]:
         content = path.read_bytes()
     except OSError:
         raise InvalidInputError(field="file", problem=f"cannot read {path}") from None
+    kind = _kind_of(content)
+    meant = path.suffix.lower() == ".json" or path.name in WELL_KNOWN
+    return (None if kind == DAMAGED and not meant else kind), content
+
+
+def _kind_of(content: bytes) -> str | None:
+    """The kind of a document; None for JSON that is nothing of ours, DAMAGED for what cannot be read."""
     try:
-        return _kind(document_of(content, "file"), content), content
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return DAMAGED
+    if not isinstance(value, dict):
+        return None
+    if _ENVELOPE & value.keys():
+        return _kind_of_envelope(content)
+    marks = {"keys": LINKS, "psi": "measurements", "schema": "structuralZeros"}
+    kinds = (kind for kind, name in marks.items() if name in value)
+    return "log entry" if is_log_entry(value) else next(kinds, None)
+
+
+def _kind_of_envelope(content: bytes) -> str:
+    """The kind of a signed document in its one form, else DAMAGED."""
+    try:
+        payload, signatures = opened(content)
+        kind = document_of(payload, "statement").get("predicateType", "")
     except GencardError:
-        return None, content
-
-
-def _kind(document: Document, content: bytes) -> str | None:
-    if "payloadType" in document:
-        return ENVELOPES.get(document_of(opened(content)[0], "statement").get("predicateType", ""))
-    if LINKS in document:
-        return "keys"
-    if "measurements" in document:
-        return "psi"
-    return "schema" if "structuralZeros" in document else None
+        return DAMAGED
+    return ENVELOPES.get(kind, DAMAGED) if envelope_of(payload, signatures) == content else DAMAGED

@@ -1,7 +1,12 @@
-"""CSV by the standard library: exact for every label, and flat in memory."""
+"""CSV by the standard library: exact for every label, and flat in memory.
+
+Text that a spreadsheet would run as a formula begins with an apostrophe in the file, which reading takes
+away again.
+"""
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -22,6 +27,31 @@ from gencard.core.errors import DomainMismatchError, InvalidInputError, Undeclar
 BATCH_ROWS = 100_000
 
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+"""How a text begins that a spreadsheet may run, or that was neutralised already."""
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def neutral(text: str) -> str:
+    """A text that no spreadsheet runs: with an apostrophe in front where it could; numbers stay.
+
+    Different texts stay different.
+
+    >>> [neutral(text) for text in ("=1+1", "-5", "'=1", "fair")]
+    ["'=1+1", '-5', "''=1", 'fair']
+    """
+    runs = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if runs else text
+
+
+def has_formulas(coding: Coding, domain: Domain) -> bool:
+    """Whether any name or label of some attributes is written otherwise than it is."""
+    attributes = [coding.attribute(name) for name in domain.attributes]
+    texts = (text for one in attributes for text in (one.name, *names_of(one)))
+    return any(neutral(text) != text for text in texts)
+
+
 Texts = Callable[[NDArray[Any]], NDArray[np.object_] | list[str]]
 """What is written for each of some codes of one attribute, with what follows it."""
 
@@ -33,7 +63,7 @@ def write_csv(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | N
     attributes = map(coding.attribute, names)
     columns = [_texts(one, end, numbers) for one, end in zip(attributes, ends, strict=True)]
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerow(names)
+        csv.writer(file).writerow(map(neutral, names))
         for batch in batches(dataset):
             table = np.empty(batch.shape, dtype=object)
             for axis, texts in enumerate(columns):
@@ -57,10 +87,11 @@ class _Column:
     """The codes of one attribute, batch by batch."""
 
     def __init__(self, attribute: Attribute, heads: list[str]) -> None:
-        if attribute.name not in heads:
+        head = next((one for one in (neutral(attribute.name), attribute.name) if one in heads), None)
+        if head is None:
             raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
-        self.position = heads.index(attribute.name)
-        self.attribute, self.code_of = attribute, code_of(attribute)
+        self.position = heads.index(head)
+        self.attribute, self.code_of = attribute, _code_of_text(attribute)
         self.codes: list[NDArray[Any]] = [np.empty(0, dtype=np.int32)]
 
     def append(self, lines: list[list[str]]) -> None:
@@ -101,7 +132,13 @@ def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
     if attribute.coding.missing and "" in texts:
         problem = f"CSV cannot tell the empty label of '{attribute.name}' from missing; use .parquet"
         raise InvalidInputError(field="file", problem=problem)
-    return np.array([_quoted(text) + end for text in (*texts, "")], dtype=object)
+    return np.array([_quoted(neutral(text)) + end for text in (*texts, "")], dtype=object)
+
+
+def _code_of_text(attribute: Attribute) -> dict[Any, int]:
+    """``levels.code_of`` for labels as files of ours hold them, else as they are."""
+    codes = code_of(attribute)
+    return codes | {neutral(name): codes[name] for name in names_of(attribute)}
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
 
+_UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
+"""What readers raise at damaged files."""
+
 
 def write_rows(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
@@ -40,9 +43,23 @@ def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
     read = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
     try:
         dataset: Dataset = read(path, coding, domain)
-    except (OSError, ValueError, IndexError, csv.Error):
+    except (*_UNREADABLE, csv.Error):
         raise InvalidInputError(field="file", problem=f"cannot read {path}") from None
     return dataset
+
+
+def is_parquet(path: Path) -> bool:
+    """By the name; raises InvalidInputError where it is neither .csv nor .parquet."""
+    return _ending(path) == ".parquet"
+
+
+def parquet_problem(path: Path, again: Path) -> str | None:
+    """What a Parquet file holds otherwise than the same rows written again; None where nothing."""
+    try:
+        problem: str | None = _parquet().difference(path, again)
+    except _UNREADABLE:
+        return "it cannot be read"
+    return problem
 
 
 def _ending(path: Path) -> str:

@@ -10,6 +10,26 @@ from gencard.core.errors import InvalidInputError
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
+LOG_ENTRY = "log_entry.json"
+
+
+def check_free(path: Path, *, replace: bool) -> None:
+    """Refuse a place that holds something already, before any work is done for it.
+
+    Args:
+        path: A file for rows; or a folder for a release, which may hold other files.
+        replace: Whether what is there may be written over.
+
+    Raises:
+        InvalidInputError: The file is there, or the folder holds a release.
+    """
+    if replace:
+        return
+    kept = [path / RECEIPT, path / CARD] if path.is_dir() else [path]
+    taken = next((file for file in kept if file.exists()), None)
+    if taken is not None:
+        problem = f"{taken} is there already; name another place, or replace it with --replace"
+        raise InvalidInputError(field="output", problem=problem)
 
 
 def save_documents(folder: Path, documents: dict[str, bytes]) -> None:

@@ -16,7 +16,7 @@ from gencard.client.numbers import Numbers
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError, UndeclaredLevelError, VerificationError
+from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
 
 
 def frame_of(dataset: Dataset, coding: Coding, numbers: Numbers | None = None) -> pd.DataFrame:
@@ -44,17 +44,6 @@ def dataset_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> Dat
         raise DomainMismatchError(problem=f"the data have no attribute '{absent[0]}'")
     columns = [_codes(coding.attribute(name), frame[name]) for name in domain.attributes]
     return Dataset.of_columns(domain, columns)
-
-
-def check_numbers(frame: pd.DataFrame, dataset: Dataset, coding: Coding, numbers: Numbers) -> None:
-    """Raises VerificationError where a frame's numbers are not those drawn for its codes."""
-    for attribute in map(coding.attribute, dataset.domain.attributes):
-        column = frame[attribute.name]
-        if isinstance(attribute.coding, Edges) and pd.api.types.is_numeric_dtype(column):
-            drawn = numbers.of(attribute.name, attribute.coding, dataset.column(attribute.name))
-            if not np.array_equal(drawn, column.to_numpy(np.float64), equal_nan=True):
-                problem = f"the numbers of '{attribute.name}' are not those that the seed draws"
-                raise VerificationError(problem=problem)
 
 
 def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":

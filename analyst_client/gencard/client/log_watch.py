@@ -9,7 +9,9 @@ from gencard.client.folder import appearing
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire.key_history import KeyHistory
+from gencard.wire.log_entry import LogEntry, check_in_log, check_release_entry
 from gencard.wire.merkle import check_consistency, check_inclusion
+from gencard.wire.receipt import Receipt
 from gencard.wire.statements import CHECKPOINT, predicate_of
 
 SEEN = "log_seen.json"
@@ -72,6 +74,26 @@ class LogWatch:
         root = bytes.fromhex(checkpoint.root)
         check_inclusion(proof.leaf, index, checkpoint.size, proof.path, root)
         return proof.leaf.hex()
+
+    def release_entry(
+        self, body: bytes, receipt: Receipt, controller: str
+    ) -> tuple[LogEntry, Checkpoint]:
+        """A release's entry, proved to be in the log as its newest checkpoint signs it; and this one.
+
+        Args:
+            body: The entry, as the controller tells it.
+            controller: Its URI, as the card names it.
+
+        Raises:
+            VerificationError: The entry is not the receipt's, or not in the log.
+        """
+        check_release_entry(body, receipt, controller)
+        checkpoint = self.checkpoint()
+        request = pb.GetInclusionProofRequest(index=receipt.log_index, size=checkpoint.size)
+        proof = self._connection.call(self._connection.log.GetInclusionProof, request)
+        entry = LogEntry(body, checkpoint.size, tuple(proof.path))
+        check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
+        return entry, checkpoint
 
     def _checked(self, envelope: bytes) -> Checkpoint:
         return checkpoint_of(envelope, self._connection.keys.log(envelope))

@@ -10,7 +10,7 @@ from rich.panel import Panel
 
 from gencard.client import html, text
 from gencard.client.files import write_rows
-from gencard.client.folder import RECEIPT, save_documents
+from gencard.client.folder import RECEIPT, check_free, save_documents
 from gencard.client.numbers import Numbers
 from gencard.core.card import Tier
 from gencard.core.coding import Coding
@@ -58,20 +58,36 @@ class Release:
         """``frame`` with the intervals themselves: what was released, and nothing drawn."""
         return self._frame(None)
 
-    def save(self, folder: str | Path, rows: str = "rows.parquet", *, intervals: bool = False) -> Path:
+    def save(
+        self,
+        folder: str | Path,
+        rows: str = "rows.parquet",
+        *,
+        intervals: bool = False,
+        replace: bool = False,
+    ) -> Path:
         """Write rows, card, psi, schema and receipt, so that ``gencard verify FOLDER`` can check them.
 
         Args:
             folder: Made where it is not there.
             rows: Name of the file for the rows; ends in .parquet or .csv.
             intervals: Write intervals by their names in place of numbers drawn inside them.
+            replace: Write over a release that the folder holds.
 
         Raises:
-            InvalidInputError: The folder cannot be written.
+            InvalidInputError: The folder cannot be written, or holds another release.
         """
+        check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
         self.write(Path(folder) / rows, intervals=intervals)
         return Path(folder)
+
+    def _is_in(self, folder: Path) -> bool:
+        """Whether a folder holds this very release."""
+        try:
+            return (folder / RECEIPT).read_bytes() == self.envelope
+        except OSError:
+            return False
 
     def write(self, path: str | Path, *, intervals: bool = False) -> None:
         """Write the rows alone, as .csv or .parquet; they appear only once they are whole."""

@@ -1,16 +1,19 @@
 """Checks the whole chain without the controller: card, schema, psi, receipts, rows, log, verdicts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.bundle import Bundle, File
+from gencard.client.bundle import WELL_KNOWN, Bundle, File
 from gencard.client.credentials import Credentials
+from gencard.client.delivered import check_delivered_file
 from gencard.client.files import read_rows
 from gencard.client.key_watch import known_history
 from gencard.client.log_watch import Checkpoint, checkpoint_of
@@ -22,22 +25,43 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NotReplayableError, VerificationError
 from gencard.wire import dsse
-from gencard.wire.canonical import Document, sha256, time_of
+from gencard.wire.canonical import Document, json_bytes, sha256, time_of
 from gencard.wire.enrolment import grouped
 from gencard.wire.key_history import CARDS, LOG, KeyHistory, changes_in
+from gencard.wire.log_entry import (
+    check_in_log,
+    check_release_entry,
+    log_entry_of_document,
+    resource_of,
+)
 from gencard.wire.receipt import Receipt
-from gencard.wire.schema_codec import coding_digest
+from gencard.wire.schema_codec import coding_digest, coding_document
 from gencard.wire.statements import REVOCATION, VERDICT, predicate_of, subject_digest
 
 Value = TypeVar("Value")
 
+_NO_ANALYST_KEY = "give the analyst's public signing key with --analyst-key FILE"
+_NO_ENTRY = (
+    "nothing here shows that the receipt is in the log; save the release again, with log_entry.json"
+)
+_NO_CHECKPOINT = "the checkpoint that the proof is for is not here; save the release again"
+_MISSING = {
+    "Rows": "there are none here; name their .csv or .parquet file, too",
+    "Receipt": "there is none here, so nothing says which rows and which psi are the card's",
+    "Log": "there is no checkpoint here, so nothing shows what the log held",
+}
+
 
 class Outcome(StrEnum):
-    """How one check ended; only ``failed`` fails the whole."""
+    """How one check ended; only ``failed`` fails the whole.
+
+    ``not checked`` stands where something is missing that would have been checked.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
     NOTED = "noted"
+    NOT_CHECKED = "not checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +81,15 @@ class Keys:
     """Whom to believe. They must not come from the bundle itself.
 
     Args:
-        analyst: The analyst's key, and those that the analyst signed with before.
+        analyst: The analyst's key, and those that the analyst signed with before; empty where they
+            are not known, and the analyst's signature is then not checked.
+        log: None where it is not known; checkpoints are then not believed.
         analyst_source: Where the analyst's keys come from: who has to be believed about them.
     """
 
     controller: KeyHistory
     analyst: tuple[Ed25519PublicKey, ...]
-    log: KeyHistory
+    log: KeyHistory | None
     analyst_source: str = OWN
 
     @classmethod
@@ -81,9 +107,8 @@ class Keys:
         keys = self
         for file in bundle.all("keys"):
             changes = changes_in(file.content)
-            keys = replace(
-                keys, controller=keys.controller.followed(changes), log=keys.log.followed(changes)
-            )
+            log = None if keys.log is None else keys.log.followed(changes)
+            keys = replace(keys, controller=keys.controller.followed(changes), log=log)
         return keys
 
 
@@ -122,17 +147,21 @@ class _Record:
     def note(self, what: str, detail: str) -> None:
         self.checks.append(Check(what, Outcome.NOTED, detail))
 
+    def leave(self, what: str, detail: str) -> None:
+        """Something is missing, and what to give so that it can be checked."""
+        self.checks.append(Check(what, Outcome.NOT_CHECKED, detail))
+
 
 def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     """Every check. Without a card that both sides signed nothing else would mean anything."""
     record = _Record()
-    if bundle.all("keys"):
-        keys = record.check("Keys that followed", partial(keys.followed, bundle), _keys_text) or keys
+    keys = _check_files(bundle, keys, record)
     signed = partial(signed_card, bundle, keys)
-    card = record.check("Card, signed by both", signed, lambda card: card.name)
+    signers = "both" if keys.analyst else "the controller"
+    card = record.check(f"Card, signed by {signers}", signed, lambda card: card.name)
     if card is None:
         return record.checks
-    record.note("Analyst's key", _analyst_key_text(bundle, keys))
+    _note_analyst(bundle, card, keys, record)
     over = "ended" if now >= time_of(card.expire_time) else "ends"
     record.note("Time of the card", f"{over} {card.expire_time}")
     coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
@@ -148,19 +177,80 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
             record.check(
                 f"Rows {file.path.name}", partial(_rows_digest, file, card, coding, receipts), str
             )
-    known: dict[int, Checkpoint] = {}
-    for file in bundle.all("checkpoint"):
-        find = partial(_checkpoint, file, keys, receipts, known)
-        record.check(f"Log {file.path.name}", find, lambda found: f"{found.size} entries, {found.time}")
+    _check_log(bundle, card, keys, receipts, record)
     _check_facts(bundle, keys, record)
+    _leave_missing(bundle, receipts, record)
     return record.checks
 
 
+def _check_log(bundle: Bundle, card: Card, keys: Keys, receipts: list[Receipt], to: _Record) -> None:
+    """That checkpoints are the log's, do not contradict each other, and cover each receipt's entry."""
+    known: dict[int, Checkpoint] = {}
+    for file in bundle.all("checkpoint"):
+        find = partial(_checkpoint, file, keys, receipts, known)
+        to.check(f"Log {file.path.name}", find, lambda found: f"{found.size} entries, {found.time}")
+    for receipt in receipts:
+        find_entry = partial(_logged, bundle, receipt, card, known)
+        to.check(f"Log entry {receipt.log_index}", find_entry, str)
+
+
+def _refuse_damaged(path: Path) -> str:
+    kind = WELL_KNOWN.get(path.name, "document")
+    raise VerificationError(problem=f"the file is damaged: it holds no {kind} in its one form")
+
+
+def _logged(bundle: Bundle, receipt: Receipt, card: Card, checkpoints: Mapping[int, Checkpoint]) -> str:
+    """Which checkpoint covers the receipt's entry in the log.
+
+    Raises:
+        VerificationError: None of those that are here.
+    """
+    entries = [log_entry_of_document(file.content) for file in bundle.all("log entry")]
+    own = [entry for entry in entries if resource_of(entry.body) == receipt.name]
+    for entry in own:
+        check_release_entry(entry.body, receipt, card.controller)
+        if entry.size in checkpoints:
+            checkpoint = checkpoints[entry.size]
+            check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
+            return f"of {checkpoint.size} that the log's key signed, {checkpoint.time}"
+    raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
+
+
+def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
+    """What is not here, and so was not checked."""
+    missing = {
+        "Rows": not bundle.all("rows"),
+        "Receipt": not bundle.all("receipt"),
+        "Log": not bundle.all("checkpoint"),
+    }
+    for what, absent in missing.items():
+        if absent:
+            record.leave(what, _MISSING[what])
+    if not receipts and bundle.all("psi"):
+        record.leave("psi", "only its form was checked: no receipt here vouches for its counts")
+    if bundle.ignored:
+        names = ", ".join(sorted(path.name for path in bundle.ignored))
+        record.leave("Other files", f"{names}: nobody signs what they hold")
+
+
 def signed_card(bundle: Bundle, keys: Keys) -> Card:
-    """The card; raises VerificationError where not both sides signed it."""
+    """The card; raises VerificationError where one side did not sign it.
+
+    Where no key of the analyst is known, only the controller's signature is checked.
+    """
     envelope = bundle.one("card").content
-    check_signed_by_one(envelope, keys.analyst)
+    if keys.analyst:
+        check_signed_by_one(envelope, keys.analyst)
     return card_of_statement(keys.controller.payload_of(envelope))
+
+
+def named_analysts(bundle: Bundle) -> set[str]:
+    """Whom the cards of a bundle name as their analyst; nothing is verified."""
+    analysts = set()
+    for file in bundle.all("card"):
+        with suppress(GencardError):
+            analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
+    return analysts
 
 
 def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
@@ -181,8 +271,26 @@ def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
 
 
 def _keys_text(keys: Keys) -> str:
-    changes = sorted((*keys.controller.changes, *keys.log.changes), key=lambda change: change.time)
+    log = () if keys.log is None else keys.log.changes
+    changes = sorted((*keys.controller.changes, *log), key=lambda change: change.time)
     return ", ".join(f"{change.use} {change.number}, {change.time}" for change in changes)
+
+
+def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
+    """That no file is damaged; and the keys with those that followed them."""
+    for path in bundle.damaged:
+        record.check(f"File {path.name}", partial(_refuse_damaged, path), str)
+    if not bundle.all("keys"):
+        return keys
+    return record.check("Keys that followed", partial(keys.followed, bundle), _keys_text) or keys
+
+
+def _note_analyst(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> None:
+    """Who vouches for the analyst's key, or that nobody does here."""
+    if keys.analyst:
+        record.note("Analyst's key", _analyst_key_text(bundle, keys))
+    else:
+        record.leave("Analyst's signature", f"of {card.analyst}: {_NO_ANALYST_KEY}")
 
 
 def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
@@ -200,6 +308,8 @@ def _schema(bundle: Bundle, card: Card) -> Coding:
     coding = bundle.schema()
     if coding_digest(coding) != card.coding_digest:
         raise VerificationError(problem="the card names another schema")
+    if json_bytes(coding_document(coding)) != bundle.one("schema").content:
+        raise VerificationError(problem="the schema is not in its canonical form")
     return coding
 
 
@@ -250,14 +360,18 @@ def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Recei
 def _rows_digest(file: File, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
     dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
     digest = dataset.digest()
-    if digest not in {receipt.rows_digest for receipt in receipts}:
+    receipt = next((one for one in receipts if one.rows_digest == digest), None)
+    if receipt is None:
         raise VerificationError(problem="no receipt is about these rows")
+    check_delivered_file(file.path, dataset, coding, receipt.drawing_seed)
     return digest
 
 
 def _checkpoint(
     file: File, keys: Keys, receipts: list[Receipt], known: dict[int, Checkpoint]
 ) -> Checkpoint:
+    if keys.log is None:
+        raise VerificationError(problem="the log's key is not known; name it with --log-key FILE")
     checkpoint = checkpoint_of(file.content, keys.log)
     if known.setdefault(checkpoint.size, checkpoint).root != checkpoint.root:
         raise VerificationError(problem="the log was forked: another checkpoint has another root")

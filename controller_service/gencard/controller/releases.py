@@ -42,7 +42,10 @@ from gencard.core.negotiation import CardState, Negotiation
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.card_codec import timestamp
+from gencard.wire.dsse import opened
 from gencard.wire.identity import Identity
+from gencard.wire.receipt import receipt_of_document
+from gencard.wire.statements import RECEIPT, predicate_of
 from gencard.wire.table_codec import row_bytes
 
 KIND = "release"
@@ -142,9 +145,12 @@ class Releases:
             limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
             raise TooLargeError(what="The size of this card's releases", limit=limit)
 
-    def get(self, who: Identity, name: str) -> pb.Release:
+    def get(self, who: Identity, name: str) -> tuple[pb.Release, bytes]:
+        """A release, and the bytes of its entry in the log."""
         with self.database.reading() as tx:
-            return release_message(self._seen(tx, who, name))
+            row = self._seen(tx, who, name)
+            entry = self.cards.log.entry(tx, _log_index(row))
+        return release_message(row), entry
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[pb.Release], str]:
         """Releases of a card, newest first, and the token of the next page."""
@@ -237,6 +243,12 @@ def _refuse_seed(seed: int) -> None:
     """Raises InvalidInputError: whoever knew the seed could find out what the rows hide."""
     if seed:
         raise InvalidInputError(field="seed", problem="is no choice where records decide about the rows")
+
+
+def _log_index(row: ReleaseRow) -> int:
+    """The entry of the log that a receipt of ours names."""
+    payload, _ = opened(row.receipt)
+    return receipt_of_document(predicate_of(payload, RECEIPT)).log_index
 
 
 def release_message(row: ReleaseRow) -> pb.Release:

@@ -201,6 +201,9 @@ class GetReleaseResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RELEASE_FIELD_NUMBER: builtins.int
+    LOG_ENTRY_FIELD_NUMBER: builtins.int
+    log_entry: builtins.bytes
+    """The release's entry in the log: RFC 8785 JSON bytes. Their hash is the leaf of an inclusion proof."""
     @property
     def release(self) -> Global___Release:
         """The release."""
@@ -209,9 +212,10 @@ class GetReleaseResponse(google.protobuf.message.Message):
         self,
         *,
         release: Global___Release | None = ...,
+        log_entry: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["release", b"release"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["release", b"release"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["log_entry", b"log_entry", "release", b"release"]) -> None: ...
 
 Global___GetReleaseResponse: typing_extensions.TypeAlias = GetReleaseResponse
 

@@ -5,18 +5,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.bundle import Bundle
 from gencard.client.credentials import Credentials, public_key
+from gencard.client.delivered import check_delivered_file
 from gencard.client.files import read_rows
 from gencard.client.key_watch import known_history
 from gencard.client.replay import Replayed
 from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
 from gencard.client.text import plain
-from gencard.client.verify import OWN, Check, Keys, Outcome, rebuild, with_fingerprint
+from gencard.client.verify import OWN, Check, Keys, Outcome, named_analysts, rebuild, with_fingerprint
 from gencard.client.verify import verify as verify_bundle
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.wire.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.receipt import Receipt
 
 ControllerKey = Annotated[
     Path | None, typer.Option(help="The controller's public key for cards; else the connection's.")
@@ -29,7 +34,11 @@ AnalystFingerprint = Annotated[
     typer.Option(help="The fingerprint that the analyst told you; the analyst's key must have it."),
 ]
 LogKey = Annotated[Path | None, typer.Option(help="The log's public key; else the connection's.")]
-_MARK = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.NOTED: "·"}
+_NO_CONTROLLER_KEY = (
+    "name your connection folder with -c or GENCARD_CONNECTION, "
+    "or the controller's public key for cards with --controller-key FILE"
+)
+_MARK = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.NOTED: "·", Outcome.NOT_CHECKED: "?"}
 
 
 def verify(
@@ -42,10 +51,11 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check signatures and digests of card, schema, psi, receipts, rows, log and verdicts."""
-    keys = _keys(connection, controller_key, analyst_key, log_key)
+    bundle = Bundle.of(paths)
+    keys = _keys(connection, bundle, controller_key, analyst_key, log_key)
     if analyst_fingerprint is not None:
         keys = with_fingerprint(keys, analyst_fingerprint)
-    checks = verify_bundle(Bundle.of(paths), keys, datetime.now(UTC))
+    checks = verify_bundle(bundle, keys, datetime.now(UTC))
     if as_json:
         say_json([{"what": c.what, "outcome": c.outcome, "detail": c.detail} for c in checks])
     else:
@@ -72,24 +82,38 @@ def replay(
     files = [file for file in (*(paths or ()), card, psi, receipt, beside, data) if file is not None]
     if not files:
         raise InvalidInputError(field="paths", problem="name a folder, or --card, --psi and --receipt")
-    keys, bundle = _keys(connection, controller_key, analyst_key, None), Bundle.of(files)
+    bundle = Bundle.of(files)
+    if bundle.damaged:
+        raise VerificationError(problem=f"{bundle.damaged[0].name} is damaged")
+    keys = _keys(connection, bundle, controller_key, analyst_key, None)
     with console.status("Replaying"):
         found, dataset, coding = rebuild(bundle, keys)
         for file in bundle.all("rows"):
-            if read_rows(file.path, coding, dataset.domain).digest() != found.rows_digest:
-                raise VerificationError(
-                    problem=f"the rows in {file.path.name} are not those of the receipt"
-                )
+            _check_rows(file.path, found, dataset, coding)
     say(str(Replayed.of(found)))
+    if not bundle.all("rows"):
+        say("Not compared with any file of rows: name one with --data.")
 
 
-def _keys(folder: Path, controller: Path | None, analyst: Path | None, log: Path | None) -> Keys:
-    """Those that were named, else the connection's with all that followed them."""
-    credentials = Credentials.of_folder(folder)
+def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) -> None:
+    """Raises VerificationError where a file of rows is not as the release was delivered."""
+    if read_rows(path, coding, dataset.domain).digest() != receipt.rows_digest:
+        raise VerificationError(problem=f"the rows in {path.name} are not those of the receipt")
+    check_delivered_file(path, dataset, coding, receipt.drawing_seed)
+
+
+def _keys(
+    folder: Path, bundle: Bundle, controller: Path | None, analyst: Path | None, log: Path | None
+) -> Keys:
+    """Those that were named, else the connection's with all that followed them.
+
+    The connection is read only where a key is not named. Its own signing keys are the analyst's only
+    where the card names its holder.
+    """
     return Keys(
-        _named(controller, "controller_key", CARDS) or known_history(credentials, CARDS),
-        (public_key(analyst, "analyst_key"),) if analyst else credentials.public_signing_keys(),
-        _named(log, "log_key", LOG) or known_history(credentials, LOG),
+        _named(controller, "controller_key", CARDS) or _known(folder, CARDS),
+        (public_key(analyst, "analyst_key"),) if analyst else _own_keys(folder, bundle),
+        _named(log, "log_key", LOG) or (_known(folder, LOG) if _is_connection(folder) else None),
         f"from {analyst.name}; whoever gave you that file vouches for it" if analyst else OWN,
     )
 
@@ -98,11 +122,40 @@ def _named(file: Path | None, field: str, use: str) -> KeyHistory | None:
     return None if file is None else KeyHistory(public_key(file, field), use)
 
 
+def _is_connection(folder: Path) -> bool:
+    return (folder / "certificate.pem").is_file()
+
+
+def _known(folder: Path, use: str) -> KeyHistory:
+    """The controller's keys as the connection folder knows them.
+
+    Raises:
+        InvalidInputError: There is no such folder; says what to name.
+    """
+    if not _is_connection(folder):
+        raise InvalidInputError(field="connection", problem=_NO_CONTROLLER_KEY)
+    return known_history(Credentials.of_folder(folder), use)
+
+
+def _own_keys(folder: Path, bundle: Bundle) -> tuple[Ed25519PublicKey, ...]:
+    """The holder's signing keys where a card names the holder as its analyst; else none."""
+    if not _is_connection(folder):
+        return ()
+    credentials = Credentials.of_folder(folder)
+    own = credentials.identity().uri in named_analysts(bundle)
+    return credentials.public_signing_keys() if own else ()
+
+
 def _show(checks: list[Check]) -> None:
     lines = [(f"{_MARK[check.outcome]} {check.outcome}", check.what, check.detail) for check in checks]
     say_table(("", "What", "Found"), lines)
-    failed = [check.what for check in checks if check.outcome is Outcome.FAILED]
+    failed, left = (
+        [check.what for check in checks if check.outcome is outcome]
+        for outcome in (Outcome.FAILED, Outcome.NOT_CHECKED)
+    )
     if failed:
         console.print(f"[bold red]Do not use these data:[/] {plain(', '.join(failed))}.")
+    elif left:
+        console.print(f"[bold]What is here agrees.[/] Not checked: {plain(', '.join(left))}.")
     else:
         console.print("[bold green]Everything agrees.[/]")

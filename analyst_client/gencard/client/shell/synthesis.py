@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gencard.client import folder
+from gencard.client.comma_separated import has_formulas
 from gencard.client.releases import Release
 from gencard.client.shell.terminal import (
     HERE,
@@ -38,22 +39,26 @@ def generate(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Intervals by name, and no numbers drawn inside them.")
     ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Write over what is there.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Have rows made and fetch them; they appear only once digest and receipt were checked."""
+    folder.check_free(output, replace=replace)
     folder.make_folder(output.parent)
     with (
         tempfile.TemporaryDirectory(dir=output.parent) as scratch,
         connected(connection) as analyst,
     ):
         release = analyst.card(name).release(rows, seed=seed, scratch=Path(scratch))
-        _keep(release, output, intervals=intervals)
+        _keep(release, output, intervals=intervals, replace=replace)
     if as_json:
         say_json({**dict(release.lines()), "Output": str(output)})
         return
     console.print(release)
     say(f"Written: {output}")
+    if output.suffix.lower() == ".csv" and has_formulas(release.coding, release.dataset.domain):
+        say("Labels that a spreadsheet would run as formulas begin with an apostrophe in the file.")
 
 
 def psi(
@@ -73,8 +78,8 @@ def psi(
     say(f"psi is in {output}")
 
 
-def _keep(release: Release, output: Path, *, intervals: bool) -> None:
+def _keep(release: Release, output: Path, *, intervals: bool, replace: bool) -> None:
     if output.suffix.lower() in (".csv", ".parquet"):
         release.write(output, intervals=intervals)
     else:
-        release.save(output, intervals=intervals)
+        release.save(output, intervals=intervals, replace=replace)

@@ -38,7 +38,8 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
     def GetRelease(
         self, request: pb.GetReleaseRequest, context: grpc.ServicerContext
     ) -> pb.GetReleaseResponse:
-        return pb.GetReleaseResponse(release=self.releases.get(identity(), request.name))
+        release, entry = self.releases.get(identity(), request.name)
+        return pb.GetReleaseResponse(release=release, log_entry=entry)
 
     def ListReleases(
         self, request: pb.ListReleasesRequest, context: grpc.ServicerContext

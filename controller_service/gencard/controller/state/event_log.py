@@ -68,6 +68,17 @@ class EventLog:
             tx.execute(insert(checkpoints).values(size=size, envelope=envelope))
         return bytes(envelope)
 
+    def entry(self, tx: Connection, index: int) -> bytes:
+        """The bytes of one entry, as they are hashed.
+
+        Raises:
+            InvalidNumberError: The log has no such entry.
+        """
+        body = tx.execute(select(events.c.body).where(events.c.index == index)).scalar_one_or_none()
+        if body is None:
+            raise InvalidNumberError(field="index", expected="that of an entry of the log")
+        return bytes(body)
+
     def inclusion(self, tx: Connection, index: int, size: int) -> tuple[bytes, list[bytes]]:
         """Leaf hash of an entry, and the path from it to the root of the first ``size`` entries.
 
