@@ -97,8 +97,8 @@ class Bundle:
         """Raises InvalidInputError where there is none, or more than one."""
         files = self.all(kind)
         if not files:
-            names = (name for name, held in WELL_KNOWN.items() if held == kind)
-            name = next(names, "a .csv or .parquet file")
+            usual = (name for name, held in WELL_KNOWN.items() if held == kind)
+            name = next(usual, "a .csv or .parquet file")
             problem = f"there is none; name {name}, or the folder of the release that holds it"
             raise InvalidInputError(field=kind, problem=problem)
         if len(files) > 1:
