@@ -7,8 +7,11 @@ with Analyst.connect("localhost:7443", certificate="ana/certificate.pem") as ana
     data = card.generate(rows=10_000, seed=7)
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC reads it once, when it is imported
 
 if TYPE_CHECKING:
     from gencard.client.analyst import Analyst

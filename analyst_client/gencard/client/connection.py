@@ -9,7 +9,8 @@ from google.longrunning import operations_pb2_grpc
 
 from gencard.client.credentials import Credentials, read, read_secret
 from gencard.client.key_watch import KeyWatch
-from gencard.core.errors import InvalidInputError
+from gencard.client.tls_check import failure_of_tls
+from gencard.core.errors import GencardError, InvalidInputError, ServiceUnavailableError
 from gencard.v1 import (
     audit_pb2_grpc,
     catalog_pb2_grpc,
@@ -68,8 +69,8 @@ class Connection:
     def close(self) -> None:
         self.channel.close()
 
-    @staticmethod
     def call(
+        self,
         method: "grpc.UnaryUnaryMultiCallable[Request, Response]",
         request: Request,
         *,
@@ -83,10 +84,10 @@ class Connection:
         try:
             return method(request, timeout=seconds)
         except grpc.RpcError as failed:
-            raise error_of_call(failed) from None
+            raise self._error_of(failed) from None
 
-    @staticmethod
     def stream(
+        self,
         method: "grpc.UnaryStreamMultiCallable[Request, Response]",
         request: Request,
         *,
@@ -96,7 +97,14 @@ class Connection:
         try:
             yield from method(request, timeout=seconds)
         except grpc.RpcError as failed:
-            raise error_of_call(failed) from None
+            raise self._error_of(failed) from None
+
+    def _error_of(self, failed: grpc.RpcError) -> GencardError:
+        """The typed error of a call; where the network ended it, what is wrong with a certificate."""
+        error = error_of_call(failed)
+        if not isinstance(error, ServiceUnavailableError):
+            return error
+        return failure_of_tls(self.address, self.credentials) or error
 
 
 def _channel(address: str, credentials: Credentials) -> grpc.Channel:

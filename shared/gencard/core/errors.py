@@ -288,6 +288,44 @@ class PermissionDeniedError(AccessError):
     advice = "Ask the controller's steward for a certificate with the role you need."
 
 
+class CertificateNotTrustedError(AccessError):
+    """``file`` is the caller's certificate."""
+
+    reason = "CERTIFICATE_NOT_TRUSTED"
+    text = "Certificate {file} is not trusted by {address}."
+    advice = "Check the address. If it is right, ask the steward for a new one: run `gencard enrol`."
+
+
+class AuthorityMismatchError(AccessError):
+    """``folder`` holds the caller's ``authority.pem``."""
+
+    reason = "AUTHORITY_MISMATCH"
+    text = "The service at {address} does not show a certificate of the authority in {folder}."
+    advice = "Check the address. If it is right, ask the steward whether the authority was replaced."
+
+
+class CertificateExpiredError(AccessError):
+    """``certificate`` says whose it is."""
+
+    reason = "CERTIFICATE_EXPIRED"
+    text = "{certificate} expired on {date}."
+    advice = "Ask the steward for a new one; for your own certificate, run `gencard enrol` first."
+
+
+class CertificateNotYetValidError(AccessError):
+    """``certificate`` says whose it is."""
+
+    reason = "CERTIFICATE_NOT_YET_VALID"
+    text = "{certificate} is not valid before {date}."
+    advice = "Check the clock of this machine; if it is right, tell the controller's steward."
+
+
+class HostNameMismatchError(AccessError):
+    reason = "HOST_NAME_MISMATCH"
+    text = "The certificate of the service at {address} names other hosts: {names}."
+    advice = "Connect by a name in the certificate, or ask the steward for one that names this host."
+
+
 class NotFoundError(AccessError):
     reason = "NOT_FOUND"
     text = "There is no such resource, or it is not yours."

@@ -1,5 +1,1 @@
 """The analyst's and auditor's shell."""
-
-import os
-
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC reads it once, when it is imported
