@@ -1,5 +1,6 @@
 """Hard bounds of the service: what no negotiation even looks at, and what no generator could fit."""
 
+import threading
 from dataclasses import dataclass
 
 from gencard.controller.box_policy import is_black_box
@@ -10,6 +11,9 @@ from gencard.core.errors import TooLargeError
 from gencard.core.generators.contract import LinearGenerator
 from gencard.core.generators.registry import Zeros, generator_named
 from gencard.core.generators.trial_fit import check_fittable
+
+_ONE_TRIAL = threading.Lock()
+"""A trial of a fit takes seconds of a core; one at a time leaves the others to everybody's calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +68,5 @@ def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -
         generator.check_functions(cells + sums, covered)
     if not terms.privacy.noisy:
         most = limits.model_cells
-        check_fittable(generator, terms.marginals, covered, zeros=zeros, max_cells=most)
+        with _ONE_TRIAL:
+            check_fittable(generator, terms.marginals, covered, zeros=zeros, max_cells=most)
