@@ -280,6 +280,11 @@ def make_people(folder: Path) -> None:
     write_new(folder / "ana/authority.pem", authority.certificate_pem, private=False)
     write_new(folder / "ana/controller_card_key.pub", public_pem(card_key), private=False)
     write_new(folder / "ana/log_key.pub", public_pem(log_key), private=False)
+    issue(authority, ANA.replace("analyst/ana", "auditor/aud"), now).write(folder / "aud")
+    aud_key = new_signing_key(folder / "aud/signing_key.pem")
+    write_new(folder / "aud/signing_key.pub", public_pem(aud_key), private=False)
+    for name in ("authority.pem", "controller_card_key.pub", "log_key.pub"):
+        write_new(folder / "aud" / name, (folder / "ana" / name).read_bytes(), private=False)
 
 
 @contextmanager

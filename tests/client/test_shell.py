@@ -6,6 +6,11 @@ import re
 from importlib.metadata import version
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 from typer.testing import CliRunner
 
 from gencard.client.shell import negotiation
@@ -155,6 +160,60 @@ class TestSynthesis:
         parts += ("--receipt", kept / "receipt.json", "--data", kept / "rows.parquet")
         assert "Every byte agrees" in run("replay", *parts).stdout
 
+    def test_a_release_is_not_written_over(self, run, name, tmp_path, world):
+        run("generate", name, "--rows", 40, "-o", tmp_path / "kept")
+        before, made = (tmp_path / "kept/rows.parquet").read_bytes(), len(world.releases)
+        for output in (tmp_path / "kept", tmp_path / "kept/rows.parquet"):
+            shown = run("generate", name, "--rows", 40, "--seed", 1, "-o", output, code=1).stderr
+            assert "is there already" in shown
+            assert "--replace" in shown
+        assert (tmp_path / "kept/rows.parquet").read_bytes() == before
+        assert len(world.releases) == made
+        run("generate", name, "--rows", 40, "--seed", 1, "-o", tmp_path / "kept", "--replace")
+        assert "Everything agrees" in run("verify", tmp_path / "kept").stdout
+
+    def test_an_auditor_lacks_the_analysts_key_and_is_told_so(self, run, name, tmp_path, people):
+        run("generate", name, "--rows", 40, "-o", tmp_path / "kept")
+        shown = run("verify", tmp_path / "kept", "-c", people / "aud").stdout
+        assert "What is here agrees. Not checked: Analyst's signature" in shown
+        assert "--analyst-key FILE" in shown
+        key = people / "aud/signing_key.pub"
+        shown = run("verify", tmp_path / "kept", "-c", people / "aud", "--analyst-key", key, code=1)
+        assert "Do not use these data" in shown.stdout
+
+    def test_keys_by_name_need_no_connection(self, run, name, tmp_path, people, monkeypatch):
+        kept = tmp_path / "kept"
+        run("generate", name, "--rows", 40, "-o", kept)
+        signing = load_pem_private_key((people / "ana/signing_key.pem").read_bytes(), None)
+        own = tmp_path / "ana.pub"
+        public = signing.public_key()
+        own.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        monkeypatch.delenv("GENCARD_CONNECTION")
+        monkeypatch.chdir(tmp_path)
+        for command in ("verify", "replay"):
+            shown = run(command, kept, code=1).stderr
+            assert "name your connection folder with -c" in shown
+            assert "--controller-key FILE" in shown
+        keys = ["--controller-key", people / "ana/controller_card_key.pub", "--analyst-key", own]
+        assert "Every byte agrees" in run("replay", kept, *keys).stdout
+        assert "--log-key FILE" in run("verify", kept, *keys, code=1).stdout
+        keys += ["--log-key", people / "ana/log_key.pub"]
+        assert "Everything agrees" in run("verify", kept, *keys).stdout
+
+    def test_what_nobody_signs_is_said_to_be_so(self, run, tmp_path):
+        (tmp_path / "leak.json").write_text('{"verdict": "leakage"}')
+        shown = run("verify", tmp_path / "leak.json", code=1).stderr
+        assert "holds nothing that is signed" in shown
+        assert "name the folder of a release" in shown
+
+    def test_a_damaged_file_is_no_file_of_others(self, run, name, tmp_path):
+        kept = tmp_path / "kept"
+        run("generate", name, "--rows", 40, "-o", kept)
+        (kept / "receipt.json").write_bytes((kept / "receipt.json").read_bytes()[:-9])
+        shown = run("verify", kept, code=1).stdout
+        assert "damaged" in shown
+        assert "damaged" in run("replay", kept, code=1).stderr
+
     def test_what_does_not_verify(self, run, name, tmp_path):
         run("generate", name, "--rows", 40, "-o", tmp_path / "a")
         run("generate", name, "--rows", 40, "--seed", 1, "-o", tmp_path / "b")
@@ -205,7 +264,7 @@ class TestAudit:
         refused = run("audit", name, "--html", tmp_path / "kept.csv" / "a.html", code=1)
         assert refused.stderr.startswith("INVALID_INPUT")
         assert not refused.stdout
-        shown = run("audit", name, "--runs", 3, "--html", page, "--report", report).stdout
+        shown = run("audit", name, "--runs", 6, "--html", page, "--report", report).stdout
         assert "No evidence of leakage" in shown
         assert page.read_text().startswith("<!doctype html>")
         assert json.loads(report.read_text())["verdict"] == "no-evidence"
