@@ -230,7 +230,7 @@ def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record)
         record.leave("psi", "only its form was checked: no receipt here vouches for its counts")
     if bundle.ignored:
         names = ", ".join(sorted(path.name for path in bundle.ignored))
-        record.leave("Other files", f"{names}: nobody signs what they hold")
+        record.note("Other files", f"{names}: no part of the release; nobody signs what they hold")
 
 
 def signed_card(bundle: Bundle, keys: Keys) -> Card:
