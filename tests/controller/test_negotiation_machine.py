@@ -22,6 +22,7 @@ from gencard.controller.key_rotation import key_history
 from gencard.controller.keys import signing_key
 from gencard.controller.negotiations import Negotiations
 from gencard.controller.request import Request
+from gencard.controller.retention import Retention
 from gencard.controller.state.log_check import verify
 from gencard.controller.stewardship import Stewardship
 from gencard.core.card import Proposal
@@ -94,7 +95,12 @@ class Machine(RuleBasedStateMachine):
         )
         cards = replace(self.desk.cards, holdings=holdings)
         keys = {PEOPLE[name].uri: key.public_key() for name, key in self.keys.items()}
-        self.negotiations = Negotiations(self.desk.database, cards, lambda who: keys[who.uri])
+        self.negotiations = Negotiations(
+            self.desk.database,
+            cards,
+            lambda who: keys[who.uri],
+            Retention(self.desk.database, cards, keep_days=0),
+        )
         self.stewardship = Stewardship(
             self.desk.database, cards, self.desk.ledger, self.desk.refusals, STEWARD
         )

@@ -5,13 +5,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from typer.testing import CliRunner
 
-from gencard.controller import desk
+from gencard.controller import desk, health
+from gencard.controller.quotas import quotas_of
+from gencard.controller.shell.main import app as steward_shell
 from gencard.core.errors import QuotaExceededError, StorageReserveError
 from tests.system.edge import agreed, configure, enrolled
 from tests.system.house import House, build
 
-LIMITS = {"open_proposals": 5, "cards": 12, "card_mib": 1, "reserve_mib": 1}
+LIMITS = {"open_proposals": 5, "cards": 12, "card_mib": 1, "reserve_mib": 1, "releases": 3}
 PURPOSE = "p" * 2_000
 
 
@@ -29,7 +32,9 @@ def propose(analyst, purpose: str = PURPOSE):
 def test_open_proposals_have_a_bound_and_ended_ones_give_their_place_back(house):
     with house.analyst() as ana, house.analyst(enrolled(house, "bob")) as bob:
         cards = [propose(ana) for _ in range(5)]
-        with pytest.raises(QuotaExceededError, match="All 5 open proposals") as caught:
+        with pytest.raises(
+            QuotaExceededError, match=r"All 5 open proposals .* \(limits.open_proposals\)"
+        ) as caught:
             propose(ana)
         assert caught.value.fields["setting"] == "open_proposals"
         propose(bob)
@@ -72,8 +77,9 @@ def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
 
 def test_below_the_reserve_nothing_new_is_stored_and_what_is_agreed_goes_on(tmp_path, monkeypatch):
     free = [1 << 40]
-    quotas = desk.Quotas
-    monkeypatch.setattr(desk, "Quotas", lambda *limits: quotas(*limits, free=lambda _: free[0]))
+    monkeypatch.setattr(
+        desk, "quotas_of", lambda settings: replace(quotas_of(settings), free=lambda _: free[0])
+    )
     house = build(tmp_path).start()
     try:
         with house.analyst() as ana:
@@ -88,3 +94,38 @@ def test_below_the_reserve_nothing_new_is_stored_and_what_is_agreed_goes_on(tmp_
             propose(ana)
     finally:
         house.stop()
+
+
+def test_releases_of_all_cards_of_one_analyst_have_a_bound(house):
+    with house.analyst() as ana, house.analyst(enrolled(house, "bob")) as bob:
+        first, second, of_bob = agreed(ana), agreed(ana), agreed(bob)
+        for card in (first, first, second):
+            card.generate(5, progress=False)
+        for card in (first, second):
+            with pytest.raises(QuotaExceededError, match=r"All 3 releases .* \(limits.releases\)"):
+                card.generate(5, progress=False)
+        of_bob.generate(5, progress=False)
+
+
+def test_the_size_of_all_releases_of_one_analyst_has_a_bound(house, monkeypatch):
+    configure(house, "limits", release_mib=1)
+    house.stop()
+    house.start()
+    with house.analyst() as ana:
+        first, second = agreed(ana), agreed(ana)
+        first.generate(1_000, progress=False)
+        monkeypatch.setattr("gencard.controller.quotas._MIB", 4_500)
+        with pytest.raises(QuotaExceededError, match=r"All 1 MiB of releases .* \(limits.release_mib\)"):
+            second.generate(1_000, progress=False)
+        second.generate(5, progress=False)
+
+
+def test_a_reserve_that_is_reached_is_told_by_check_and_health(house, monkeypatch, capsys):
+    configure(house, "limits", reserve_mib=1 << 30)
+    monkeypatch.setenv("GENCARD_CONTROLLER", str(house.settings_file))
+    words = f"less than {1 << 30} MiB of free space"
+    checked = CliRunner().invoke(steward_shell, ["check", "--config", str(house.settings_file)])
+    assert checked.exit_code == 0, checked.output
+    assert words in checked.output
+    health.main()
+    assert words in capsys.readouterr().err

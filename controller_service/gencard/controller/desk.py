@@ -11,7 +11,7 @@ from gencard.controller.holdings import PREFIX, Holdings
 from gencard.controller.key_rotation import KeyRotation
 from gencard.controller.keys import secret_bytes
 from gencard.controller.limits import Limits
-from gencard.controller.quotas import Quotas
+from gencard.controller.quotas import quotas_of
 from gencard.controller.records import holding_of
 from gencard.controller.refusals import Refusals
 from gencard.controller.settings import Settings
@@ -85,7 +85,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
         log=EventLog(keys[LOG].current),
         holdings=holdings,
         limits=_limits(settings),
-        quotas=_quotas(settings),
+        quotas=quotas_of(settings),
         facts=boxes.facts,
         controller=settings.identity.uri,
         signing_key=keys[CARDS].current,
@@ -105,17 +105,6 @@ def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
 def _limits(settings: Settings) -> Limits:
     limits = settings.limits
     return Limits(limits.marginal_cells, limits.model_cells, limits.marginals, limits.rows, limits.runs)
-
-
-def _quotas(settings: Settings) -> Quotas:
-    limits = settings.limits
-    return Quotas(
-        limits.open_proposals,
-        limits.cards,
-        limits.card_mib,
-        limits.reserve_mib,
-        settings.state.folder,
-    )
 
 
 def _caps(settings: Settings) -> dict[str, Caps]:

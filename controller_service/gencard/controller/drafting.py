@@ -79,7 +79,10 @@ memory_mib = 4_096                       # for one job
 workers = 2                              # jobs at a time; one person has all but one at most
 open_proposals = 50                      # of one analyst
 cards = 1_000                            # of one analyst, ended ones included
-reserve_mib = 256                        # free space that is kept for ledger and log
+releases = 5_000                         # of all cards of one analyst
+release_mib = 32_768                     # of all releases of one analyst, in MiB
+keep_days = 90                           # then proposals that nobody agreed to are deleted; 0: never
+reserve_mib = 256                        # free space, in MiB, that is kept for ledger and log
 # Operations end at ticks of a grid, so that their time says little of records: more seconds than the
 # longest step takes hide all of it. See docs/threat-model.md.
 # tick_seconds = 10

@@ -2,7 +2,7 @@
 
 FOLDER holds a client's certificate, its key and ``authority.pem``; where it is not given, ``health``,
 which ``init`` makes. A relative one starts beside the settings, which GENCARD_CONTROLLER names. Exit
-code 0 means yes.
+code 0 means yes. Too little free space for new work is told on standard error.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from gencard.controller.quotas import quotas_of
 from gencard.controller.settings import Settings
 
 SECONDS = 4.0
@@ -36,7 +37,10 @@ def is_serving(port: int, person: Path) -> bool:
 def main(folder: str = "health") -> int:
     """Exit code of the question: 0 where the service serves."""
     config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
-    port = int(Settings.load(config).server.address.rpartition(":")[2])
+    settings = Settings.load(config)
+    if warning := quotas_of(settings).reserve_warning():
+        sys.stderr.write(f"{warning}\n")
+    port = int(settings.server.address.rpartition(":")[2])
     return 0 if is_serving(port, config.parent / folder) else 1
 
 

@@ -12,6 +12,7 @@ from gencard.controller.card_body import ENDED, body_of, negotiation_of, offer_o
 from gencard.controller.cards import Cards
 from gencard.controller.holdings import Holding, dataset_of
 from gencard.controller.request import Request
+from gencard.controller.retention import Retention
 from gencard.controller.state.database import Database
 from gencard.core.card import CounterOffer, Proposal
 from gencard.core.errors import (
@@ -34,11 +35,13 @@ class Negotiations:
 
     Args:
         signing_key: Public signing key of an identity; raises UnauthenticatedError.
+        retention: Prunes old proposals before a new one is stored.
     """
 
     database: Database
     cards: Cards
     signing_key: Callable[[Identity], Ed25519PublicKey]
+    retention: Retention
 
     def price(self, who: Identity, proposal: Proposal) -> Negotiation:
         """What would be offered; nothing is stored and no record is touched."""
@@ -57,6 +60,7 @@ class Negotiations:
             QuotaExceededError, StorageReserveError: No further card may be stored.
         """
         holding = self.cards.holdings.named(proposal.dataset)
+        self.retention.prune_daily()
 
         def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
             self.cards.quotas.check_new(self.cards.usage(tx, who.uri, holding))

@@ -186,6 +186,11 @@ class Operations:
         """Operations of one kind, for one resource or all, oldest first, however they ended."""
         return self._store.of_kind(tx, kind, resource)
 
+    def unfinished(self, tx: Connection, owner: str, kind: str) -> tuple[OperationRow, ...]:
+        """Operations of one identity and kind that have not ended, oldest first."""
+        rows = self._store.unfinished(tx)
+        return tuple(row for row in rows if (row.owner, row.kind) == (owner, kind))
+
     def failures(self, tx: Connection, row: OperationRow, since: datetime) -> tuple[GencardError, ...]:
         """How operations of the same kind for the same resource have failed since then."""
         failed = self._store.failed(tx, row.kind, row.resource)

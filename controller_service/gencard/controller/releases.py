@@ -86,6 +86,7 @@ class Releases:
             InvalidInputError: A seed is given where records decide about the rows.
             UniqueFreeFailedError, ServiceBusyError: The one try of a card without replicated uniques
                 failed, or still goes on.
+            QuotaExceededError: The caller has as many or as large releases as one certificate may have.
             DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: psi is not measured yet, or the private black box not fitted, and the
                 price is not covered.
@@ -100,9 +101,13 @@ class Releases:
 
     def _created(self, tx: Connection, who: Identity, card: str, rows: int, seed: int) -> str:
         """The name of a new operation for a release that is in order, with its price held."""
-        self._check(tx, self.cards.usable(tx, who, card), rows, seed)
+        usable = self.cards.usable(tx, who, card)
+        self._check(tx, usable, rows, seed)
+        size = rows * self._bytes_of_row(usable)
+        self._check_quota(tx, who, size)
         self.hold(tx, who, card)
-        name = self.operations.create(tx, who, KIND, card, {"card": card, "rows": rows, "seed": seed})
+        facts = {"card": card, "rows": rows, "seed": seed, "bytes": size}
+        name = self.operations.create(tx, who, KIND, card, facts)
         self.cards.log.append(
             tx,
             action="generate",
@@ -140,10 +145,21 @@ class Releases:
         if number >= self.most:
             limit = f"{self.most} (limits.card_releases); propose another card"
             raise TooLargeError(what="The number of releases of this card", limit=limit)
-        domain = self.cards.holding_of(card).domain.covered_by(offer_of(card).terms.cliques)
-        if (held + rows) * row_bytes(domain) > self.most_mib * 2**20:
+        if (held + rows) * self._bytes_of_row(card) > self.most_mib * 2**20:
             limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
             raise TooLargeError(what="The size of this card's releases", limit=limit)
+
+    def _bytes_of_row(self, card: Negotiation) -> int:
+        domain = self.cards.holding_of(card).domain
+        return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
+
+    def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
+        """Raises QuotaExceededError where the caller may have no more releases, or none so large."""
+        files = self.store.files(tx, who.uri)
+        begun = self.operations.unfinished(tx, who.uri, KIND)
+        on_disk = sum(_size_of(self.folder / name) for name in files)
+        to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in begun)
+        self.cards.quotas.check_release(len(files) + len(begun), on_disk + to_come + size)
 
     def get(self, who: Identity, name: str) -> tuple[pb.Release, bytes]:
         """A release, and the bytes of its entry in the log."""
@@ -237,6 +253,14 @@ class Releases:
         row = self.store.get(tx, name)
         self.cards.readable(tx, who, row.card)
         return row
+
+
+def _size_of(file: Path) -> int:
+    """Bytes of a file; 0 where it is not there."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _refuse_seed(seed: int) -> None:

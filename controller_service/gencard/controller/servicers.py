@@ -24,6 +24,7 @@ from gencard.controller.operations import Operations
 from gencard.controller.release_run import ReleaseRun
 from gencard.controller.releases import KIND as RELEASE
 from gencard.controller.releases import Releases
+from gencard.controller.retention import Retention
 from gencard.controller.service.audit import AuditServicer
 from gencard.controller.service.catalog import CatalogServicer
 from gencard.controller.service.ledger import LedgerServicer, LogServicer
@@ -62,7 +63,10 @@ def servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> 
     measures = _measures(desk, operations, jobs, boxes)
     lent = frozenset(settings.lending.black_boxes)
     visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows, lent)
-    negotiations = Negotiations(database, cards, Roster(settings.signing.identities).signing_key)
+    signing_key = Roster(settings.signing.identities).signing_key
+    retention = Retention(database, cards, settings.limits.keep_days)
+    retention.prune_daily()
+    negotiations = Negotiations(database, cards, signing_key, retention)
     return [
         partial(add_catalog, CatalogServicer(cards.holdings, desk.boxes)),
         partial(add_negotiation, NegotiationServicer(negotiations)),

@@ -105,7 +105,9 @@ class Limits(Section):
     ticks of a grid of ``tick_seconds``; 0 for none.
     ``card_releases`` and ``card_release_mib`` bound the releases of one card, in number and in all.
     ``open_proposals``, ``cards`` and ``card_mib`` bound what the cards of one certificate take of the
-    state; below ``reserve_mib`` of free space no card, offer or operation begins.
+    state; below ``reserve_mib`` of free space no card, offer or operation begins. ``releases`` and
+    ``release_mib`` bound the releases of all cards of one certificate. Proposals that were never agreed
+    are deleted ``keep_days`` after their last change; 0 for never.
     ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
     """
 
@@ -126,7 +128,10 @@ class Limits(Section):
     open_proposals: PositiveInt = 50
     cards: PositiveInt = 1_000
     card_mib: PositiveInt = 32
+    releases: PositiveInt = 5_000
+    release_mib: PositiveInt = 32_768
     reserve_mib: int = Field(default=256, ge=0)
+    keep_days: int = Field(default=90, ge=0)
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
 
 

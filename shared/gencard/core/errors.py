@@ -212,7 +212,7 @@ class QuotaExceededError(NegotiationError):
     """``setting`` is the limit's name in ``[limits]`` of the controller's settings."""
 
     reason = "QUOTA_EXCEEDED"
-    text = "All {limit} {what} that one certificate may have on this service are in use."
+    text = "All {limit} {what} that one certificate may have here are in use (limits.{setting})."
     advice = "Run `gencard terminate CARD` on open proposals, or ask the steward to raise the limit."
 
 

@@ -3,7 +3,9 @@ from itertools import count
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import select, update
 
+from gencard.controller.state import tables
 from gencard.controller.state.idempotency import answered_once
 from gencard.core.budget import Price
 from gencard.core.errors import BudgetExceededError, InvalidInputError, RequestIdReusedError
@@ -55,6 +57,22 @@ def test_s22_concurrent_duplicates_have_one_effect_and_one_answer(database):
         assert set(threads.map(call, range(64))) == {b"answer 0"}
     with database.reading() as tx:
         assert ledger.spent(tx, ALL_OF_IT) == Price(1)
+
+
+@pytest.mark.parametrize("answer", [b"", b"short", b"long " * 1_000, b"\x78\x9c like zlib"])
+def test_answers_are_stored_packed_and_come_back_whole(database, answer):
+    with database.transaction() as tx:
+        assert ask(tx, lambda: answer) == answer
+        assert ask(tx, lambda: b"another") == answer
+        (stored,) = tx.execute(select(tables.answers.c.answer)).scalars()
+    assert len(stored) < 100
+
+
+def test_an_answer_that_was_stored_before_there_was_packing(database):
+    with database.transaction() as tx:
+        ask(tx, lambda: b"x")
+        tx.execute(update(tables.answers).values(answer=b"\n\x05cards" * 100))
+        assert ask(tx, lambda: b"another") == b"\n\x05cards" * 100
 
 
 @pytest.mark.parametrize("other", [{"digest": "d2"}, {"method": "AcceptCard"}])

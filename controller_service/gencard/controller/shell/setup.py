@@ -90,6 +90,8 @@ def check(config: ConfigFile = HERE) -> None:
         check_cells(settings)
         with opened.database.reading() as tx:
             check_caps(tx, opened.ledger)
+        if warning := opened.cards.quotas.reserve_warning():
+            say(warning)
     small: list[tuple[DatasetEntry, SmallCells]] = []
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:

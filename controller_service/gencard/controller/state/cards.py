@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.paging import Page, page_of
-from gencard.controller.state.tables import cards, lines, psis
+from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases
 from gencard.core.budget import SpendState
 from gencard.core.errors import NotFoundError, StaleEtagError
 from gencard.core.negotiation import CardState
@@ -124,6 +124,32 @@ class CardStore:
         query = select(func.coalesce(func.sum(is_open), 0), func.count(), size)
         row = tx.execute(query.where(cards.c.analyst == analyst)).one()
         return CardUsage(*map(int, row))
+
+    def never_granted(
+        self, tx: Connection, before: datetime, after_number: int, limit: int
+    ) -> tuple[CardRow, ...]:
+        """Cards last changed before a time that do not stand and that nothing was made of, by number.
+
+        Some were agreed and ended unused: the signatures in the body tell.
+        """
+        used = or_(
+            *(
+                exists().where(table.c.card == cards.c.name)
+                for table in (psis, releases, audits, measures)
+            ),
+            exists().where(lines.c.resource == cards.c.name),
+        )
+        query = select(cards).where(
+            cards.c.changed < before,
+            cards.c.number > after_number,
+            cards.c.state.not_in(sorted(STANDING)),
+            ~used,
+        )
+        return tuple(map(_row_of, tx.execute(query.order_by(cards.c.number).limit(limit)).mappings()))
+
+    def delete(self, tx: Connection, name: str) -> None:
+        """Remove a card; whatever refers to it keeps it."""
+        tx.execute(delete(cards).where(cards.c.name == name))
 
     def list(
         self,

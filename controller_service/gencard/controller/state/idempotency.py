@@ -1,14 +1,18 @@
 """The same request has one effect and one answer, however often it is sent."""
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Collection
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from gencard.controller.state.tables import answers
 from gencard.controller.state.upsert import insert_if_absent
 from gencard.core.errors import InvalidInputError, RequestIdReusedError, StorageError
+
+_ZLIB = b"\x78\x9c"
+"""First bytes of what ``zlib.compress`` makes."""
 
 
 def answered_once(
@@ -60,13 +64,33 @@ def answer_of(
         return None
     if (row["method"], row["request_digest"]) != (method, request_digest):
         raise RequestIdReusedError()
-    return bytes(row["answer"])
+    return _unpacked(bytes(row["answer"]))
+
+
+def forget(tx: Connection, methods: Collection[str], before: datetime) -> None:
+    """Drop stored answers of some methods that were given before a time."""
+    tx.execute(delete(answers).where(answers.c.method.in_(methods), answers.c.created < before))
 
 
 def _store(tx: Connection, key: dict[str, str], answer: bytes) -> None:
     mine = [answers.c[name] == value for name, value in key.items()]
-    if tx.execute(update(answers).where(*mine).values(answer=answer)).rowcount != 1:
+    if tx.execute(update(answers).where(*mine).values(answer=_packed(answer))).rowcount != 1:
         raise StorageError()
+
+
+def _packed(answer: bytes) -> bytes:
+    """Compressed where that is shorter: the body of a card holds its purpose three times."""
+    packed = zlib.compress(answer)
+    return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
+
+
+def _unpacked(stored: bytes) -> bytes:
+    """The answer as it was given, also where it was stored before there was packing.
+
+    None of those begins as zlib's output does: a card begins with 0x0A, its first field, and a name
+    with ``operations/``.
+    """
+    return zlib.decompress(stored) if stored.startswith(_ZLIB) else stored
 
 
 def _check_random_uuid(text: str) -> None:

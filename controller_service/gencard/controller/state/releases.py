@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select
 
 from gencard.controller.state.paging import Page, page_of
-from gencard.controller.state.tables import releases
+from gencard.controller.state.tables import cards, releases
 from gencard.core.errors import NotFoundError
 
 
@@ -59,6 +59,11 @@ class ReleaseStore:
         query = select(func.count(), func.coalesce(func.sum(releases.c.rows), 0))
         number, rows = tx.execute(query.where(releases.c.card == card)).one()
         return int(number), int(rows)
+
+    def files(self, tx: Connection, analyst: str) -> tuple[str, ...]:
+        """Names of the files of all releases under one analyst's cards."""
+        query = select(releases.c.file_name).join(cards, cards.c.name == releases.c.card)
+        return tuple(tx.execute(query.where(cards.c.analyst == analyst)).scalars())
 
     def list(
         self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
