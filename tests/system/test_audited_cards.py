@@ -326,8 +326,8 @@ class TestTheAudit:
         assert asked["audit"] == asked["keep"] >= rows
 
     def test_s31_nobody_asks_for_one_that_finds_nothing(self, analyst):
-        """A level of one in 10^9 at three runs a side would let a copier pass."""
-        weak = AuditTerms(runs=3, order=1, alpha="0.000000001")
+        """A level of one in 10^9 at six runs a side would let a copier pass."""
+        weak = AuditTerms(runs=6, order=1, alpha="0.000000001")
         card = agreed(analyst, "copier", audit=weak)
         assert card.offer.terms.audit == USUAL_AUDIT
         reasons = {change.field: change.reason for change in card.offer.changes}

@@ -1,6 +1,7 @@
 """Measures, audits and releases at their edges: wrong names, ended cards, two at once, restarts."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -223,7 +224,8 @@ class TestQueues:
         """Work that costs nothing could else fill the queue of everybody."""
         *cards, other = [released(ana) for _ in range(4)]
         held.name = "compare"
-        monkeypatch.setattr(house.controller.operations, "_most_of_one", 3)
+        operations = house.controller.operations
+        monkeypatch.setattr(operations, "_bounds", replace(operations._bounds, most_of_one=3))
         names = [begin(aud, card.name, "clones") for card in cards]
         assert held.waits.wait(60)
         more = measures_pb2.RunMeasuresRequest(card=other.name, request_id=request_id())

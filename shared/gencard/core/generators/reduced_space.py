@@ -157,7 +157,11 @@ def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
     """The density of largest entropy, penalised for missing noisy psi; its marginals made to agree."""
     marginals = reconcile(Psi(psi.domain, psi.measurements)).measurements if psi.measurements else ()
     agreed = Psi(psi.domain, marginals, psi.linear)
-    return largest_entropy(Dual(values_on(agreed, points), Goals.of(agreed)), _SETTLED, _MOST_STEPS)
+    values, goals = values_on(agreed, points), Goals.of(agreed)
+    try:
+        return largest_entropy(Dual(values, goals), _SETTLED, _MOST_STEPS)
+    except NotConvergedError:  # few points, far from psi: psi is paid for, and a fit must not fail now
+        return nearest_density(values, goals.means)[0]
 
 
 def _uniform(domain: Domain) -> Measurement:
