@@ -169,7 +169,7 @@ def test_s14_a_full_disk_is_a_typed_error_and_changes_nothing(tmp_path: Path) ->
         card = mortal.ana.agreed().name
         mortal.kill()
         log = house.folder / "state" / "state.sqlite-wal"
-        mortal = cradle.serve(file_bytes=log.stat().st_size + 200_000)
+        mortal = cradle.serve(file_bytes=log.stat().st_size + 140_000)
         mortal.arm()
         failures = [failure_in(mortal.ana.proposed) for _ in range(30)]
         assert {failure and failure.reason for failure in failures} == {None, "STORAGE"}
