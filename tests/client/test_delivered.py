@@ -120,7 +120,7 @@ class TestNumbers:
         assert not is_accepted(kept, keys)
         named = "the values in line 2" if rows.endswith("csv") else "the values of 'age'"
         with pytest.raises(VerificationError, match=named):
-            check_delivered_file(kept / rows, release.dataset, release.coding, 9)
+            check_delivered_file(kept / rows, release.dataset, release.coding, [9])
 
 
 class TestFrames:
@@ -208,6 +208,9 @@ class TestPlaces:
             other.save(tmp_path / "kept")
         assert (tmp_path / "kept/receipt.json").read_bytes() == before
         release.save(tmp_path / "kept")
-        other.save(tmp_path / "kept", replace=True)
+        (tmp_path / "kept/verdict.json").write_text("{}")
+        other.save(tmp_path / "kept", rows="rows.csv", replace=True)
         assert (tmp_path / "kept/receipt.json").read_bytes() == other.envelope
+        assert not (tmp_path / "kept/rows.parquet").exists()
+        assert not (tmp_path / "kept/verdict.json").exists()
         shutil.rmtree(tmp_path / "kept")

@@ -96,6 +96,18 @@ class TestWeights:
         (change,) = changes_between(self.weighted(3, 1, 1), self.weighted(1, 1, 1))
         assert (change.field, change.old, change.new) == ("weights", "3, 1, 1", "1, 1, 1")
 
+    def test_a_heavy_statistic_that_nobody_asked_for_takes_the_budget(self):
+        asked = self.weighted()
+        marginals = (*asked.marginals, ("region",))
+        offered = replace(asked, marginals=marginals, weights=(1, 1, 1, 1_000_000))
+        fields = [change.field for change in changes_between(asked, offered)]
+        assert fields == ["weights", "marginals"]
+
+    def test_a_part_has_the_weight_of_its_whole(self):
+        asked = self.weighted(3, 1, 1)
+        offered = replace(asked, marginals=(("age", "sex"), *asked.marginals[1:]))
+        assert [change.field for change in changes_between(asked, offered)] == ["marginals"]
+
     def test_exact_counts_have_none(self):
         (change,) = changes_between(self.weighted(3, 1, 1), replace(self.weighted(), privacy=EXACT))
         assert change.field == "privacy"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.controller.held_statistics import charge
+from gencard.controller.measuring import price_of
 from gencard.core.budget import EXACT, FREE, Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card import Card, Proposal, Tier
 from gencard.core.domain import Domain
@@ -90,6 +91,12 @@ class TestCharge:
     def test_noisy_counts_are_not_exact_ones(self):
         charged = charge(terms([("a", "b")]), DOMAIN, held("card", terms([("a", "b")], NOISE)))
         assert charged.price == Price(rank([("a", "b")]))
+
+    def test_what_is_missing_without_uniques_is_never_held(self):
+        asked = terms([("a",), ("b",)], without_uniques=True)
+        for before in ([], held("card", terms([("a",)])), held("card", asked)):
+            charged = charge(asked, DOMAIN, before)
+            assert (charged.price, charged.held_by) == (price_of(asked, DOMAIN), ())
 
     def test_the_rows_of_a_black_box_tell_more_than_psi(self):
         asked = Proposal("survey", "To see", (("a",),), "synthpop", 100)

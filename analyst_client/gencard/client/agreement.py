@@ -150,12 +150,13 @@ class Agreement:
             raise NotReplayableError
         dataset = self._dataset_of(data)
         digest = dataset.digest()
-        receipt = next((known for known in self.receipts() if known.rows_digest == digest), None)
-        if receipt is None:
+        receipts = [known for known in self.receipts() if known.rows_digest == digest]
+        if not receipts:
             raise VerificationError(problem="these data are no release of this card")
+        receipt = receipts[0]
         rebuilt(self.card, self.psi, receipt, self.coding)
         if not isinstance(data, Release):
-            check_delivered_frame(data, dataset, self.coding, receipt.drawing_seed)
+            check_delivered_frame(data, dataset, self.coding, [known.drawing_seed for known in receipts])
         return Replayed.of(receipt)
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":

@@ -181,4 +181,5 @@ def _kind_of_envelope(content: bytes) -> str:
         kind = document_of(payload, "statement").get("predicateType", "")
     except GencardError:
         return DAMAGED
-    return ENVELOPES.get(kind, DAMAGED) if envelope_of(payload, signatures) == content else DAMAGED
+    known = isinstance(kind, str) and envelope_of(payload, signatures) == content
+    return ENVELOPES.get(kind, DAMAGED) if known else DAMAGED

@@ -5,6 +5,7 @@ So what was delivered is made again from codes and seed, and compared whole.
 """
 
 import tempfile
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,24 +20,28 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def check_delivered_file(path: Path, dataset: Dataset, coding: Coding, drawing_seed: int) -> None:
+def check_delivered_file(
+    path: Path, dataset: Dataset, coding: Coding, drawing_seeds: Sequence[int]
+) -> None:
     """Compare a file with the one that a release of these rows writes, with numbers or with intervals.
 
     Args:
         dataset: The codes that were read from the file.
-        drawing_seed: What numbers inside intervals are drawn by.
+        drawing_seeds: What numbers inside intervals may be drawn by, one for each receipt.
 
     Raises:
         VerificationError: The file is not as it was delivered; names what differs.
     """
-    variants = [Numbers(drawing_seed), None] if _has_intervals(dataset, coding) else [None]
-    problems = [_file_problem(path, dataset, coding, numbers) for numbers in variants]
+    problems = [
+        _file_problem(path, dataset, coding, numbers)
+        for numbers in _variants(dataset, coding, drawing_seeds)
+    ]
     if None not in problems:
         raise VerificationError(problem=f"{path.name} is not as it was delivered: {_nearest(problems)}")
 
 
 def check_delivered_frame(
-    frame: "pd.DataFrame", dataset: Dataset, coding: Coding, drawing_seed: int
+    frame: "pd.DataFrame", dataset: Dataset, coding: Coding, drawing_seeds: Sequence[int]
 ) -> None:
     """Compare a frame with the one that a release of these rows gives, with numbers or with intervals.
 
@@ -45,15 +50,20 @@ def check_delivered_frame(
     """
     from gencard.client.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
 
-    variants = [Numbers(drawing_seed), None] if _has_intervals(dataset, coding) else [None]
-    problems = [_frame_problem(frame, frame_of(dataset, coding, numbers)) for numbers in variants]
+    problems = [
+        _frame_problem(frame, frame_of(dataset, coding, numbers))
+        for numbers in _variants(dataset, coding, drawing_seeds)
+    ]
     if None not in problems:
         raise VerificationError(problem=f"the data are not as they were delivered: {_nearest(problems)}")
 
 
-def _has_intervals(dataset: Dataset, coding: Coding) -> bool:
+def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Numbers | None]:
+    """The forms in which a release delivers these codes: numbers by each seed, and intervals."""
     names = dataset.domain.attributes
-    return any(isinstance(coding.attribute(name).coding, Edges) for name in names)
+    if any(isinstance(coding.attribute(name).coding, Edges) for name in names):
+        return [*map(Numbers, dict.fromkeys(seeds)), None]
+    return [None]
 
 
 def _nearest(problems: list[str | None]) -> str:

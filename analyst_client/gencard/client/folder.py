@@ -32,6 +32,20 @@ def check_free(path: Path, *, replace: bool) -> None:
         raise InvalidInputError(field="output", problem=problem)
 
 
+def clear_release(folder: Path) -> None:
+    """Remove the documents and rows of a release that is replaced: none may lie beside those of another.
+
+    Raises:
+        InvalidInputError: A file cannot be removed.
+    """
+    documents = (CARD, PSI, SCHEMA, RECEIPT, CHECKPOINT, VERDICT, KEYS, LOG_ENTRY)
+    for name in (*documents, "rows.parquet", "rows.csv"):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError:
+            raise InvalidInputError(field="output", problem=f"cannot replace {folder / name}") from None
+
+
 def save_documents(folder: Path, documents: dict[str, bytes]) -> None:
     """Write what goes with the rows of a release, by file name."""
     make_folder(folder)

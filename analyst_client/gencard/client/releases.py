@@ -10,7 +10,7 @@ from rich.panel import Panel
 
 from gencard.client import html, text
 from gencard.client.files import write_rows
-from gencard.client.folder import RECEIPT, check_free, save_documents
+from gencard.client.folder import RECEIPT, check_free, clear_release, save_documents
 from gencard.client.numbers import Numbers
 from gencard.core.card import Tier
 from gencard.core.coding import Coding
@@ -78,6 +78,7 @@ class Release:
             InvalidInputError: The folder cannot be written, or holds another release.
         """
         check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
+        clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
         self.write(Path(folder) / rows, intervals=intervals)
         return Path(folder)

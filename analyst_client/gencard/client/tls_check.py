@@ -45,7 +45,7 @@ def failure_of_tls(address: str, credentials: Credentials) -> GencardError | Non
         refused = all(_is_refused(address, _context(credentials)) for _ in range(_HANDSHAKES))
     except ssl.SSLCertVerificationError as failed:
         return _error_of_service(failed.verify_code, address, credentials)
-    except OSError:
+    except (OSError, UnicodeError):
         return None
     return _error_of_ours(address, credentials) if refused else None
 

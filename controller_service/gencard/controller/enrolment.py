@@ -87,6 +87,9 @@ def examined(
     identity = _identity(enrolled, trust_domain, request.name, role, project)
     _check_key_is_free(folder, request.signing_key, identity)
     if enrolled is None:
+        if identity.uri in read_identities(folder / "identities"):
+            problem = f"{request.name} is enrolled by another file than {entry.name}; rename that file"
+            raise InvalidInputError(field="name", problem=problem)
         if again:
             raise InvalidInputError(
                 field="name", problem=f"{request.name} is not enrolled, so not again"

@@ -55,10 +55,10 @@ def charge(terms: Proposal, domain: Domain, held: Sequence[Card]) -> Charge:
     """The price of what is new in terms, beside all that the analyst holds.
 
     A black box reads the records once more, so the rows of its card tell more than psi: its card is
-    never cheaper.
+    never cheaper. Nor is one without replicated uniques, which tells of the table of all attributes.
     """
     full = price_of(terms, domain)
-    if is_black_box(terms.generator):
+    if is_black_box(terms.generator) or terms.without_uniques:
         return Charge(full)
     if terms.privacy.noisy:
         source = same_noisy_psi(terms, held)
@@ -110,7 +110,7 @@ def _new_statistics(terms: Proposal, domain: Domain, held: Sequence[Proposal]) -
     moments = [moment for moment in terms.moments if not _is_held(moment, held)]
     try:
         added = dimension(domain, together) - dimension(domain, known)
-        return added + sums_price(together, moments, domain) + terms.without_uniques
+        return added + sums_price(together, moments, domain)
     except TooLargeError:  # too many subsets to list: no discount
         return price_of(terms, domain).statistics
 

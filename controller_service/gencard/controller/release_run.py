@@ -153,6 +153,10 @@ class ReleaseRun:
                 return None
             self._log(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
             self.releases.psis.put(tx, card.name, row.document, row.digest, self.cards.clock())
+            line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
+            if line is not None:  # held before another card of the analyst drew the same noise
+                self.releases.ledger.void(tx, line.line, self.cards.clock())
+                self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
         return row.document
 
     def _measured(self, run: Run, card: Negotiation, holding: Holding) -> bytes:

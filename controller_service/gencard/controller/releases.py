@@ -33,6 +33,7 @@ from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.core.budget import FREE, Price
 from gencard.core.errors import (
     CardStateError,
+    DatasetChangedError,
     InvalidInputError,
     InvalidNumberError,
     NoPsiError,
@@ -233,17 +234,22 @@ class Releases:
     def same_psi(self, tx: Connection, card: str) -> PsiRow | None:
         """Psi with the very noise that a card asks for, of another card of its analyst."""
         agreed = signed_card(self.cards.card(tx, card))
-        held = self.cards.held(tx, agreed.analyst, self.cards.holdings.named(agreed.terms.dataset))
-        source = same_noisy_psi(agreed.terms, held)
+        holding = self.cards.holdings.named(agreed.terms.dataset)
+        if agreed.version != holding.version:  # psi of other records is not this card's
+            return None
+        source = same_noisy_psi(agreed.terms, self.cards.held(tx, agreed.analyst, holding))
         return None if source is None else self.psis.get(tx, source.name)
 
     def _price(self, tx: Connection, card: Negotiation) -> Price:
         """The offered price, or less where the analyst came to hold some of the statistics since.
 
         Raises:
+            DatasetChangedError: The records are others than those that the card names.
             CardStateError: The card shares the noisy psi of another one, which was revoked since.
         """
         signed, holding = signed_card(card), self.cards.holding_of(card)
+        if signed.version != holding.version:
+            raise DatasetChangedError
         if signed.terms.privacy.noisy and signed.price == FREE:
             raise CardStateError(state=CardState.REVOKED)
         price = self.cards.charge(tx, card.analyst, holding, signed.terms).price

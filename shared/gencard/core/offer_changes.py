@@ -4,7 +4,7 @@ Controller and analyst compute the same differences from the same two terms. So 
 analyst sees before signing do not depend on what the controller says of them; only the reasons do.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gencard.core.card import Change, Proposal
 from gencard.core.domain import Clique
@@ -32,7 +32,7 @@ def changes_between(
         *_values(asked, offered),
         *_weights(asked, offered),
         *_listed("measures", asked.measures, offered.measures),
-        *_listed("moments", map(str, asked.moments), map(str, offered.moments)),
+        *_listed("moments", asked.moments, offered.moments),
         *_marginals(asked, offered),
     )
     return tuple(
@@ -88,19 +88,28 @@ def _weights(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
     if not (asked.privacy.noisy and offered.privacy.noisy):
         return
     before, now = _weight_of(asked), _weight_of(offered)
-    common = [statistic for statistic in before if statistic in now]
-    if not common:
-        return
-    first = common[0]
-    if any(before[one] * now[first] != now[one] * before[first] for one in common):
-        yield "weights", _numbers(before, common), _numbers(now, common)
+    expected = {statistic: _expected_weight(statistic, before) for statistic in now}
+    first = next(iter(now))
+    if any(expected[one] * now[first] != now[one] * expected[first] for one in now):
+        yield "weights", _numbers(before), _numbers(now)
 
 
-def _listed(field: str, asked: Iterable[str], offered: Iterable[str]) -> Iterator[_Difference]:
+def _expected_weight(statistic: "_Statistic", asked: dict["_Statistic", int]) -> int:
+    """As asked; of a part, that of its heaviest whole; of what nobody asked for, the least."""
+    if statistic in asked:
+        return asked[statistic]
+    wholes = [
+        weight
+        for whole, weight in asked.items()
+        if isinstance(statistic, frozenset) and isinstance(whole, frozenset) and statistic < whole
+    ]
+    return max(wholes, default=min(asked.values()))
+
+
+def _listed(field: str, asked: Sequence[object], offered: Sequence[object]) -> Iterator[_Difference]:
     """What is left out of a list, one by one, then what is added to it."""
-    before, now = list(asked), list(offered)
-    yield from ((field, name, "") for name in before if name not in now)
-    yield from ((field, "", name) for name in now if name not in before)
+    yield from ((field, str(one), "") for one in asked if one not in offered)
+    yield from ((field, "", str(one)) for one in offered if one not in asked)
 
 
 def _reason(field: str, old: str, explained: Sequence[Change]) -> str:
@@ -130,8 +139,8 @@ def _weight_of(terms: Proposal) -> dict[_Statistic, int]:
     return dict(zip(statistics, terms.weights or (1,) * len(statistics), strict=True))
 
 
-def _numbers(weights: dict[_Statistic, int], common: list[_Statistic]) -> str:
-    return ", ".join(str(weights[statistic]) for statistic in common)
+def _numbers(weights: dict[_Statistic, int]) -> str:
+    return ", ".join(map(str, weights.values()))
 
 
 def _joined(clique: Clique) -> str:

@@ -99,7 +99,7 @@ def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) 
     """Raises VerificationError where a file of rows is not as the release was delivered."""
     if read_rows(path, coding, dataset.domain).digest() != receipt.rows_digest:
         raise VerificationError(problem=f"the rows in {path.name} are not those of the receipt")
-    check_delivered_file(path, dataset, coding, receipt.drawing_seed)
+    check_delivered_file(path, dataset, coding, [receipt.drawing_seed])
 
 
 def _keys(

@@ -150,6 +150,7 @@ class AuditStore:
             audits.c.card == card,
             audits.c.box_digest == box_digest,
             audits.c.verdict == Verdict.NO_EVIDENCE,
+            audits.c.cleared.is_(None),
         )
         query = select(audits).where(*mine).order_by(audits.c.number.desc()).limit(1)
         row = tx.execute(query).mappings().one_or_none()
