@@ -104,16 +104,17 @@ class Agreement:
             dataset = fetch_rows(
                 self.connection, found.name, rows, tell, domain=self.domain, scratch=scratch
             )
-        return self._checked(found, dataset)
+        return self._checked(found, self._release(found.name).log_entry, dataset)
 
     def fetch(self, name: str, progress: Shown, scratch: Path | None = None) -> Release:
         """A release that was made before."""
-        found = self._release(name).release
+        answer = self._release(name)
+        found = answer.release
         with shown("Fetching", progress) as tell:
             dataset = fetch_rows(
                 self.connection, name, found.rows, tell, domain=self.domain, scratch=scratch
             )
-        return self._checked(found, dataset)
+        return self._checked(found, answer.log_entry, dataset)
 
     def receipts(self) -> Iterator[Receipt]:
         """Receipts of all releases, newest first, verified."""
@@ -183,11 +184,11 @@ class Agreement:
         stub = self.connection.synthesis
         return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name))
 
-    def _checked(self, found: pb.Release, dataset: Dataset) -> Release:
+    def _checked(self, found: pb.Release, entry: bytes, dataset: Dataset) -> Release:
+        """The release, once rows, receipt, log entry and verdict are found to belong together."""
         receipt = self._receipt(found)
         if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
             raise VerificationError(problem="the receipt is about other rows")
-        entry = self._release(receipt.name).log_entry
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
         return Release(dataset, self.coding, receipt, found.receipt, documents)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gencard.client import folder
+from gencard.client.folder import WELL_KNOWN
 from gencard.client.signing import card_of_statement
 from gencard.core.card import Card, Tier
 from gencard.core.coding import Coding
@@ -23,18 +23,6 @@ from gencard.wire.statements import CARD, CHECKPOINT, RECEIPT, REVOCATION, VERDI
 ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT: "verdict",
              REVOCATION: "revocation"}  # fmt: skip
 """Kind of a signed document, by the type of its statement."""
-
-WELL_KNOWN = {
-    folder.CARD: "card",
-    folder.PSI: "psi",
-    folder.SCHEMA: "schema",
-    folder.RECEIPT: "receipt",
-    folder.CHECKPOINT: "checkpoint",
-    folder.LOG_ENTRY: "log entry",
-    folder.VERDICT: "verdict",
-    folder.KEYS: "keys",
-}
-"""What a file must hold that has one of the names by which releases are saved."""
 
 DAMAGED = "damaged"
 """Stands for the kind of a file that was meant to hold a document and does not."""

@@ -12,6 +12,18 @@ CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.js
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
 LOG_ENTRY = "log_entry.json"
 
+WELL_KNOWN = {
+    CARD: "card",
+    PSI: "psi",
+    SCHEMA: "schema",
+    RECEIPT: "receipt",
+    CHECKPOINT: "checkpoint",
+    LOG_ENTRY: "log entry",
+    VERDICT: "verdict",
+    KEYS: "keys",
+}
+"""What a file must hold that has one of the names by which releases are saved."""
+
 
 def check_free(path: Path, *, replace: bool) -> None:
     """Refuse a place that holds something already, before any work is done for it.
@@ -38,8 +50,7 @@ def clear_release(folder: Path) -> None:
     Raises:
         InvalidInputError: A file cannot be removed.
     """
-    documents = (CARD, PSI, SCHEMA, RECEIPT, CHECKPOINT, VERDICT, KEYS, LOG_ENTRY)
-    for name in (*documents, "rows.parquet", "rows.csv"):
+    for name in (*WELL_KNOWN, "rows.parquet", "rows.csv"):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError:

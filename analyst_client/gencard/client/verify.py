@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.bundle import WELL_KNOWN, Bundle, File
+from gencard.client.bundle import Bundle, File
 from gencard.client.credentials import Credentials
 from gencard.client.delivered import check_delivered_file
 from gencard.client.files import read_rows
+from gencard.client.folder import WELL_KNOWN
 from gencard.client.key_watch import known_history
 from gencard.client.log_watch import Checkpoint, checkpoint_of
 from gencard.client.replay import check_psi, rebuilt

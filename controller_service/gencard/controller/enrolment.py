@@ -4,6 +4,7 @@ The controller sees public keys alone. The person's private keys are made on the
 stay there (``gencard.client.enrolment``).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -85,9 +86,10 @@ def examined(
     entry = folder / "identities" / f"{request.name}.toml"
     enrolled = enrolled_in(entry) if entry.is_file() else None
     identity = _identity(enrolled, trust_domain, request.name, role, project)
-    _check_key_is_free(folder, request.signing_key, identity)
+    people = read_identities(folder / "identities")
+    _check_key_is_free(people, request.signing_key, identity)
     if enrolled is None:
-        if identity.uri in read_identities(folder / "identities"):
+        if identity.uri in people:
             problem = f"{request.name} is enrolled by another file than {entry.name}; rename that file"
             raise InvalidInputError(field="name", problem=problem)
         if again:
@@ -168,9 +170,11 @@ def _identity(
     return identity
 
 
-def _check_key_is_free(folder: Path, key: Ed25519PublicKey, identity: Identity) -> None:
+def _check_key_is_free(
+    people: Mapping[str, Enrolled], key: Ed25519PublicKey, identity: Identity
+) -> None:
     """Raises InvalidInputError where somebody else signs, or signed, with this key."""
-    for uri, other in read_identities(folder / "identities").items():
+    for uri, other in people.items():
         if uri != identity.uri and key in (other.signing_key, *other.earlier):
             problem = f"belongs to {other.identity.name}; each identity needs keys of its own"
             raise InvalidInputError(field="signing key", problem=problem)
