@@ -27,7 +27,7 @@ from gencard.controller.request import Request
 from gencard.controller.rows_file import RowsFile
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import FIT, Ledger
-from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiRow, PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.core.budget import FREE, Price
@@ -140,8 +140,8 @@ class Releases:
     def _check_room(self, tx: Connection, card: Negotiation, rows: int) -> None:
         """Raises TooLargeError where the card has as many or as large releases as it may have."""
         number, held = self.store.held(tx, card.name)
-        for row in self.operations.of_kind(tx, KIND, card.name):
-            if row.state in UNFINISHED:
+        for row in self.operations.unfinished(tx, card.analyst, KIND):
+            if row.resource == card.name:
                 number, held = number + 1, held + int(json.loads(row.request)["rows"])
         if number >= self.most:
             limit = f"{self.most} (limits.card_releases); propose another card"
