@@ -72,15 +72,15 @@ class TestLogState:
         world.log("a")
         ask, asked = Connection.call, []
 
-        def call(method, request, **more):
-            answer = ask(method, request, **more)
+        def call(connection, method, request, **more):
+            answer = ask(connection, method, request, **more)
             asked.append(request)
             if len(asked) == 1:
                 world.log("b")
                 assert ana.checkpoint().size == 2
             return answer
 
-        monkeypatch.setattr(Connection, "call", staticmethod(call))
+        monkeypatch.setattr(Connection, "call", call)
         assert ana.checkpoint().size == 1
         assert ana.log._seen().size == 2
 

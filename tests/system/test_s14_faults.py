@@ -53,10 +53,13 @@ class Frail:
 
     def ended(self, operation: Any) -> operations_pb2.Operation:
         """The operation once it has ended, and has tidied up."""
-        assert self.house.controller is not None
         ended = self.ana.ended(operation)
-        assert eventually(lambda: not self.house.controller.operations._runs)
+        assert eventually(self.is_idle)
         return ended
+
+    def is_idle(self) -> bool:
+        assert self.house.controller is not None
+        return not self.house.controller.operations._runs
 
     def check(self, failure: GencardError | None) -> None:
         """After a step failed: how it was told, and that all is well again."""
@@ -148,6 +151,7 @@ def test_s15_any_step_of_a_call_may_fail(frail: Frail, name: str) -> None:
     """Each step of each call fails once: a typed error, or the answer where it was not needed."""
     prepare = dict(tour.WELL)[name]
     for nth in count(1):
+        assert eventually(frail.is_idle)  # unfinished operations count against the quota of a certificate
         call = prepare(frail.ana, frail.card, frail.release)
         with frail.faults.armed(nth, ("call", "job")):
             failure = failure_in(call)
