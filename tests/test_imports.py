@@ -49,7 +49,7 @@ MAY_IMPORT = {
 VAULT_KEYS = {
     "gencard.controller.jobs.measurement",  # the job runner
     "gencard.controller.records",  # versions and checks, before anything is served
-    "gencard.controller.profile",  # a first look before there is a service; see DECISIONS.md, 28
+    "gencard.controller.profile",  # a first look before there is a service; see DECISIONS.md, 46
 }
 
 CORE_LIBRARIES = {"numpy", "scipy"}
