@@ -1,0 +1,23 @@
+"""Where the golden files lie, and how they are read. Tests read them; only ``make`` ever wrote them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "golden"
+BUNDLES = FOLDER / "bundles"
+
+
+def golden(name: str) -> bytes:
+    """The bytes of a golden file."""
+    return (FOLDER / name).read_bytes()
+
+
+def golden_json(name: str) -> Any:
+    """A golden file of JSON."""
+    return json.loads(golden(name))
+
+
+def names(folder: str, ending: str = ".json") -> list[str]:
+    """The golden files of a folder, without their ending, sorted."""
+    return sorted(path.name.removesuffix(ending) for path in (FOLDER / folder).glob(f"*{ending}"))

@@ -1,0 +1,30 @@
+"""Rows of every generator and built-in box from a given psi and seed: the bytes of the first version."""
+
+import pytest
+
+from gencard.core.generators.registry import GENERATORS
+from tests.golden.files import golden
+from tests.golden.rows import BOXES, Case, box_outcome, cases
+
+DIGESTS = {
+    name: outcome
+    for outcome, _, name in (
+        line.partition("  ") for line in golden("rows/digests.txt").decode().splitlines()
+    )
+}
+CASES = list(cases())
+
+
+def test_every_generator_and_every_digest_is_looked_at():
+    assert {case.generator for case in CASES} == set(GENERATORS)
+    assert DIGESTS.keys() == {*map(str, CASES), *(f"box {name}" for name in BOXES)}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rows_are_those_of_the_first_version(case: Case):
+    assert case.outcome() == DIGESTS[str(case)]
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_rows_of_a_built_in_box_are_those_of_the_first_version(name):
+    assert box_outcome(name) == DIGESTS[f"box {name}"]
