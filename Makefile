@@ -58,6 +58,7 @@ stubs:          ## the stubs of protos/, anew
 docs: $(READY)  ## the pages that are made from code, anew
 	@$(BIN)/python -m docs.errors
 	@$(BIN)/python -m docs.examples
+	@$(BIN)/python -m docs.house --write-tree
 
 lock: $(READY)  ## newest versions of everything, with hashes
 	@$(LOCK) --upgrade --extra controller --extra parquet --extra report --extra utility --group dev --group demo -o requirements.lock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_imports import SOURCES
+from docs.house.sources import SOURCES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")

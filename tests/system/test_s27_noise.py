@@ -13,13 +13,13 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
+from docs.house.sources import SOURCES, imported_by, reached_from
 from gencard.controller.jobs.measurement import _noise
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.budget import Mechanism, Neighbouring, gaussian, laplace
 from gencard.core.domain import Domain
 from gencard.core.statistics.noise import choice_scale, noisy, scales, stddev_of
 from gencard.core.statistics.psi import Measurement, Psi
-from tests.test_imports import SOURCES, imported_by, reached_from
 
 FALSE_ALARM = 1e-11
 """Of one test; there are less than a hundred."""

@@ -1,0 +1,71 @@
+"""Measure the source tree: ``python -m docs.house [--trace] [--against COMMIT] [--names]``.
+
+``--tree`` prints the packages, ``--write-tree`` puts them into CONTRIBUTING.md (as ``make docs`` does).
+"""
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from docs.house import tree
+from docs.house.comparison import FIRST, checkout, comparison
+from docs.house.measures import Measures, measure
+from docs.house.sources import ROOT
+from docs.house.trace import Trace, trace
+
+
+def main() -> None:
+    """Print the table, or the tree."""
+    arguments = _arguments()
+    console = Console(highlight=False)
+    if arguments.write_tree:
+        tree.write()
+    elif arguments.tree:
+        print(tree.tree(), end="")  # noqa: T201
+    else:
+        _compare(console, arguments)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m docs.house", description="Measure the source tree.")
+    parser.add_argument("--trace", action="store_true", help="also run a propose and a generate")
+    parser.add_argument("--against", metavar="COMMIT", help=f"measure this commit, not quote {FIRST}")
+    parser.add_argument("--names", action="store_true", help="name what the figures count")
+    parser.add_argument("--tree", action="store_true", help="print the packages as a tree")
+    parser.add_argument("--write-tree", action="store_true", help="put the tree into CONTRIBUTING.md")
+    return parser.parse_args()
+
+
+def _compare(console: Console, arguments: argparse.Namespace) -> None:
+    with ExitStack() as stack:
+        commit: str | None = arguments.against
+        other = stack.enter_context(checkout(commit)) if commit else None
+        now, first = measure(ROOT), measure(other) if other else None
+        traces = _traces(other) if arguments.trace else None
+        console.print(comparison(now, first, traces, commit or FIRST))
+    if arguments.names:
+        _name(console, now, traces[0] if traces else None)
+
+
+def _traces(other: Path | None) -> tuple[Trace, Trace | None]:
+    return trace(ROOT), trace(other) if other else None
+
+
+def _name(console: Console, now: Measures, traced: Trace | None) -> None:
+    lists = {
+        "Modules with one importer, under 60 lines": now.small_one_importer,
+        "Modules that no user can reach": now.unreachable,
+        "Folders of more than 16 files": [f"{size} {name}" for name, size in now.flat_folders.items()],
+        "Names that the plan replaces": [f"{count} {word}" for word, count in now.words.items()],
+        "Run by one propose": traced.propose if traced else (),
+        "Run by one generate": traced.generate if traced else (),
+    }
+    for title, names in lists.items():
+        if names:
+            console.print(f"\n[bold]{title}[/]", *names, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""One module in numbers: its lines, comments, imports, and the names that it uses."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs.house.sources import imports_in
+
+REPLACED_WORDS = frozenset(
+    (
+        *("asked", "desk", "found", "go_on", "goal", "holding", "no_progress", "one_try", "promise"),
+        *("purse", "quiet", "said", "tell", "told", "unheard", "visits"),
+    )
+)
+"""Names of variables, functions and classes that the plan replaces; case does not matter."""
+
+_PRAGMAS = ("noqa", "type:", "fmt:", "pragma:")
+
+_LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """What the measures need to know of one module.
+
+    Args:
+        package: Whether it is an ``__init__``.
+        folder: Where it is, below the checkout.
+        lines: All of its lines.
+        code_lines: Those that hold code: neither blank, nor comment, nor docstring.
+        import_lines: Those that belong to an import.
+        comments: Comments; directives to tools are none.
+        words: Word that the plan replaces -> uses as a name.
+        imports: Modules, ours and others', that it imports.
+        strings: Its string constants.
+        prefixes: Packages whose modules it loads by a name put together at run time, with the dot.
+    """
+
+    package: bool
+    folder: str
+    lines: int
+    code_lines: int
+    import_lines: int
+    comments: int
+    words: Counter[str]
+    imports: frozenset[str]
+    strings: frozenset[str]
+    prefixes: frozenset[str]
+
+
+def facts_of(name: str, path: Path, root: Path) -> ModuleFacts:
+    """Read one module of the checkout at ``root``."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    return ModuleFacts(
+        package=path.name == "__init__.py",
+        folder=str(path.parent.relative_to(root)),
+        lines=len(text.splitlines()),
+        code_lines=_code_lines(tree, tokens),
+        import_lines=sum(map(_extent, _nodes(tree, ast.Import, ast.ImportFrom))),
+        comments=sum(map(_explains, tokens)),
+        words=Counter(word for word in _names(tree) if word in REPLACED_WORDS),
+        imports=frozenset(imports_in(tree)),
+        strings=frozenset(str(node.value) for node in _constants(tree)),
+        prefixes=frozenset(_prefixes(name, tree)),
+    )
+
+
+def _nodes(tree: ast.Module, *kinds: type[ast.stmt]) -> Iterator[ast.stmt]:
+    return (node for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def _extent(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _explains(token: tokenize.TokenInfo) -> bool:
+    return token.type == tokenize.COMMENT and not token.string.lstrip("# ").startswith(_PRAGMAS)
+
+
+def _code_lines(tree: ast.Module, tokens: list[tokenize.TokenInfo]) -> int:
+    lines = {
+        line
+        for token in tokens
+        if token.type not in _LAYOUT
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in _nodes(tree, ast.Expr):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, node.lineno + _extent(node)))
+    return len(lines)
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                yield name.lower()
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name.lower()
+
+
+def _constants(tree: ast.Module) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node
+
+
+def _prefixes(module: str, tree: ast.Module) -> Iterator[str]:
+    """Beginnings of names put together as ``f"gencard.package.{name}"`` or ``f"{__name__}.{name}"``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
+            head = node.values[0]
+            if isinstance(head, ast.Constant) and re.fullmatch(r"gencard\.([\w.]+\.)?", str(head.value)):
+                yield str(head.value)
+            elif isinstance(head, ast.FormattedValue) and ast.unparse(head.value) == "__name__":
+                yield f"{module}."

@@ -1,0 +1,34 @@
+"""One ``propose`` and one ``generate`` over mutual TLS, each announced to the tracer of all processes.
+
+Run as a program: ``session.py PERSON PHASE``, a connection folder and the file that names the phase.
+"""
+
+import sys
+from pathlib import Path
+
+from gencard.client import Analyst, all_marginals
+
+IDLE, PROPOSE, GENERATE = "-", "p", "g"
+
+
+def main(person: str, phase: Path) -> None:
+    """The session; between the two calls the analyst signs, which belongs to neither."""
+    with Analyst.connect(folder=person) as analyst:
+        analyst.dataset("records")
+        _announce(phase, PROPOSE)
+        card = analyst.propose("records", all_marginals(1), purpose="A trace", rows=100)
+        _announce(phase, IDLE)
+        card.accept()
+        _announce(phase, GENERATE)
+        card.generate(rows=100, seed=7)
+        _announce(phase, IDLE)
+
+
+def _announce(file: Path, phase: str) -> None:
+    """Overwrite the byte: every process has the file mapped, so it must never be shorter."""
+    with file.open("r+b") as bytes_of_file:
+        bytes_of_file.write(phase.encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

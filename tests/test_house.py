@@ -1,0 +1,151 @@
+"""The house does not grow back: sizes, unreachable modules, the tree of packages and the walks.
+
+Each limit is what the last change left: lower it when you improve it, never raise it.
+"""
+
+import re
+import subprocess
+
+import pytest
+
+from docs.house import tree
+from docs.house.comparison import FIRST, ROWS, checkout
+from docs.house.measures import measure
+from docs.house.sources import ROOT, ROOTS
+
+MOST_MODULES = 560
+MOST_FLAT_FOLDERS = 12
+MOST_EXCESS_FILES = 221
+"""Files above 16 in a folder, all folders together."""
+
+MOST_SMALL_MODULES = 0.30
+"""Share of modules under 60 lines."""
+
+MOST_SMALL_WITH_ONE_IMPORTER = 47
+"""Modules under 60 lines that one other module imports: they could live with their importer."""
+
+UNREACHABLE = {
+    "power",
+    "copies_uniques",
+    "reduced_accuracy",
+    "curve_audit",
+    "disclosure_protection",
+    "gaussian_curve",
+    "nearest_attribution",
+    "new_rows",
+    "random_baseline",
+    "roc",
+    "threshold_estimates",
+    "coefficient_table",
+    "coefficients",
+    "inference",
+    "inference_comparison",
+    "number_groups",
+    "regression",
+}
+"""Last parts of the names of modules that only tests and benchmarks import; none may be added."""
+
+STEP = re.compile(r"^\d+\. `([\w/]+\.py)`: \S", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def measures():
+    return measure()
+
+
+def test_there_are_no_more_modules(measures):
+    assert measures.modules <= MOST_MODULES
+
+
+def test_folders_stay_small(measures):
+    assert len(measures.flat_folders) <= MOST_FLAT_FOLDERS, measures.flat_folders
+    assert measures.excess_files <= MOST_EXCESS_FILES, measures.flat_folders
+
+
+def test_small_modules_stay_few(measures):
+    assert measures.small / measures.modules <= MOST_SMALL_MODULES
+    single = measures.small_one_importer
+    assert len(single) <= MOST_SMALL_WITH_ONE_IMPORTER, single
+
+
+def test_a_user_reaches_every_module(measures):
+    new = [name for name in measures.unreachable if name.rpartition(".")[2] not in UNREACHABLE]
+    assert not new, "imported by no code that a user can run"
+
+
+def test_the_recorded_figures_are_those_of_the_first_house():
+    command = ["git", "cat-file", "-e", f"{FIRST}^{{commit}}"]
+    if subprocess.run(command, check=False, cwd=ROOT, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("a clone without the history")
+    with checkout(FIRST) as folder:
+        first = measure(folder)
+    assert {row.measure: row.value(first) for row in ROWS} == {row.measure: row.first for row in ROWS}
+
+
+def test_the_tree_of_packages_is_what_stands():
+    page = tree.PAGE.read_text(encoding="utf-8")
+    assert tree.BLOCK.search(page)
+    assert tree.filled(page) == page, "run `make docs`"
+
+
+@pytest.mark.parametrize("call", ["Analyst.propose", "Card.generate", "Card.audit"])
+def test_a_walk_leads_through_files_that_exist(call):
+    page = tree.PAGE.read_text(encoding="utf-8")
+    _, _, rest = page.partition(f"\n### `{call}`")
+    steps = STEP.findall(rest.partition("\n#")[0])
+    assert 5 <= len(steps) <= 15
+    assert [step for step in steps if steps.count(step) > 1] == []
+    missing = [
+        step for step in steps if not any((ROOT / top / "gencard" / step).is_file() for top in ROOTS)
+    ]
+    assert not missing
+
+
+def write_package(root, **texts):
+    """A checkout with these modules in ``gencard.client``."""
+    (root / "pyproject.toml").write_text('[project.scripts]\ngencard = "gencard.client.shell:main"\n')
+    folder = root / "analyst_client/gencard/client"
+    folder.mkdir(parents=True)
+    for name, text in {"__init__": "", "shell": "", **texts}.items():
+        (folder / f"{name}.py").write_text(text)
+
+
+def test_a_module_that_only_itself_imports_is_found(tmp_path):
+    write_package(tmp_path, a="import gencard.client.b", b="import gencard.client.a")
+    assert measure(tmp_path).unreachable == ("gencard.client.a", "gencard.client.b")
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "from gencard.client import a",
+        "def later():\n    import gencard.client.a",
+        'COMMAND = ("python", "-m", "gencard.client.a")',
+        'import_module(f"gencard.client.{name}")\nNAMES = ("a",)',
+    ],
+)
+def test_ways_to_reach_a_module(tmp_path, shell):
+    write_package(tmp_path, shell=shell, a="")
+    assert measure(tmp_path).unreachable == ()
+
+
+def test_what_is_counted(tmp_path):
+    write_package(
+        tmp_path,
+        a='"""Doc."""\n\nimport gencard.client.b  # noqa: F401\n\n# why\nfound = 1\n',
+        b="f(\n    1\n)\n",
+        shell="import gencard.client.a",
+    )
+    measures = measure(tmp_path)
+    assert (measures.modules, measures.lines, measures.import_lines) == (4, 10, 2)
+    assert (measures.code_lines, measures.comments) == (6, 1)
+    assert measures.small_one_importer == ("gencard.client.a", "gencard.client.b")
+    assert measures.folders == {"analyst_client/gencard/client": 3}
+    assert measures.words == {"found": 1}
+
+
+def test_a_flat_folder_is_found(tmp_path):
+    write_package(tmp_path, **{f"m{number}": "" for number in range(18)})
+    measures = measure(tmp_path)
+    assert measures.flat_folders == {"analyst_client/gencard/client": 19}
+    assert measures.excess_files == 3
