@@ -1,5 +1,6 @@
 """Where the golden files lie, and how they are read. Tests read them; only ``make`` ever wrote them."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -21,3 +22,8 @@ def golden_json(name: str) -> Any:
 def names(folder: str, ending: str = ".json") -> list[str]:
     """The golden files of a folder, without their ending, sorted."""
     return sorted(path.name.removesuffix(ending) for path in (FOLDER / folder).glob(f"*{ending}"))
+
+
+def packed(name: str) -> Any:
+    """A golden file of compressed JSON."""
+    return json.loads(gzip.decompress(golden(name)))

@@ -6,14 +6,16 @@ from itertools import combinations
 
 import numpy as np
 
+from gencard.core.blackbox.contract import FittingBox
 from gencard.core.blackbox.entry import Surroundings
 from gencard.core.blackbox.registry import box_named
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError
+from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.registry import GENERATORS, generator_named
-from gencard.core.generators.replay import synthesise
+from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
@@ -175,6 +177,40 @@ BOXES: Mapping[str, Mapping[str, str]] = {
 
 def box_outcome(name: str) -> str:
     """SHA-256 of the rows of a built-in box whose noise is seeded."""
+    return _box(name)(_records(_SMALL, 900, 9), 300, seed=7).digest()
+
+
+FITS = ("ipf", "graphical", "support-raking", "mst", "privbayes", "synthpop")
+"""Generators and boxes of which a fit is kept, as the controller keeps those of private boxes."""
+
+
+def _box(name: str) -> FittingBox:
     surroundings = Surroundings((("a", "b"), ("c", "d")), noise=SeededNoise(5))
     box = box_named(name, dict(BOXES[name]), surroundings)
-    return box(_records(_SMALL, 900, 9), 300, seed=7).digest()
+    assert isinstance(box, FittingBox)
+    return box
+
+
+def saved_fits() -> Iterator[tuple[str, bytes]]:
+    """The bytes of each fit; for ``make`` alone."""
+    psi = psi_of_document(golden("rows/chain.json"))
+    for name in FITS:
+        if name in BOXES:
+            yield name, _box(name).fit(_records(_SMALL, 900, 9), seed=7).save()
+        else:
+            generator = generator_named(name, structural_zeros=(), max_cells=MAX_CELLS)
+            yield name, bytes_of(generator.fit(psi, psi.domain))
+
+
+def kept_again(name: str) -> bytes:
+    """The bytes of a fit that was loaded from its golden file."""
+    saved = golden(f"rows/{name}.fit")
+    return _box(name).load(saved).save() if name in BOXES else bytes_of(model_of(saved))
+
+
+def fit_outcome(name: str) -> str:
+    """SHA-256 of the rows that a kept fit gives, in hex."""
+    saved = golden(f"rows/{name}.fit")
+    if name in BOXES:
+        return _box(name).load(saved).sample(300, seed=7).digest()
+    return model_of(saved).sample(300, rng=rng_of(7)).digest()

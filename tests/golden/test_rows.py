@@ -4,7 +4,7 @@ import pytest
 
 from gencard.core.generators.registry import GENERATORS
 from tests.golden.files import golden
-from tests.golden.rows import BOXES, Case, box_outcome, cases
+from tests.golden.rows import BOXES, FITS, Case, box_outcome, cases, fit_outcome, kept_again
 
 DIGESTS = {
     name: outcome
@@ -17,7 +17,8 @@ CASES = list(cases())
 
 def test_every_generator_and_every_digest_is_looked_at():
     assert {case.generator for case in CASES} == set(GENERATORS)
-    assert DIGESTS.keys() == {*map(str, CASES), *(f"box {name}" for name in BOXES)}
+    others = {*(f"box {name}" for name in BOXES), *(f"fit {name}" for name in FITS)}
+    assert DIGESTS.keys() == {*map(str, CASES), *others}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -28,3 +29,9 @@ def test_rows_are_those_of_the_first_version(case: Case):
 @pytest.mark.parametrize("name", BOXES)
 def test_rows_of_a_built_in_box_are_those_of_the_first_version(name):
     assert box_outcome(name) == DIGESTS[f"box {name}"]
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_kept_fit_is_read_and_gives_the_same_rows(name):
+    assert kept_again(name) == golden(f"rows/{name}.fit")
+    assert fit_outcome(name) == DIGESTS[f"fit {name}"]

@@ -1,0 +1,149 @@
+"""Releases that somebody saved: they verify and replay offline, to the byte."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gencard.client.bundle import Bundle
+from gencard.client.credentials import public_key
+from gencard.client.delivered import check_delivered_file
+from gencard.client.files import read_rows, write_rows
+from gencard.client.numbers import Numbers
+from gencard.client.signing import card_of_statement
+from gencard.client.verify import Keys, Outcome, rebuild, verify
+from gencard.core.card import Tier
+from gencard.core.errors import GencardError, NotReplayableError
+from gencard.wire import dsse
+from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.card_document import card_statement
+from gencard.wire.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.log_entry import log_entry_document, log_entry_of_document
+from gencard.wire.psi_document import psi_document, psi_of_document
+from gencard.wire.receipt import receipt_of_document, receipt_statement
+from gencard.wire.schema_codec import coding_document, coding_of_document
+from gencard.wire.statements import RECEIPT, predicate_of, statement, subject_digest
+from tests.golden.files import BUNDLES, FOLDER
+
+NAMES = sorted(path.name for path in BUNDLES.iterdir())
+NOT_REPLAYED = {"audited", "private-mst", "private-bayes", "without-uniques"}
+NOW = datetime(2026, 12, 1, tzinfo=UTC)
+PERSON = FOLDER / "people" / "ana"
+
+
+@pytest.fixture(scope="module")
+def keys() -> Keys:
+    def known(name: str) -> object:
+        return public_key(PERSON / name, name)
+
+    return Keys(
+        KeyHistory(known("controller_card_key.pub"), CARDS),
+        (known("signing_key.pub"),),
+        KeyHistory(known("log_key.pub"), LOG),
+    )
+
+
+def contents(kind: str) -> list[Path]:
+    return sorted(BUNDLES.glob(f"*/{kind}.json"))
+
+
+def named(path: Path) -> str:
+    return path.parent.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_verifies(name, keys):
+    outcomes = {check.what: check.outcome for check in verify(Bundle.of([BUNDLES / name]), keys, NOW)}
+    failed = [what for what, outcome in outcomes.items() if outcome is Outcome.FAILED]
+    assert failed == (["Revocation revocation.json"] if name == "revoked" else [])
+    assert Outcome.NOT_CHECKED not in outcomes.values()
+    assert sum(outcome is Outcome.PASSED for outcome in outcomes.values()) >= 7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_replays_to_the_byte(name, keys, tmp_path):
+    bundle = Bundle.of([BUNDLES / name])
+    if name in NOT_REPLAYED:
+        with pytest.raises(NotReplayableError):
+            rebuild(bundle, keys)
+        return
+    receipt, dataset, coding = rebuild(bundle, keys)
+    assert dataset.digest() == receipt.rows_digest
+    kept = bundle.one("rows").path
+    assert read_rows(kept, coding, dataset.domain).digest() == receipt.rows_digest
+    check_delivered_file(kept, dataset, coding, [receipt.drawing_seed])
+    if kept.suffix == ".csv":
+        numbers = None if name == "intervals" else Numbers(receipt.drawing_seed)
+        write_rows(dataset, coding, tmp_path / kept.name, numbers)
+        assert (tmp_path / kept.name).read_bytes() == kept.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["card", "receipt", "psi"])
+@pytest.mark.parametrize("name", ["ipf", "gaussian", "audited"])
+def test_a_changed_byte_is_found(name, kind, keys, tmp_path):
+    """So that the tests above would notice."""
+    for path in (BUNDLES / name).iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    content = bytearray((tmp_path / f"{kind}.json").read_bytes())
+    place = content.index(b'"counts":["') + 11 if kind == "psi" else 60
+    content[place] = ord("8") if content[place] != ord("8") else ord("9")
+    (tmp_path / f"{kind}.json").write_bytes(bytes(content))
+    checks = verify(Bundle.of([tmp_path]), keys, NOW)
+    assert any(check.outcome is Outcome.FAILED for check in checks)
+    if name not in NOT_REPLAYED:
+        with pytest.raises(GencardError):
+            rebuild(Bundle.of([tmp_path]), keys)
+
+
+def test_cards_of_every_kind_are_here(keys):
+    cards = [card_of_statement(dsse.opened(path.read_bytes())[0]) for path in contents("card")]
+    assert {card.tier for card in cards} == set(Tier)
+    assert len({card.terms.privacy.mechanism for card in cards}) == 4
+    assert any(card.terms.moments for card in cards)
+    assert any(card.terms.weights for card in cards)
+    assert any(card.terms.transform.rounding > 1 for card in cards)
+    assert any(card.terms.measures for card in cards)
+    assert any(card.terms.without_uniques for card in cards)
+
+
+@pytest.mark.parametrize("path", contents("card"), ids=named)
+def test_its_card_is_encoded_again(path):
+    payload, signatures = dsse.opened(path.read_bytes())
+    assert card_statement(card_of_statement(payload)) == payload
+    assert dsse.envelope_of(payload, signatures) == path.read_bytes()
+
+
+@pytest.mark.parametrize("path", contents("receipt"), ids=named)
+def test_its_receipt_is_encoded_again(path):
+    payload, signatures = dsse.opened(path.read_bytes())
+    assert receipt_statement(receipt_of_document(predicate_of(payload, RECEIPT))) == payload
+    assert dsse.envelope_of(payload, signatures) == path.read_bytes()
+
+
+FACTS = [path for kind in ("checkpoint", "verdict", "revocation") for path in contents(kind)]
+
+
+@pytest.mark.parametrize("path", FACTS, ids=lambda path: f"{named(path)} {path.stem}")
+def test_other_statements_are_encoded_again(path):
+    payload, signatures = dsse.opened(path.read_bytes())
+    facts = document_of(payload, "statement")
+    kind, subject = facts["predicateType"], facts["subject"][0]["name"]
+    again = statement(kind, subject, predicate_of(payload, kind), subject_digest(payload))
+    assert dsse.envelope_of(again, signatures) == path.read_bytes()
+
+
+AGAIN = {
+    "psi": lambda content: psi_document(psi_of_document(content)),
+    "schema": lambda content: json_bytes(
+        coding_document(coding_of_document(document_of(content, "schema")))
+    ),
+    "log_entry": lambda content: log_entry_document(log_entry_of_document(content)),
+}
+
+
+@pytest.mark.parametrize("kind", AGAIN)
+def test_what_is_not_signed_is_encoded_again(kind):
+    found = contents(kind)
+    assert found
+    for path in found:
+        assert AGAIN[kind](path.read_bytes()) == path.read_bytes(), path

@@ -1,0 +1,79 @@
+"""Reports, findings, enrolment and errors as they were written: read, and written again."""
+
+import base64
+import json
+
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+
+from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
+from gencard.core.audit.verdict import Verdict
+from gencard.core.measures.findings_json import finding_of_json_object, finding_to_json_object
+from gencard.core.measures.registry import MEASURES
+from gencard.wire import dsse
+from gencard.wire.canonical import json_bytes
+from gencard.wire.enrolment import request_of_document
+from gencard.wire.enrolment_answer import answer_of_document
+from gencard.wire.error_table import BY_REASON, error_of, status_message
+from gencard.wire.statements import ENROLMENT_REQUEST, predicate_of, statement
+from tests.golden.files import golden, golden_json
+
+FINDINGS = golden_json("reports/findings.json")
+ERRORS = golden_json("errors.json")
+
+
+@pytest.mark.parametrize(
+    ("box", "verdict"), [("trusty", Verdict.NO_EVIDENCE), ("leaky", Verdict.LEAKAGE)]
+)
+def test_an_audit_report_is_read_and_written_again(box, verdict):
+    content = golden(f"reports/audit-{box}.json")
+    report = report_of_json_object(json.loads(content))
+    assert report.verdict is verdict
+    assert json_bytes(report_to_json_object(report)) == content
+
+
+def test_there_is_a_finding_of_every_measure():
+    assert FINDINGS.keys() == MEASURES.keys()
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_finding_is_read_and_written_again(name):
+    again = finding_to_json_object(finding_of_json_object(name, FINDINGS[name]))
+    assert json.dumps(again) == json.dumps(FINDINGS[name])
+
+
+def test_an_enrolment_request_is_read_and_written_again():
+    content = golden("enrolment/request.json")
+    request = request_of_document(content)
+    assert (request.name, request.role, request.project) == ("bob", "auditor", "pilot")
+    payload, signatures = dsse.opened(content)
+    facts = predicate_of(payload, ENROLMENT_REQUEST)
+    assert facts["signingKey"] == request.signing_key.public_bytes_raw().hex()
+    again = statement(ENROLMENT_REQUEST, "people/bob", facts, request.fingerprint)
+    assert dsse.envelope_of(again, signatures) == content
+
+
+def test_an_enrolment_answer_is_read_and_written_again():
+    content = golden("enrolment/answer.json")
+    answer = answer_of_document(content)
+    assert answer.identity.uri == "spiffe://gencard.local/pilot/auditor/bob"
+    assert answer.document == content
+    assert request_of_document(golden("enrolment/request.json")).signing_key == answer.signing_key
+
+
+def test_no_reason_is_gone():
+    assert ERRORS.keys() <= BY_REASON.keys()
+
+
+@pytest.mark.parametrize("reason", ERRORS)
+def test_an_error_keeps_its_code_reason_and_fields(reason):
+    """Its sentence may be written better."""
+    status = status_pb2.Status.FromString(base64.b64decode(ERRORS[reason]))
+    error = error_of(status)
+    assert error is not None
+    assert (type(error), error.reason) == (BY_REASON[reason], reason)
+    again = status_message(error)
+    info, told = (error_details_pb2.ErrorInfo() for _ in range(2))
+    assert status.details[0].Unpack(info)
+    assert again.details[0].Unpack(told)
+    assert (again.code, told) == (status.code, info)

@@ -1,0 +1,97 @@
+"""What both shells print for programs: the JSON of the first version, but for sentences."""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gencard.client.credentials import Credentials, public_key
+from gencard.client.shell.main import app as client_shell
+from gencard.controller.desk import open_desk
+from gencard.controller.key_rotation import key_history
+from gencard.controller.rows_file import RowsFile
+from gencard.controller.settings import Settings
+from gencard.controller.shell import terminal
+from gencard.controller.shell.main import app as steward_shell
+from gencard.controller.state.log_check import verify
+from gencard.wire.key_history import LOG
+from tests.golden.commands import STEWARDS, offline_commands, said_offline, without_sentences
+from tests.golden.exchanges import Exchanges, answering
+from tests.golden.files import BUNDLES, FOLDER, packed
+
+CLIENT = packed("shell/client.json.gz")
+OFFLINE = packed("shell/offline.json.gz")
+STEWARD = packed("shell/steward.json.gz")
+NOW = datetime(2026, 12, 1, tzinfo=UTC)
+"""When the cards of the state that was kept are still in force."""
+
+
+def same(told: object, kept: object) -> None:
+    assert without_sentences(told) == without_sentences(kept)
+
+
+def test_every_offline_command_is_looked_at():
+    commands = offline_commands(path.name for path in BUNDLES.iterdir())
+    assert {" ".join(words) for words in commands} == OFFLINE.keys()
+
+
+@pytest.mark.parametrize("words", OFFLINE, ids=lambda words: " ".join(words.split()[:2]))
+def test_offline(words):
+    same(said_offline(FOLDER, words.split(" ")), OFFLINE[words])
+
+
+@pytest.fixture(scope="module")
+def answered() -> Iterator[None]:
+    with answering(Exchanges.of_document(packed("shell/exchanges.json.gz"))):
+        yield
+
+
+@pytest.mark.parametrize("one", CLIENT, ids=lambda one: f"{one['who']} {' '.join(one['words'][:2])}")
+def test_with_a_controller(answered, one, tmp_path, monkeypatch):
+    """Public files of a connection are enough: nothing is signed."""
+    folder = tmp_path / one["who"]
+    shutil.copytree(FOLDER / "people" / one["who"], folder)
+    own = public_key(folder / "signing_key.pub", "signing_key")
+    monkeypatch.setattr(Credentials, "public_signing_keys", lambda _: (own,))
+    said = CliRunner().invoke(client_shell, [*one["words"], "--connection", str(folder)])
+    assert said.exit_code == 0, (said.output, said.exception)
+    same(json.loads(said.stdout), json.loads(one["stdout"]))
+
+
+@pytest.fixture(scope="module")
+def settings_file(tmp_path_factory) -> Path:
+    """The folder of a controller, as the first version left it."""
+    folder = tmp_path_factory.mktemp("state")
+    with tarfile.open(FOLDER / "controller.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "controller" / "controller.toml"
+
+
+@pytest.mark.parametrize("words", STEWARDS, ids=" ".join)
+def test_the_stewards_shell_says_the_same(settings_file, words, monkeypatch):
+    monkeypatch.setattr(terminal, "open_desk", partial(open_desk, clock=lambda: NOW))
+    said = CliRunner().invoke(steward_shell, [*words, "--config", str(settings_file)])
+    assert said.exit_code == 0, (said.output, said.exception)
+    same(json.loads(said.stdout), json.loads(STEWARD[" ".join(words)]))
+
+
+def test_its_log_verifies(settings_file):
+    said = CliRunner().invoke(steward_shell, ["log", "verify", "--config", str(settings_file)])
+    assert said.exit_code == 0, (said.output, said.exception)
+
+
+def test_its_log_is_read_entry_by_entry_and_its_rows_are_there(settings_file):
+    desk = open_desk(Settings.load(settings_file))
+    with desk.database.reading() as tx:
+        keys = key_history(tx, desk.keys[LOG])
+        assert verify(desk.log.entries(tx), desk.log.checkpoints(tx), keys) == desk.log.size(tx)
+    desk.database.close()
+    rows = [RowsFile(path).dataset() for path in settings_file.parent.glob("state/releases/*")]
+    kept = {path.name for path in BUNDLES.iterdir()} - {"revoked"}
+    assert len(rows) == len(kept)
