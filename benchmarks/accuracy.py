@@ -15,13 +15,13 @@ from benchmarks import bench, private_once
 from benchmarks.peers import peers_python
 from benchmarks.raking import pairs
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.generators.registry import generator_named
 from gencard.core.generators.replay import rng_of
-from gencard.core.statistics.accounting import rho_of
+from gencard.core.noise.accounting import rho_of
+from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Psi
 
 EPSILON, DELTA = Decimal(1), Decimal("1e-5")

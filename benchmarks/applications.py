@@ -10,18 +10,18 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3, census
-from gencard.core.audit.blocks import outside
-from gencard.core.audit.direction import Basis
-from gencard.core.audit.extremal_pair import Moves, extremal_pair
+from gencard.boxes.reference.adds_marginal import AddsMarginal
+from gencard.boxes.reference.copies_rows import CopiesRows
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.pairs.blocks import outside
+from gencard.core.audit.pairs.direction import Basis
+from gencard.core.audit.pairs.extremal_pair import Moves, extremal_pair
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.contract import BlackBox
-from gencard.core.blackbox.copies_rows import CopiesRows
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from gencard.core.statistics.marginal import count_all
 
 ROWS = 50_000

@@ -11,7 +11,7 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.applications import Application
-from gencard.core.audit.power import power
+from benchmarks.power import power
 from gencard.core.audit.report import AuditReport, Check, Effect, PowerCurve
 from gencard.core.audit.run import audit
 from gencard.core.blackbox.contract import BlackBox

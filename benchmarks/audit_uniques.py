@@ -13,22 +13,22 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.adult import adult
+from gencard.boxes.reference.copies_rows import CopiesRows
+from gencard.boxes.reference.copies_uniques import CopiesUniques
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.arms.planted import PlantedArm
+from gencard.core.audit.arms.planting import unique_records
+from gencard.core.audit.arms.runs import Runner
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.planted import PlantedArm
-from gencard.core.audit.planting import unique_records
 from gencard.core.audit.report import Check
 from gencard.core.audit.run import audit
-from gencard.core.audit.runs import Runner
 from gencard.core.blackbox.contract import BlackBox, quiet
-from gencard.core.blackbox.copies_rows import CopiesRows
-from gencard.core.blackbox.copies_uniques import CopiesUniques
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.contract import Generator
-from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 
 FIRST_SEED = 5_000
 """Seeds below were used while the tests were built."""

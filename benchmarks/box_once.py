@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.registry import box_named
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 

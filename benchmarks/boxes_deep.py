@@ -23,9 +23,9 @@ from benchmarks import bench, ctgan_once
 from benchmarks.adult import adult
 from benchmarks.peers import peers_python
 from benchmarks.raking import pairs
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.registry import BOXES, box_named
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.registry import BOXES, box_named
 from gencard.core.dataset import Dataset
 from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.marginal import count_all

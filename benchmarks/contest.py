@@ -17,14 +17,14 @@ from benchmarks.diagnosis import survey
 from benchmarks.raab import FIRST_SEED
 from benchmarks.scores import Array, Scores
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.budget import laplace
+from gencard.core.card.budget import laplace
 from gencard.core.domain import Domain
 from gencard.core.generators.contract import Model
-from gencard.core.generators.graphical import Graphical
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.replay import rng_of
-from gencard.core.generators.tree_model import TreeModel
+from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Psi
 
 

@@ -54,8 +54,8 @@ class Job:
 def gencard(job: Job) -> Callable[[], Answer]:
     """Ours: pure numpy."""
     records = import_module("gencard.core.privacy.records").Records
-    gower = import_module("gencard.core.privacy.gower")
-    nearest = import_module("gencard.core.privacy.nearest").nearest
+    gower = import_module("gencard.core.privacy.distances.gower")
+    nearest = import_module("gencard.core.privacy.distances.nearest").nearest
     tables = [
         records(
             tuple(job.names),

@@ -15,15 +15,15 @@ import numpy as np
 from benchmarks.census import census
 from benchmarks.ipf import APPLICATIONS
 from gencard.core.dataset import Dataset
-from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.table_model import TableModel
+from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.replay import rng_of
-from gencard.core.generators.table_model import TableModel
-from gencard.core.generators.tree_model import TreeModel
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
-from gencard.core.utility.gap import Gap, gap_error
-from gencard.core.utility.marginal_error import marginal_error
+from gencard.core.utility.prediction.gap import Gap, gap_error
+from gencard.core.utility.tables.marginal_error import marginal_error
 
 GENDER_GAP = Gap("Sex", (0, 1), within="Occupation", among=("Economic Activity", (1, 2)))
 """Men less women of each occupation, among employees and self-employed."""

@@ -11,12 +11,12 @@ from typing import Any
 
 from benchmarks.applications import Application, applications
 from benchmarks.paper_methods import GENERATORS, METHODS, box
+from gencard.boxes.reference.adds_marginal import AddsMarginal
+from gencard.boxes.reference.honest import Honest
 from gencard.core.audit.report import AuditReport, Check
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.adds_marginal import AddsMarginal
 from gencard.core.blackbox.contract import BlackBox
-from gencard.core.blackbox.honest import Honest
 from gencard.core.domain import Clique
 
 PRINTED = {

@@ -17,14 +17,14 @@ import numpy as np
 from benchmarks import census
 from benchmarks.applications import applications
 from benchmarks.houssiau import FULL_FILE, TOLERANCE
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.reference.honest import Honest
+from gencard.boxes.registry import BOXES, box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.blackbox.contract import BlackBox
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.honest import Honest
-from gencard.core.blackbox.registry import BOXES, box_named
 from gencard.core.dataset import Dataset
-from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 
 TEST_RECORDS = 5_000
 """A tenth, which no generator sees."""

@@ -10,11 +10,23 @@ from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3
 from benchmarks.houssiau import GENDER_GAP
 from benchmarks.paper_methods import METHODS, PREDICTION_ROWS, drawn, records
 from gencard.core.dataset import Dataset
-from gencard.core.utility.forest import ForestReference, ForestUtility, forest_reference, forest_utility
-from gencard.core.utility.gap import gap_error
-from gencard.core.utility.logistic import LogisticRegression
-from gencard.core.utility.marginal_error import marginal_error
-from gencard.core.utility.prediction import Accuracies, Split, Task, accuracies, accuracy, split
+from gencard.core.utility.prediction.forest import (
+    ForestReference,
+    ForestUtility,
+    forest_reference,
+    forest_utility,
+)
+from gencard.core.utility.prediction.gap import gap_error
+from gencard.core.utility.prediction.logistic import LogisticRegression
+from gencard.core.utility.prediction.prediction import (
+    Accuracies,
+    Split,
+    Task,
+    accuracies,
+    accuracy,
+    split,
+)
+from gencard.core.utility.tables.marginal_error import marginal_error
 
 SOCIAL_GRADE = Task("Approximated Social Grade", APPLICATION_2[:3])
 

@@ -18,20 +18,20 @@ import numpy as np
 from scipy.stats import binom
 
 from benchmarks import bench
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.privacy.canaries import (
+from gencard.core.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
     draw_points,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.core.privacy.canary_space import Cube, FloatArray
-from gencard.core.privacy.hit_count import hit_count
-from gencard.core.privacy.published_sum import published_bound
-from gencard.core.privacy.refined_sum import sum_bound
+from gencard.core.privacy.canaries.canary_space import Cube, FloatArray
+from gencard.core.privacy.canaries.hit_count import hit_count
+from gencard.core.privacy.canaries.published_sum import published_bound
+from gencard.core.privacy.canaries.refined_sum import sum_bound
 
 Bounds = tuple[float, float, float]
 """Epsilon by the published sum (NaN among levels), the refined sum and the count."""

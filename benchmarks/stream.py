@@ -22,9 +22,9 @@ import pandas as pd
 
 from benchmarks import bench
 from gencard.client import Analyst, all_marginals
-from gencard.client.agreement import Agreement
-from gencard.client.rows import fetch_rows
-from gencard.controller.drafting import draft
+from gencard.client.checking.agreement import Agreement
+from gencard.client.connection.rows import fetch_rows
+from gencard.controller.settings.drafting import draft
 
 SIZES = (4, 3, 3, 3, 3, *(2,) * 10)
 """Levels of the 15 attributes: 331,776 cells, and one byte for each code as up to 256 levels have."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from benchmarks import bench
-from gencard.controller.vault import Vault
+from gencard.controller.records.vault import Vault
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.statistics.measure import measure
 

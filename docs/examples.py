@@ -12,26 +12,26 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.core.budget import Price
-from gencard.core.card import Card, Proposal, Tier
+from gencard.core.card.budget import Price
+from gencard.core.card.terms import Card, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.statistics.closure import dimension
 from gencard.core.statistics.measure import measure_dataset
-from gencard.wire.canonical import digest_of, document_of, json_bytes, sha256, time_text
-from gencard.wire.card_document import card_document, card_statement
-from gencard.wire.dsse import key_id, sign
-from gencard.wire.key_history import CARDS, KeyChange
-from gencard.wire.psi_document import psi_document
-from gencard.wire.receipt import Receipt, receipt_statement
-from gencard.wire.schema_codec import coding_digest, coding_document
-from gencard.wire.statements import (
+from gencard.wire.codecs.schema_codec import coding_digest, coding_document
+from gencard.wire.documents.card_document import card_document, card_statement
+from gencard.wire.documents.key_history import CARDS, KeyChange
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.receipt import Receipt, receipt_statement
+from gencard.wire.documents.statements import (
     CHECKPOINT,
     ENROLMENT_REQUEST,
     REVOCATION,
     VERDICT,
     statement,
 )
+from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes, sha256, time_text
+from gencard.wire.signatures.dsse import key_id, sign
 
 PAGE = Path(__file__).with_name("card-format.md")
 TIME = time_text(datetime(2026, 11, 20, 18, 5, tzinfo=UTC))

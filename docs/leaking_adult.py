@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from gencard.client.report.card_report import CardReport, LeftOut
-from gencard.core.budget import Price
-from gencard.core.card import Card, Proposal, Tier
+from gencard.core.card.budget import Price
+from gencard.core.card.terms import Card, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.measures.material import Declared, Material
-from gencard.core.measures.registry import MEASURES, take
+from gencard.core.evaluation.material import Declared, Material
+from gencard.core.evaluation.registry import MEASURES, take
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.wire.receipt import Receipt
+from gencard.wire.documents.receipt import Receipt
 
 NUMBERS = ("age", "capital_gain", "capital_loss", "hours_per_week")
 PHI = tuple(combinations(("age", "education", "marital_status", "occupation", "sex", "income"), 2))

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import box_once, boxes_private
 from benchmarks.accuracy import Accuracy
 from benchmarks.boxes_private import Race
-from gencard.core.blackbox.registry import BOXES, complete
+from gencard.boxes.registry import BOXES, complete
 
 RACE = Race("mst", "theirs", ".venv", ("x",), (), 2)
 

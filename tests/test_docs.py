@@ -16,19 +16,19 @@ from typer.main import get_command
 
 from docs import errors, examples
 from gencard.client.shell.main import app as analyst_shell
-from gencard.controller.audit_run import _payload
-from gencard.controller.settings_policy import Caps, PolicyTable
+from gencard.controller.audits.audit_run import _payload
+from gencard.controller.settings.settings_policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.transform import USUAL_CHECKS
-from gencard.wire.canonical import json_bytes, time_of
-from gencard.wire.card_document import card_of_document
-from gencard.wire.dsse import sign, verify
-from gencard.wire.psi_document import psi_document
-from gencard.wire.receipt import receipt_of_document, receipt_statement
-from gencard.wire.schema_codec import coding_document, coding_of_document
-from gencard.wire.statements import CHECKPOINT, predicate_of
+from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
+from gencard.wire.documents.card_document import card_of_document
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
+from gencard.wire.documents.statements import CHECKPOINT, predicate_of
+from gencard.wire.signatures.canonical import json_bytes, time_of
+from gencard.wire.signatures.dsse import sign, verify
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -9,9 +9,9 @@ from benchmarks import paper, paper_audits, paper_figure
 from benchmarks.paper_audits import Finding, Job
 from benchmarks.paper_methods import METHODS
 from benchmarks.paper_tasks import Marks, Worth
-from gencard.core.blackbox.registry import BOXES, complete
-from gencard.core.utility.forest import ForestReference, ForestUtility
-from gencard.core.utility.prediction import Accuracies
+from gencard.boxes.registry import BOXES, complete
+from gencard.core.utility.prediction.forest import ForestReference, ForestUtility
+from gencard.core.utility.prediction.prediction import Accuracies
 from tests.shared_data import shared_file
 
 

@@ -14,10 +14,16 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 
-from gencard.controller.certificates import issue, new_authority, new_signing_key, public_pem, write_new
-from gencard.core.budget import Price
+from gencard.controller.people.certificates import (
+    issue,
+    new_authority,
+    new_signing_key,
+    public_pem,
+    write_new,
+)
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState, Negotiation, Turn
 from gencard.core.errors import GencardError
-from gencard.core.negotiation import CardState, Negotiation, Turn
 from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import (
     audit_pb2_grpc,
@@ -30,14 +36,15 @@ from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
-from gencard.wire import dsse, merkle
-from gencard.wire.canonical import time_text
-from gencard.wire.card_codec import card_message, proposal_of, timestamp
-from gencard.wire.money import price_message
-from gencard.wire.psi_codec import psi_chunks
-from gencard.wire.schema_codec import attribute_message
-from gencard.wire.statements import CHECKPOINT, VERDICT, statement
-from gencard.wire.table_codec import dataset_of_chunks, table_chunks
+from gencard.wire.codecs.card_codec import card_message, proposal_of, timestamp
+from gencard.wire.codecs.money import price_message
+from gencard.wire.codecs.psi_codec import psi_chunks
+from gencard.wire.codecs.schema_codec import attribute_message
+from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
+from gencard.wire.documents.statements import CHECKPOINT, VERDICT, statement
+from gencard.wire.log import merkle
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import time_text
 from tests.client.fake_world import ANA, CODING, DATASET, HOST, NOW, World, end
 
 

@@ -14,27 +14,28 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from google.longrunning import operations_pb2
 from grpc_status import rpc_status
 
-from gencard.core.budget import Price
-from gencard.core.card import Card, Change, Tier
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.terms import Card, Change, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
 from gencard.core.generators.registry import generator_digest, generator_named
 from gencard.core.generators.replay import synthesise
-from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
 from gencard.core.statistics.closure import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
-from gencard.wire import dsse, merkle
-from gencard.wire.canonical import json_bytes, sha256, time_text
-from gencard.wire.card_codec import card_message, timestamp
-from gencard.wire.card_document import card_statement
-from gencard.wire.error_table import status_message
-from gencard.wire.psi_document import psi_document
-from gencard.wire.receipt import Receipt, receipt_statement
-from gencard.wire.schema_codec import coding_digest
-from gencard.wire.statements import subject_digest
+from gencard.wire.codecs.card_codec import card_message, timestamp
+from gencard.wire.codecs.error_table import status_message
+from gencard.wire.codecs.schema_codec import coding_digest
+from gencard.wire.documents.card_document import card_statement
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.receipt import Receipt, receipt_statement
+from gencard.wire.documents.statements import subject_digest
+from gencard.wire.log import merkle
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import json_bytes, sha256, time_text
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 ANA = "spiffe://test.local/pilot/analyst/ana"

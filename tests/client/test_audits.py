@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gencard.boxes.reference.adds_marginal import AddsMarginal
+from gencard.boxes.reference.honest import Honest
 from gencard.client.audit_found import Where
 from gencard.core import errors
-from gencard.core.audit.made_up import made_up
+from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import wording
-from gencard.core.blackbox.adds_marginal import AddsMarginal
-from gencard.core.blackbox.honest import Honest
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from gencard.core.generators.replay import rng_of
 from tests.client.fake_controller import Audits
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from gencard.client.canary_audit import CanaryTerms, canary_audit
 from gencard.client.shell.main import app
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError
 from tests.system.house import running
 

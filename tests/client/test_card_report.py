@@ -6,22 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gencard.boxes.reference.honest import Honest
 from gencard.client.audit_found import Audit, Where
 from gencard.client.report.card_report import CardReport, LeftOut
-from gencard.client.reporting import NOT_ON_CARD
-from gencard.core.audit.made_up import made_up
+from gencard.client.report.reporting import NOT_ON_CARD
+from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.ipf import Ipf
-from gencard.core.measures.findings_json import finding_of_json_object
-from gencard.core.measures.material import Declared, Material
-from gencard.core.measures.registry import MEASURES, take
+from gencard.core.evaluation.findings_json import finding_of_json_object
+from gencard.core.evaluation.material import Declared, Material
+from gencard.core.evaluation.registry import MEASURES, take
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from tests.wire.samples import CARD, RECEIPT
 
 EVIL = '<script>alert("1")</script>'

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from gencard.client import Analyst
-from gencard.client.connection import IDEMPOTENT, _service_config
+from gencard.client.connection.connection import IDEMPOTENT, _service_config
 from gencard.core import errors
 from gencard.v1 import (
     audit_pb2,
@@ -17,7 +17,7 @@ from gencard.v1 import (
     negotiation_pb2,
     synthesis_pb2,
 )
-from gencard.wire.error_table import STATUS, status_message
+from gencard.wire.codecs.error_table import STATUS, status_message
 from tests.client.fake_controller import make_people, served
 
 FIELDS = {name: "x" for kind in STATUS for _, name, _, _ in Formatter().parse(kind.text) if name}

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gencard.client import files, folder, progress, rows
-from gencard.client.connection import Connection
-from gencard.client.credentials import Credentials
-from gencard.client.log_watch import SEEN
+from gencard.client.checking.log_watch import SEEN
+from gencard.client.connection import progress, rows
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.credentials import Credentials
+from gencard.client.files import files, folder
 from gencard.core import errors
 from tests.client.test_frames import CODING
 
@@ -63,7 +64,7 @@ class TestDisk:
 class TestLogState:
     def test_it_cannot_be_written(self, ana, world, monkeypatch):
         world.log("a")
-        monkeypatch.setattr("gencard.client.folder.os.replace", refuse)
+        monkeypatch.setattr("gencard.client.files.folder.os.replace", refuse)
         with pytest.raises(errors.InvalidInputError, match="cannot write"):
             ana.checkpoint()
 

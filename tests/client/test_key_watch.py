@@ -7,13 +7,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.client import Analyst
-from gencard.client.bundle import Bundle
-from gencard.client.credentials import Credentials
-from gencard.client.key_watch import SEEN
-from gencard.client.verify import Keys, Outcome, rebuild, verify
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.key_watch import SEEN
+from gencard.client.checking.verify import Keys, Outcome, rebuild, verify
+from gencard.client.connection.credentials import Credentials
 from gencard.core.errors import VerificationError
-from gencard.wire.canonical import time_text
-from gencard.wire.key_history import CARDS, LOG, KeyChange, changes_file
+from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
+from gencard.wire.signatures.canonical import time_text
 from tests.client.fake_world import NOW, World
 
 NEW, NEWER, STRANGER = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (7, 8, 9))

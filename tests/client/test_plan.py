@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.budget import Price
-from gencard.core.negotiation import CardState
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState
 from gencard.core.statistics.closure import dimension
 from gencard.core.statistics.sufficiency import Analysis
 from tests.client.fake_controller import CODING

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.audit.verdict import Verdict
-from gencard.core.card import AuditTerms
-from gencard.core.negotiation import CardState
+from gencard.core.card.card import CardState
+from gencard.core.card.terms import AuditTerms
 from tests.system.edge import known_seeds
 from tests.system.house import running, survey
 

@@ -13,7 +13,8 @@ from matplotlib.image import imread
 
 from gencard.client.report.report import Report
 from gencard.core import errors
-from gencard.core.audit.exploration import BlockEvidence
+from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.arms.unique_evidence import PlantedEvidence, PlantedRuns, UniquesEvidence
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
     LEVEL_SHARES,
@@ -25,8 +26,7 @@ from gencard.core.audit.report import (
     PowerCurve,
     Verdict,
 )
-from gencard.core.audit.unique_evidence import PlantedEvidence, PlantedRuns, UniquesEvidence
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 
 NASTY = '<script>alert("x")</script> & $y$'

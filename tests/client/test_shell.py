@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner
 
+from gencard.boxes.reference.honest import Honest
 from gencard.client.shell import negotiation
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.blackbox.honest import Honest
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 
 PAIRS = ["--marginal", "sex,health", "--marginal", "age, health"]
 

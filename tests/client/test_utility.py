@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.files import read_rows, write_rows
+from gencard.client.files.files import read_rows, write_rows
 from gencard.client.report.utility import FORMAT, Asked, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UnknownAttributeError
-from gencard.core.utility.gap import Gap, gap_error
-from gencard.core.utility.marginal_error import marginal_error
-from gencard.wire.canonical import json_bytes
-from gencard.wire.schema_codec import coding_document
+from gencard.core.utility.prediction.gap import Gap, gap_error
+from gencard.core.utility.tables.marginal_error import marginal_error
+from gencard.wire.codecs.schema_codec import coding_document
+from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_views import rich_text
 

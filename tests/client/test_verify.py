@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.client.bundle import Bundle
-from gencard.client.verify import Keys, Outcome, rebuild, verify
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.verify import Keys, Outcome, rebuild, verify
 from gencard.core import errors
-from gencard.wire import dsse
-from gencard.wire.canonical import document_of, json_bytes
-from gencard.wire.key_history import CARDS, KeyHistory
-from gencard.wire.statements import REVOCATION, VERDICT, statement
+from gencard.wire.documents.key_history import CARDS, KeyHistory
+from gencard.wire.documents.statements import REVOCATION, VERDICT, statement
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import document_of, json_bytes
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -7,13 +7,14 @@ import pytest
 from rich.console import Console
 
 import gencard.client
-from gencard.client import all_marginals, card_view, mean
-from gencard.client.card_view import NEXT
+from gencard.client import all_marginals, mean
+from gencard.client.report import card_view
+from gencard.client.report.card_view import NEXT
 from gencard.client.workload import phi_of
 from gencard.core import errors
-from gencard.core.budget import Price
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState
 from gencard.core.domain import Domain
-from gencard.core.negotiation import CardState
 from tests.client.fake_world import CODING
 from tests.client.test_report import Page, text_of
 

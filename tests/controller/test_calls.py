@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from gencard.controller.cell import namespaces
-from gencard.controller.cell.call_filter import call_filter
-from gencard.controller.cell.call_table import ARGUMENTS, MACHINES, NEWEST, OF_SEVERAL, REFUSED
+from gencard.controller.sandbox import namespaces
+from gencard.controller.sandbox.call_filter import call_filter
+from gencard.controller.sandbox.call_table import ARGUMENTS, MACHINES, NEWEST, OF_SEVERAL, REFUSED
 from gencard.core.errors import IsolationError
 from tests.system.cells import RECORDS, shell
 

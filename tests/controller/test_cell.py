@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.cell import namespaces, user
-from gencard.controller.cell.built_in_box import built_in_box, built_in_view
-from gencard.controller.cell.cell import Cell
-from gencard.controller.cell.limits import Isolation
-from gencard.controller.cell.recipes import built_in_recipe, cell_box_of, in_cell
-from gencard.controller.cell.refusals import error_of_refusal
-from gencard.controller.cell.trial import check_isolation
-from gencard.controller.cell.user import CellUser
-from gencard.controller.cell.values import values_of
+from gencard.controller.sandbox import namespaces, user
+from gencard.controller.sandbox.built_in_box import built_in_box, built_in_view
+from gencard.controller.sandbox.cell import Cell
+from gencard.controller.sandbox.limits import Isolation
+from gencard.controller.sandbox.recipes import built_in_recipe, cell_box_of, in_cell
+from gencard.controller.sandbox.refusals import error_of_refusal
+from gencard.controller.sandbox.trial import check_isolation
+from gencard.controller.sandbox.user import CellUser
+from gencard.controller.sandbox.values import values_of
 from gencard.core.blackbox.contract import FittingBox
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
@@ -216,7 +216,7 @@ class TestBuiltIn:
 def test_what_starts_for_each_run_of_a_built_in_box_is_small():
     """An audit starts it 50 times, and scipy takes longer than most boxes."""
     script = (
-        "import gencard.controller.cell.built_in, sys; assert not {'scipy', 'torch'} & {*sys.modules}"
+        "import gencard.controller.sandbox.built_in, sys; assert not {'scipy', 'torch'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-I", "-c", script], check=True)
 
@@ -247,8 +247,8 @@ def test_values_are_what_codes_stand_for():
 def test_a_job_s_own_bounds_are_not_exceeded():
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
-        "from gencard.controller.cell.resource_limits import limited;"
-        "from gencard.controller.cell.limits import CellLimits;"
+        "from gencard.controller.sandbox.resource_limits import limited;"
+        "from gencard.controller.sandbox.limits import CellLimits;"
         "print(limited(CellLimits(memory_mib=4096)))"
     )
     run = [sys.executable, "-c", script]

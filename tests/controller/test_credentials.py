@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from gencard.controller.certificates import (
+from gencard.controller.people.certificates import (
     issue,
     new_authority,
     new_signing_key,
@@ -23,14 +23,14 @@ from gencard.controller.certificates import (
     trust_domain_of,
     write_new,
 )
-from gencard.controller.enrolment import enrol as enrol_request
-from gencard.controller.identities import read_identities
-from gencard.controller.keys import public_key, secret_bytes, signing_key
-from gencard.controller.renewal import renew
+from gencard.controller.people.enrolment import enrol as enrol_request
+from gencard.controller.people.identities import read_identities
+from gencard.controller.people.keys import public_key, secret_bytes, signing_key
+from gencard.controller.people.renewal import renew
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
-from gencard.wire.enrolment import request_document, request_of_document
-from gencard.wire.enrolment_answer import EnrolmentAnswer
-from gencard.wire.identity import Identity, Role
+from gencard.wire.documents.enrolment import request_document, request_of_document
+from gencard.wire.documents.enrolment_answer import EnrolmentAnswer
+from gencard.wire.signatures.identity import Identity, Role
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ANA = "spiffe://example/pilot/analyst/ana"
@@ -187,7 +187,7 @@ class TestEnrolment:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("gencard.controller.enrolment.identity_text", full)
+        monkeypatch.setattr("gencard.controller.people.enrolment.identity_text", full)
         with pytest.raises(StorageError):
             enrol(folder)
         assert read_identities(folder / "identities") == {}
@@ -333,7 +333,7 @@ class TestRenewal:
             raise OSError(28, "No space left on device")
 
         before = server.read_bytes()
-        monkeypatch.setattr("gencard.controller.renewal.os.replace", full)
+        monkeypatch.setattr("gencard.controller.people.renewal.os.replace", full)
         with pytest.raises(StorageError):
             renew(folder, server, now=NOW)
         assert server.read_bytes() == before

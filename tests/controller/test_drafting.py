@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller.certificates import read_authority, trust_domain_of
-from gencard.controller.demo_people import demo_people
-from gencard.controller.drafting import draft
-from gencard.controller.identities import read_identities
-from gencard.controller.keys import secret_bytes, signing_key
-from gencard.controller.profile import Spread
-from gencard.controller.schema_draft import draft_schema, round_edges
-from gencard.controller.schema_file import read_schema
-from gencard.controller.settings import Settings
-from gencard.controller.vault import Vault
-from gencard.core.budget import Mechanism, gaussian
+from gencard.controller.people.certificates import read_authority, trust_domain_of
+from gencard.controller.people.demo_people import demo_people
+from gencard.controller.people.identities import read_identities
+from gencard.controller.people.keys import secret_bytes, signing_key
+from gencard.controller.records.profile import Spread
+from gencard.controller.records.schema_draft import draft_schema, round_edges
+from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.vault import Vault
+from gencard.controller.settings.drafting import draft
+from gencard.controller.settings.settings import Settings
+from gencard.core.card.budget import Mechanism, gaussian
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS
-from gencard.core.statistics.accounting import epsilon_of
+from gencard.core.noise.accounting import epsilon_of
 from gencard.core.transform import USUAL_CHECKS
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -174,7 +174,7 @@ class TestFolder:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("gencard.controller.drafting._write_texts", full)
+        monkeypatch.setattr("gencard.controller.settings.drafting._write_texts", full)
         with pytest.raises(StorageError):
             draft(tmp_path / "controller", fair, now=NOW)
         assert [path.name for path in tmp_path.iterdir()] == ["fair.csv"]

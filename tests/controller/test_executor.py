@@ -15,12 +15,12 @@ import pytest
 from gencard.controller.jobs import process, tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.process import WorkerProcess
-from gencard.controller.rows_file import RowsFile
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
-from gencard.wire.psi_document import psi_document
+from gencard.wire.documents.psi_document import psi_document
 from tests.system.edge import eventually, is_alive, open_files
 
 CANARY = "CANARY-Ann-Smith-HIV"

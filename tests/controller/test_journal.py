@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gencard.controller.audits.journals import Journals
 from gencard.controller.jobs.journal import JournaledBox
-from gencard.controller.journals import Journals
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, StorageError

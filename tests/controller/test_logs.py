@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gencard.controller import logs
+from gencard.controller.upkeep import logs
 from gencard.controller.wiring import report
 
 SECRET = "CANARY-Ann-Smith-HIV"

@@ -16,16 +16,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.desk import open_desk
-from gencard.controller.holdings import Holdings
-from gencard.controller.key_rotation import key_history
-from gencard.controller.keys import signing_key
-from gencard.controller.negotiations import Negotiations
-from gencard.controller.request import Request
-from gencard.controller.retention import Retention
+from gencard.controller.operations.request import Request
+from gencard.controller.people.key_rotation import key_history
+from gencard.controller.people.keys import signing_key
+from gencard.controller.records.holdings import Holdings
 from gencard.controller.state.log_check import verify
 from gencard.controller.stewardship import Stewardship
-from gencard.core.card import Proposal
+from gencard.controller.upkeep.retention import Retention
+from gencard.core.card.card import CardState, Negotiation, Turn
+from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
     CardExpiredError,
     CardStateError,
@@ -36,11 +37,10 @@ from gencard.core.errors import (
     VerificationError,
     WrongTurnError,
 )
-from gencard.core.negotiation import CardState, Negotiation, Turn
-from gencard.wire.dsse import signature_of
-from gencard.wire.dsse import verify as verify_envelope
-from gencard.wire.identity import Identity
-from gencard.wire.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.signatures.dsse import signature_of
+from gencard.wire.signatures.dsse import verify as verify_envelope
+from gencard.wire.signatures.identity import Identity
 from tests.system.house import build
 
 DATASET = "datasets/survey"

@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller import clique_policy, judgement
-from gencard.controller import policy as policy_module
-from gencard.controller.generator_facts import GeneratorFacts, facts_of_generators
-from gencard.controller.judgement import judge
-from gencard.controller.limits import Limits, check_size
-from gencard.controller.measuring import price_of
-from gencard.controller.moment_policy import MomentPolicy
-from gencard.controller.policy import Policy
-from gencard.core.blackbox.registry import BOXES as REGISTRY
-from gencard.core.blackbox.registry import complete
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
-from gencard.core.card import AuditTerms, CounterOffer, Proposal, Refusal, Tier
+from gencard.boxes.registry import BOXES as REGISTRY
+from gencard.boxes.registry import complete
+from gencard.controller.boxes.generator_facts import GeneratorFacts, facts_of_generators
+from gencard.controller.cards import judgement
+from gencard.controller.cards.judgement import judge
+from gencard.controller.policy import clique_policy
+from gencard.controller.policy import policy as policy_module
+from gencard.controller.policy.limits import Limits, check_size
+from gencard.controller.policy.measuring import price_of
+from gencard.controller.policy.moment_policy import MomentPolicy
+from gencard.controller.policy.policy import Policy
+from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.terms import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, NotFittableError, TooLargeError
 from gencard.core.moment import Moment, MomentKind

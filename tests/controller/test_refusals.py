@@ -3,10 +3,10 @@
 import pytest
 
 from gencard.controller.jobs import tasks
-from gencard.controller.refunds import NOTHING_LEARNT
-from gencard.controller.refusals import as_told
+from gencard.controller.operations.refusals import as_told
+from gencard.controller.releases.refunds import NOTHING_LEARNT
 from gencard.core import errors
-from gencard.wire.identity import Role
+from gencard.wire.signatures.identity import Role
 
 AT_RECORDS = (tasks.MEASURE, tasks.COMPARE, tasks.AUDIT, tasks.KEEP, tasks.DRAW, tasks.THIN_OUT)
 DEPENDS_ON_RECORDS = (

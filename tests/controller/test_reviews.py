@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from gencard.controller.reviews import review_line, write_review
-from gencard.controller.settings_boxes import ReviewTable
+from gencard.controller.boxes.reviews import review_line, write_review
+from gencard.controller.settings.settings_boxes import ReviewTable
 from gencard.core.errors import InvalidInputError
 
 SETTINGS = """\

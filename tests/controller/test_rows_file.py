@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller.rows_file import RowsFile
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import StorageError
-from gencard.wire.table_codec import dataset_of_chunks, table_chunks
+from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
 
 
 @st.composite

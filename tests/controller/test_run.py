@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gencard.controller.jobs import tasks
-from gencard.controller.run import Run
+from gencard.controller.operations.run import Run
 from gencard.controller.state.operations import OperationRow, OperationState
 from gencard.core.errors import OperationCancelledError
 from tests.system.edge import eventually

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.certificates import write_new
-from gencard.controller.settings import Settings
+from gencard.controller.people.certificates import write_new
+from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import told
 from gencard.controller.wiring import serve

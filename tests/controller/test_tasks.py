@@ -13,21 +13,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.controller.holdings import Holding
+from gencard.boxes.reference.honest import Honest
 from gencard.controller.jobs import auditing, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.policy import Policy
-from gencard.controller.rows_file import RowsFile
-from gencard.controller.schema_file import PublicSchema
-from gencard.controller.vault import Vault
+from gencard.controller.policy.policy import Policy
+from gencard.controller.records.holdings import Holding
+from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.vault import Vault
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.honest import Honest
-from gencard.core.budget import Price
-from gencard.core.card import AuditTerms, Proposal
+from gencard.core.card.budget import Price
+from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -40,10 +40,10 @@ from gencard.core.errors import (
     TooLargeError,
     UndeclaredLevelError,
 )
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from gencard.core.generators.replay import synthesise
 from gencard.core.statistics.measure import measure_dataset
-from gencard.wire.psi_document import psi_document, psi_of_document
+from gencard.wire.documents.psi_document import psi_document, psi_of_document
 
 SALT = b"salt"
 CODING = Coding(
@@ -319,7 +319,7 @@ _FULL_DISK = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from gencard.controller.rows_file import RowsFile
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import StorageError

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from gencard.controller.box_release import BoxRelease
+from gencard.controller.audits.journals import Journals
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.journals import Journals
-from gencard.controller.rows_file import RowsFile
-from gencard.controller.run import Run
-from gencard.controller.ticks import Ticks
+from gencard.controller.operations.run import Run
+from gencard.controller.operations.ticks import Ticks
+from gencard.controller.releases.box_release import BoxRelease
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.turns import Turn, Turns
+from gencard.controller.operations.turns import Turn, Turns
 from tests.system.edge import eventually
 
 SECONDS = 60.0

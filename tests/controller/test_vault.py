@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.jobs import process
-from gencard.controller.vault import Records, Vault, silently
+from gencard.controller.records.vault import Records, Vault, silently
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.errors import (
     DatasetChangedError,
@@ -354,7 +354,7 @@ _MEASURE = """
 import sys
 from itertools import combinations
 from pathlib import Path
-from gencard.controller.vault import Vault
+from gencard.controller.records.vault import Vault
 from gencard.core.coding import Attribute, Coding, Labels
 coding = Coding(tuple(Attribute(f"a{k}", Labels(tuple(map(str, range(k + 2))))) for k in range(15)))
 Vault(Path(sys.argv[1]), coding).count(list(combinations(coding.domain.attributes, 2)))

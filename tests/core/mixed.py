@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from gencard.core.privacy.gower import Gower, Missing
+from gencard.core.privacy.distances.gower import Gower, Missing
 from gencard.core.privacy.records import Records
 from tests.core.oracles import read
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from gencard.core.privacy.attacks.targets import Tables
 from gencard.core.privacy.records import Records
-from gencard.core.privacy.targets import Tables
 
 
 def records(*columns):

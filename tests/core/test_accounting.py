@@ -22,10 +22,10 @@ from dp_accounting.pld.privacy_loss_distribution import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.budget import Mechanism, Neighbouring, Privacy, gaussian, laplace
-from gencard.core.statistics.accounting import epsilon_of, rho_of, rho_of_pure, together
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, gaussian, laplace
+from gencard.core.noise.accounting import epsilon_of, rho_of, rho_of_pure, together
+from gencard.core.noise.mechanisms import scales, sum_scales
 from gencard.core.statistics.linear import Function, LinearStatistic
-from gencard.core.statistics.noise import scales, sum_scales
 
 WEIGHTS = ((1,), (1, 1, 1), (5, 1, 2))
 STEP = 1e-4

@@ -17,14 +17,14 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.attack import Attack
-from gencard.core.privacy.gower import Gower, Missing, gower_of
-from gencard.core.privacy.inference import inference
-from gencard.core.privacy.linkability import linkability
+from gencard.core.privacy.attacks.attack import Attack
+from gencard.core.privacy.attacks.inference import inference
+from gencard.core.privacy.attacks.linkability import linkability
+from gencard.core.privacy.attacks.singling_out import singling_out
+from gencard.core.privacy.attacks.targets import Tables, drawn
+from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
 from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import Records
-from gencard.core.privacy.singling_out import singling_out
-from gencard.core.privacy.targets import Tables, drawn
 from tests.core.mixed import NUMERIC, tables
 from tests.core.mixed import adult as files
 from tests.core.oracles import read

@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gencard.core.audit.comparison import welch
+from gencard.boxes.reference.copies_uniques import CopiesUniques
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.arms.comparison import welch
+from gencard.core.audit.arms.planted import PlantedArm
+from gencard.core.audit.arms.runs import Runner, calls
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.planted import PlantedArm
 from gencard.core.audit.report import LEVEL_SHARES, Check
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
-from gencard.core.audit.runs import Runner, calls
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
 from gencard.core.blackbox.contract import BlackBox, quiet
-from gencard.core.blackbox.copies_uniques import CopiesUniques
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import LEAST_RUNS, AuditTerms
+from gencard.core.card.terms import LEAST_RUNS, AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
-from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from tests.core.rare_records import CHAIN, population
 
 POPULATION = population()

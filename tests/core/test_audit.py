@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from gencard.core.audit.comparison import holm, welch
-from gencard.core.audit.exploration import LARGEST_Z
-from gencard.core.audit.made_up import made_up
+from gencard.boxes.reference.adds_marginal import AddsMarginal
+from gencard.boxes.reference.copies_rows import CopiesRows
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.arms.comparison import holm, welch
+from gencard.core.audit.arms.exploration import LARGEST_Z
+from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.runs import Side, Step, run_seed
 from gencard.core.audit.plan import AuditPlan, level
 from gencard.core.audit.report import LEVEL_SHARES, Check
 from gencard.core.audit.run import audit
-from gencard.core.audit.runs import Side, Step, run_seed
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.adds_marginal import AddsMarginal
-from gencard.core.blackbox.copies_rows import CopiesRows
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -31,7 +31,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     UnknownAttributeError,
 )
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from tests.core import hostile
 
 DOMAIN = Domain.of({"a": 4, "b": 3, "c": 3, "d": 2})

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.audit.blocks import outside
-from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
-from gencard.core.audit.linear_part import outside_linear
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.pairs.blocks import outside
+from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.pairs.linear_part import outside_linear
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -25,7 +25,7 @@ from gencard.core.errors import (
     NoExtremalPairError,
     TooLargeError,
 )
-from gencard.core.generators.maximum_entropy import MaximumEntropy
+from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.statistics.interactions import coefficients
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import covariance, mean, moment, variance

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.core.audit.made_up import made_up
+from gencard.boxes.reference.copies_rows import CopiesRows
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
     LEVEL_SHARES,
@@ -26,12 +28,10 @@ from gencard.core.audit.report_json import (
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import power_by_arm, summary, wording
-from gencard.core.blackbox.copies_rows import CopiesRows
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 
 CLIQUES = tuple(combinations("abcd", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 2, "c": 2, "d": 2}), 500, rng=np.random.default_rng(0))

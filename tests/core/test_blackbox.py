@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.audit.made_up import made_up
-from gencard.core.blackbox.adds_marginal import AddsMarginal
+from gencard.boxes.reference.adds_marginal import AddsMarginal
+from gencard.boxes.reference.copies_rows import CopiesRows
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.arms.made_up import made_up
 from gencard.core.blackbox.canonical import canonicalise, in_domain
-from gencard.core.blackbox.copies_rows import CopiesRows
-from gencard.core.blackbox.honest import Honest
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidNumberError
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from gencard.core.generators.replay import synthesise
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.measure import measure_dataset

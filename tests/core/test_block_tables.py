@@ -11,8 +11,8 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.goals import Goal
-from gencard.core.generators.ipf import Ipf
-from gencard.core.generators.triangle import Triangle, three_parts
+from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.triangle import Triangle, three_parts
 from gencard.core.statistics.measure import measure_dataset
 from tests.core.strategies import domains, workloads
 from tests.core.tables import BIG, STRADDLING, dense_dataset, errors, pairs, textbook

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
+from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
 amounts = st.decimals(0, 1000, places=9)

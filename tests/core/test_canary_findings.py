@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError
-from gencard.core.privacy.canaries import draw_cells
-from gencard.core.privacy.canary_findings import STATISTICS, CanaryPlan, canary_findings
-from gencard.core.privacy.planting import cells_of, plant, points_of
+from gencard.core.privacy.canaries.canaries import draw_cells
+from gencard.core.privacy.canaries.canary_findings import STATISTICS, CanaryPlan, canary_findings
+from gencard.core.privacy.canaries.planting import cells_of, plant, points_of
 
 DOMAIN = Domain.of({"a": 20, "b": 30, "c": 10, "d": 12})
 RELATIONS = pytest.mark.parametrize("neighbouring", Neighbouring)

@@ -2,8 +2,8 @@ from decimal import Decimal
 
 import pytest
 
-from gencard.core.budget import Mechanism, Neighbouring, Privacy
-from gencard.core.card import LONGEST_PURPOSE, MOST_MARGINALS, MOST_ROWS, AuditTerms, Proposal
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.terms import LONGEST_PURPOSE, MOST_MARGINALS, MOST_ROWS, AuditTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     InvalidCliqueError,

@@ -10,13 +10,13 @@ from scipy.stats import binom, chi2
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.utility.conditional_tree import (
+from gencard.core.utility.propensity.conditional_tree import (
     ConditionalTreeSettings,
     _levels,
     conditional_tree_scores,
 )
-from gencard.core.utility.propensity import tree_pmse, tree_propensity
-from gencard.core.utility.propensity_cells import cells_of
+from gencard.core.utility.propensity.propensity import tree_pmse, tree_propensity
+from gencard.core.utility.propensity.propensity_cells import cells_of
 
 DOMAIN = Domain.of({"a": 2, "b": 5, "c": 9, "n": 60})
 VALUES = {"n": tuple(map(float, range(60)))}

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
+from gencard.boxes.ctgan.box import Ctgan
+from gencard.boxes.ctgan.conditions import conditions_of
+from gencard.boxes.ctgan.entry import ENTRY
+from gencard.boxes.ctgan.options import Options, options_of
+from gencard.boxes.nets.layout import layout_of
+from gencard.boxes.nets.modes import declared
 from gencard.core.blackbox.contract import FittingBox
-from gencard.core.blackbox.ctgan.box import Ctgan
-from gencard.core.blackbox.ctgan.conditions import conditions_of
-from gencard.core.blackbox.ctgan.entry import ENTRY
-from gencard.core.blackbox.ctgan.options import Options, options_of
-from gencard.core.blackbox.nets.layout import layout_of
-from gencard.core.blackbox.nets.modes import declared
-from gencard.core.claim import NO_CLAIM
+from gencard.core.card.claim import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import OperationCancelledError
@@ -21,9 +21,9 @@ from tests.core.strategies import datasets
 
 torch = pytest.importorskip("torch", reason="the extra deep is not installed")
 
-from gencard.core.blackbox.ctgan.discriminator import Discriminator  # noqa: E402
-from gencard.core.blackbox.nets.blocks import Blocks  # noqa: E402
-from gencard.core.blackbox.nets.generator import Generator  # noqa: E402
+from gencard.boxes.ctgan.discriminator import Discriminator  # noqa: E402
+from gencard.boxes.nets.blocks import Blocks  # noqa: E402
+from gencard.boxes.nets.generator import Generator  # noqa: E402
 
 NAN = float("nan")
 DOMAIN = Domain.of({"a": 3, "b": 5, "c": 4})

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError
-from gencard.core.privacy.curve_audit import excess, if_gaussian
-from gencard.core.privacy.epsilon_bound import EpsilonBound
-from gencard.core.privacy.gaussian_curve import delta_of_curve, epsilon_of_curve, least_share
-from gencard.core.privacy.one_run import Guesses
+from gencard.core.privacy.canaries.curve_audit import excess, if_gaussian
+from gencard.core.privacy.canaries.epsilon_bound import EpsilonBound
+from gencard.core.privacy.canaries.gaussian_curve import delta_of_curve, epsilon_of_curve, least_share
+from gencard.core.privacy.canaries.one_run import Guesses
 from tests.shared_data import oracle_file
 
 ADD = Neighbouring.ADD_REMOVE

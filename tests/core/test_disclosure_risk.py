@@ -17,9 +17,9 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.disclosure_risk import disclosure_risk
-from gencard.core.privacy.exclusions import NOTHING, Excluded, Exclusions
-from gencard.core.privacy.nearest_attribution import nearest_attribution
+from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
+from gencard.core.privacy.tables.exclusions import NOTHING, Excluded, Exclusions
+from gencard.core.privacy.tables.nearest_attribution import nearest_attribution
 from tests.core.oracles import coded, read
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file

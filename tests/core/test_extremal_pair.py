@@ -10,23 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from gencard.core.audit import blocks as blocks_module
-from gencard.core.audit import cubes as cubes_module
-from gencard.core.audit.blocks import minimal, neighbours, outside
-from gencard.core.audit.cells import Cells, key_of
-from gencard.core.audit.cubes import cubes
-from gencard.core.audit.direction import Basis, Direction
-from gencard.core.audit.extremal_pair import (
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.pairs import blocks as blocks_module
+from gencard.core.audit.pairs import cubes as cubes_module
+from gencard.core.audit.pairs.blocks import minimal, neighbours, outside
+from gencard.core.audit.pairs.cells import Cells, key_of
+from gencard.core.audit.pairs.cubes import cubes
+from gencard.core.audit.pairs.direction import Basis, Direction
+from gencard.core.audit.pairs.extremal_pair import (
     ExtremalPair,
     Moves,
     extremal_pair,
     moved,
     statistics_digest,
 )
-from gencard.core.audit.integer_program import farthest
-from gencard.core.audit.made_up import made_up
-from gencard.core.audit.moves import _take, climb, leads
-from gencard.core.blackbox.honest import Honest
+from gencard.core.audit.pairs.integer_program import farthest
+from gencard.core.audit.pairs.moves import _take, climb, leads
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -35,7 +35,7 @@ from gencard.core.errors import (
     NoExtremalPairError,
     TooLargeError,
 )
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from gencard.core.statistics.marginal import count, count_all
 from tests.core.strategies import datasets, domains, workloads
 

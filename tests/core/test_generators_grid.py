@@ -24,17 +24,17 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.contract import Generator
-from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.independent import Independent
-from gencard.core.generators.ipf import Ipf
-from gencard.core.generators.maximum_entropy import MaximumEntropy
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.independent import Independent
+from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.saturated import Saturated
+from gencard.core.generators.maximum_entropy.spanning_tree import SpanningTree
+from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.model_file import bytes_of, model_of
-from gencard.core.generators.reduced_space import ReducedSpace
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.generators.replay import rng_of, synthesise
-from gencard.core.generators.saturated import Saturated
-from gencard.core.generators.spanning_tree import SpanningTree
-from gencard.core.generators.support_raking import SupportRaking
+from gencard.core.generators.support.reduced_space import ReducedSpace
+from gencard.core.generators.support.support_raking import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.core.strategies import datasets, domains, workloads

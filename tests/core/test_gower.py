@@ -17,8 +17,8 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.privacy.distances import distances
-from gencard.core.privacy.gower import Gower, Missing, gower_of
-from gencard.core.privacy.nearest import nearest
+from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.core.privacy.distances.nearest import nearest
 from gencard.core.privacy.records import Records, records_of
 from tests.core.mixed import by_hand, compared, tables
 from tests.shared_data import oracle_file

@@ -21,11 +21,11 @@ from gencard.core.errors import (
     TooLargeError,
     UnknownAttributeError,
 )
-from gencard.core.utility import regression as regressions
-from gencard.core.utility.coefficients import coefficients
-from gencard.core.utility.inference import Rule, combined
-from gencard.core.utility.inference_comparison import inference_comparison
-from gencard.core.utility.regression import Kind, Regression
+from gencard.core.utility.prediction import regression as regressions
+from gencard.core.utility.prediction.coefficients import coefficients
+from gencard.core.utility.prediction.inference import Rule, combined
+from gencard.core.utility.prediction.inference_comparison import inference_comparison
+from gencard.core.utility.prediction.regression import Kind, Regression
 from tests.core.oracles import read
 from tests.shared_data import oracle_file
 

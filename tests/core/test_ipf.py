@@ -14,10 +14,10 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, InvalidPsiError, NotConvergedError, TooLargeError
-from gencard.core.generators import fitting
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy import fitting
+from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.table_model import TableModel
 from gencard.core.generators.replay import synthesise
-from gencard.core.generators.table_model import TableModel
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi

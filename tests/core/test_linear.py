@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.budget import Neighbouring, gaussian, laplace
+from gencard.core.card.budget import Neighbouring, gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -20,6 +20,8 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.generators.admitted import admitted
+from gencard.core.noise.mechanisms import stddev_of, sum_scales
+from gencard.core.noise.sensitivity import sensitivity
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.linear import LARGEST_VALUE, Function, LinearStatistic
 from gencard.core.statistics.measure import measure, measure_dataset
@@ -32,9 +34,7 @@ from gencard.core.statistics.moments import (
     numbers,
     variance,
 )
-from gencard.core.statistics.noise import stddev_of, sum_scales
 from gencard.core.statistics.psi import LinearMeasurement, Psi
-from gencard.core.statistics.sensitivity import sensitivity
 from gencard.core.transform import Transform
 from tests.core.strategies import summed
 

@@ -11,10 +11,10 @@ from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotConvergedError, TooLargeError
-from gencard.core.generators.dual import Dual, largest_entropy
 from gencard.core.generators.functions import Goals
-from gencard.core.generators.ipf import Ipf
-from gencard.core.generators.maximum_entropy import MaximumEntropy
+from gencard.core.generators.maximum_entropy.dual import Dual, largest_entropy
+from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.statistics.linear import Function, LinearStatistic

@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, InvalidPsiError
-from gencard.core.measures.finding import Finding
-from gencard.core.measures.findings_json import finding_of_json_object, finding_to_json_object
-from gencard.core.measures.material import Declared, Material
-from gencard.core.measures.measure import Group, Need
-from gencard.core.measures.registry import MEASURES, measure_named, price_in_statistics, take
+from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.findings_json import finding_of_json_object, finding_to_json_object
+from gencard.core.evaluation.material import Declared, Material
+from gencard.core.evaluation.measure import Group, Need
+from gencard.core.evaluation.registry import MEASURES, measure_named, price_in_statistics, take
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.utility.gap import GapWords
+from gencard.core.utility.prediction.gap import GapWords
 
 CODING = Coding(
     (

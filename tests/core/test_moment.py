@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.budget import laplace
-from gencard.core.card import Proposal
+from gencard.core.card.budget import laplace
+from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Domain
 from gencard.core.errors import (

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.marginals.aim import Aim
+from gencard.boxes.marginals.aim_candidates import Candidates
+from gencard.boxes.marginals.merged_levels import Levels, MergedLevels
+from gencard.boxes.marginals.mst import Mst
+from gencard.boxes.marginals.noisy_model import NoisyModel
+from gencard.boxes.purse import GRID, Purse, misfit
+from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.blackbox.aim import Aim
-from gencard.core.blackbox.aim_candidates import Candidates
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.merged_levels import Levels, MergedLevels
-from gencard.core.blackbox.mst import Mst
-from gencard.core.blackbox.noisy_model import NoisyModel
-from gencard.core.blackbox.purse import GRID, Purse, misfit
-from gencard.core.blackbox.registry import box_named
-from gencard.core.budget import gaussian, laplace
+from gencard.core.card.budget import gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidCliqueError, ModelTooLargeError, UnknownAttributeError
-from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.junction_tree import JunctionTree, cells_needed
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree, cells_needed
 from gencard.core.statistics import counting
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.measure import measure_dataset

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.nets import extra
-from gencard.core.blackbox.nets.draws import drawn_by, gumbel
-from gencard.core.blackbox.nets.file import bytes_of, net_of
-from gencard.core.blackbox.nets.fitted import FittedNet
-from gencard.core.blackbox.nets.layout import layout_of
-from gencard.core.blackbox.nets.modes import declared, learned
-from gencard.core.blackbox.nets.residual import ResidualNet
-from gencard.core.blackbox.registry import box_named
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.nets import extra
+from gencard.boxes.nets.draws import drawn_by, gumbel
+from gencard.boxes.nets.file import bytes_of, net_of
+from gencard.boxes.nets.fitted import FittedNet
+from gencard.boxes.nets.layout import layout_of
+from gencard.boxes.nets.modes import declared, learned
+from gencard.boxes.nets.residual import ResidualNet
+from gencard.boxes.registry import box_named
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (

@@ -15,11 +15,11 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.disclosure_protection import disclosure_protection
-from gencard.core.privacy.gower import Missing, gower_of
-from gencard.core.privacy.new_rows import new_rows
-from gencard.core.privacy.random_baseline import RandomBaseline, random_baseline, random_records
+from gencard.core.privacy.attacks.new_rows import new_rows
+from gencard.core.privacy.distances.gower import Missing, gower_of
 from gencard.core.privacy.records import Records
+from gencard.core.privacy.tables.disclosure_protection import disclosure_protection
+from gencard.core.privacy.tables.random_baseline import RandomBaseline, random_baseline, random_records
 from tests.core.mixed import compared
 
 

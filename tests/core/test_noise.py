@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.budget import EXACT, Mechanism, Neighbouring, gaussian, laplace
+from gencard.core.card.budget import EXACT, Mechanism, Neighbouring, gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
+from gencard.core.noise.mechanisms import choice_scale, noisy, scales, stddev_of
 from gencard.core.statistics.measure import measure, measure_dataset
-from gencard.core.statistics.noise import choice_scale, noisy, scales, stddev_of
 from tests.core.strategies import brute_count, measured
 
 amounts = st.decimals("0.000000001", 1_000_000, places=9)

@@ -13,8 +13,8 @@ from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.functions import Goals, values_on
-from gencard.core.generators.reduced_accuracy import accuracy
-from gencard.core.generators.reduced_space import ReducedSpace
+from gencard.core.generators.support.reduced_accuracy import accuracy
+from gencard.core.generators.support.reduced_space import ReducedSpace
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import variance
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.privacy.disclosure_risk import disclosure_risk
-from gencard.core.utility.number_groups import NumberGroups, number_groups
-from gencard.core.utility.table_utility import table_utilities
+from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
+from gencard.core.utility.prediction.number_groups import NumberGroups, number_groups
+from gencard.core.utility.tables.table_utility import table_utilities
 from tests.core.oracles import coded, read
 from tests.core.test_disclosure_risk import check_against_synthpop
 from tests.core.test_table_utility import check_against_synthpop as check_table

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.budget import EXACT, Mechanism, Neighbouring, Privacy
-from gencard.core.card import AuditTerms, Change, Proposal
+from gencard.core.card.budget import EXACT, Mechanism, Neighbouring, Privacy
+from gencard.core.card.offer_changes import NOT_EXPLAINED, STEWARD, changes_between
+from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.offer_changes import NOT_EXPLAINED, STEWARD, changes_between
 from gencard.core.transform import Transform
 
 NOISE = Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.1"))

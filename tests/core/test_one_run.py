@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError
-from gencard.core.privacy.one_run import Guesses
+from gencard.core.privacy.canaries.one_run import Guesses
 from tests.shared_data import oracle_file
 
 ADD = Neighbouring.ADD_REMOVE

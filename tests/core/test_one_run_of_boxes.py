@@ -8,13 +8,13 @@ test shows what this audit does see.
 import numpy as np
 import pytest
 
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.registry import BOXES, box_named
-from gencard.core.budget import Neighbouring
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.registry import BOXES, box_named
+from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.network_model import NetworkModel
-from gencard.core.privacy.one_run import Guesses
+from gencard.core.privacy.canaries.one_run import Guesses
 from tests.core.seeded_noise import SeededNoise, Silent
 
 CANARIES = 400

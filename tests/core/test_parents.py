@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.blackbox import certainty as certainty_module
-from gencard.core.blackbox import parent_scores, parent_sets
-from gencard.core.blackbox.bit_planes import BitPlanes
-from gencard.core.blackbox.certainty import certainties
-from gencard.core.blackbox.parent_scores import ParentScores, dependence
-from gencard.core.blackbox.parent_sets import Pair, maximal_sets, pairs_to_choose_from
+from gencard.boxes.privbayes import certainty as certainty_module
+from gencard.boxes.privbayes import parent_scores, parent_sets
+from gencard.boxes.privbayes.bit_planes import BitPlanes
+from gencard.boxes.privbayes.certainty import certainties
+from gencard.boxes.privbayes.parent_scores import ParentScores, dependence
+from gencard.boxes.privbayes.parent_sets import Pair, maximal_sets, pairs_to_choose_from
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.marginal import count

@@ -10,18 +10,18 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.pate_gan.accountant import delta_of_votes, scale_of, votes_of
+from gencard.boxes.pate_gan.entry import ENTRY
+from gencard.boxes.pate_gan.options import options_of
+from gencard.boxes.pate_gan.shards import shards_of
+from gencard.boxes.registry import box_named
 from gencard.core.blackbox.contract import FittingBox
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.pate_gan.accountant import delta_of_votes, scale_of, votes_of
-from gencard.core.blackbox.pate_gan.entry import ENTRY
-from gencard.core.blackbox.pate_gan.options import options_of
-from gencard.core.blackbox.pate_gan.shards import shards_of
-from gencard.core.blackbox.registry import box_named
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.privacy.one_run import Guesses
+from gencard.core.privacy.canaries.one_run import Guesses
 from tests.core.seeded_noise import Recorded, SeededNoise
 
 DOMAIN = Domain.of({"a": 3, "b": 5, "c": 4})

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.audit.made_up import made_up
+from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted import ALL_TOGETHER, NO_CUBE, PlantedArm
+from gencard.core.audit.arms.planting import MOST_PLANTED, RARE, planted_pair, unique_records
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.planted import ALL_TOGETHER, NO_CUBE, PlantedArm
-from gencard.core.audit.planting import MOST_PLANTED, RARE, planted_pair, unique_records
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -5,15 +5,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from gencard.core.audit.made_up import made_up
+from benchmarks.power import power
+from gencard.boxes.reference.honest import Honest
+from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.power import power
 from gencard.core.audit.report import PowerCurve
-from gencard.core.blackbox.honest import Honest
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, OperationCancelledError
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 
 CLIQUES = tuple(combinations("abc", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 3, "c": 3}), 600, rng=np.random.default_rng(0))

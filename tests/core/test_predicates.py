@@ -4,9 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.privacy.gower import gower_of
-from gencard.core.privacy.neighbours import neighbours
-from gencard.core.privacy.predicate import (
+from gencard.core.privacy.attacks.predicate import (
     Condition,
     Relation,
     by_luck,
@@ -15,6 +13,8 @@ from gencard.core.privacy.predicate import (
     portrait,
     singles_out,
 )
+from gencard.core.privacy.distances.gower import gower_of
+from gencard.core.privacy.distances.neighbours import neighbours
 from tests.core.mixed import by_hand, compared
 from tests.core.populations import records
 

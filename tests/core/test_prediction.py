@@ -15,16 +15,16 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.utility import extra
-from gencard.core.utility.forest import (
+from gencard.core.utility.prediction.forest import (
     RandomForest,
     forest_reference,
     forest_utility,
     importances,
     order_similarity,
 )
-from gencard.core.utility.logistic import LogisticRegression
-from gencard.core.utility.prediction import Split, Task, accuracies, accuracy, split
-from gencard.core.utility.predictor_matrix import predictor_matrix
+from gencard.core.utility.prediction.logistic import LogisticRegression
+from gencard.core.utility.prediction.prediction import Split, Task, accuracies, accuracy, split
+from gencard.core.utility.propensity.predictor_matrix import predictor_matrix
 
 DOMAIN = Domain.of({"signal": 4, "noise": 3, "age": 5, "health": 3})
 AGES = (10.0, 20.0, 35.0, 80.0, np.nan)

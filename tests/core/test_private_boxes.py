@@ -15,14 +15,14 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.purse import Purse
-from gencard.core.blackbox.registry import BOXES, box_named
-from gencard.core.budget import Neighbouring
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.purse import Purse
+from gencard.boxes.registry import BOXES, box_named
+from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, GencardError, InvalidDatasetError, InvalidInputError
-from gencard.core.statistics.accounting import rho_of
+from gencard.core.noise.accounting import rho_of
 from tests.core.seeded_noise import Recorded, SeededNoise
 from tests.core.strategies import datasets, domains, workloads
 from tests.core.tables import dense_dataset

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.pate_gan.accountant import delta_of_votes, rho_of_votes
+from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.pate_gan.accountant import delta_of_votes, rho_of_votes
-from gencard.core.blackbox.registry import BOXES, box_named, complete
-from gencard.core.budget import Mechanism, Neighbouring, inside_generator, laplace
+from gencard.core.card.budget import Mechanism, Neighbouring, inside_generator, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.accounting import epsilon_of
+from gencard.core.noise.accounting import epsilon_of
 from gencard.core.statistics.measure import measure_dataset
 
 EPSILON = 1.0

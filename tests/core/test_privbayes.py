@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from gencard.boxes.privbayes import privbayes
+from gencard.boxes.privbayes.privbayes import PrivBayes
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.blackbox import privbayes
-from gencard.core.blackbox.privbayes import PrivBayes
-from gencard.core.budget import laplace
+from gencard.core.card.budget import laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError

@@ -19,18 +19,18 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.statistics.marginal import count
-from gencard.core.utility import propensity_regression
-from gencard.core.utility.conditional_tree import ConditionalTreeSettings
-from gencard.core.utility.propensity import (
+from gencard.core.utility.propensity import propensity_regression
+from gencard.core.utility.propensity.conditional_tree import ConditionalTreeSettings
+from gencard.core.utility.propensity.propensity import (
     expected_of_pairs,
     regression_propensity,
     tree_pmse,
     tree_propensity,
 )
-from gencard.core.utility.propensity_cells import cells_of
-from gencard.core.utility.propensity_ranks import score_ranks
-from gencard.core.utility.propensity_tree import TreeSettings, _Tree, tree_scores
-from gencard.core.utility.table_utility import table_utility
+from gencard.core.utility.propensity.propensity_cells import cells_of
+from gencard.core.utility.propensity.propensity_ranks import score_ranks
+from gencard.core.utility.propensity.propensity_tree import TreeSettings, _Tree, tree_scores
+from gencard.core.utility.tables.table_utility import table_utility
 from tests.core.oracles import read
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file

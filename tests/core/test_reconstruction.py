@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 from scipy.stats import binom
 
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -20,20 +20,20 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.core.privacy import published_sum, refined_sum
-from gencard.core.privacy.canaries import (
+from gencard.core.privacy.canaries import published_sum, refined_sum
+from gencard.core.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
     draw_points,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.core.privacy.canary_space import Cells, Cube, log_chance, tilted_chance
-from gencard.core.privacy.epsilon_bound import EpsilonBound
-from gencard.core.privacy.hit_count import HitCount, hit_count, log_q_of
-from gencard.core.privacy.published_sum import published_bound
-from gencard.core.privacy.refined_sum import sum_bound
-from gencard.core.privacy.tilted_sum import log_sum_at_most
+from gencard.core.privacy.canaries.canary_space import Cells, Cube, log_chance, tilted_chance
+from gencard.core.privacy.canaries.epsilon_bound import EpsilonBound
+from gencard.core.privacy.canaries.hit_count import HitCount, hit_count, log_q_of
+from gencard.core.privacy.canaries.published_sum import published_bound
+from gencard.core.privacy.canaries.refined_sum import sum_bound
+from gencard.core.privacy.canaries.tilted_sum import log_sum_at_most
 from tests.shared_data import oracle_file
 
 BETA = 0.05

@@ -14,9 +14,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.functions import Goals, every_cell, records, values_on
-from gencard.core.generators.nearest import nearest_density
-from gencard.core.generators.reduced_accuracy import accuracy, condition_number
-from gencard.core.generators.reduced_space import ReducedSpace
+from gencard.core.generators.support.nearest import nearest_density
+from gencard.core.generators.support.reduced_accuracy import accuracy, condition_number
+from gencard.core.generators.support.reduced_space import ReducedSpace
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import variance
 from gencard.core.statistics.psi import Measurement, Psi

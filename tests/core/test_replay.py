@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, VerificationError
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from gencard.core.generators.replay import replay, rng_of, synthesise
 from gencard.core.statistics.measure import measure_dataset
 

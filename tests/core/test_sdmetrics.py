@@ -7,14 +7,14 @@ import pytest
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.privacy.closer_share import closer_share
-from gencard.core.privacy.disclosure_protection import disclosure_protection
-from gencard.core.privacy.disclosure_risk import disclosure_risk
-from gencard.core.privacy.gower import gower_of
-from gencard.core.privacy.nearest import nearest
-from gencard.core.privacy.nearest_attribution import nearest_attribution
-from gencard.core.privacy.new_rows import new_rows
-from gencard.core.privacy.random_baseline import RandomBaseline, random_baseline, random_records
+from gencard.core.privacy.attacks.new_rows import new_rows
+from gencard.core.privacy.distances.closer_share import closer_share
+from gencard.core.privacy.distances.gower import gower_of
+from gencard.core.privacy.distances.nearest import nearest
+from gencard.core.privacy.tables.disclosure_protection import disclosure_protection
+from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
+from gencard.core.privacy.tables.nearest_attribution import nearest_attribution
+from gencard.core.privacy.tables.random_baseline import RandomBaseline, random_baseline, random_records
 from tests.core.mixed import adult
 from tests.core.oracles import coded, read
 from tests.shared_data import oracle_file

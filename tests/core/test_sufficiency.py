@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, UnknownAttributeError
-from gencard.core.generators.ipf import Ipf
+from gencard.core.generators.maximum_entropy.ipf import Ipf
 from gencard.core.statistics.closure import closure, dimension
 from gencard.core.statistics.formula import Formula
 from gencard.core.statistics.psi import Measurement, Psi

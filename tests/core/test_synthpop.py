@@ -8,25 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.core.audit.made_up import made_up
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.registry import BOXES, box_named
+from gencard.boxes.synthpop.box import SynthPop
+from gencard.boxes.synthpop.conditional import placed
+from gencard.boxes.synthpop.options import Options
+from gencard.boxes.synthpop.tree import LEAF
+from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.registry import BOXES, box_named
-from gencard.core.blackbox.synthpop.box import SynthPop
-from gencard.core.blackbox.synthpop.conditional import placed
-from gencard.core.blackbox.synthpop.options import Options
-from gencard.core.blackbox.synthpop.tree import LEAF
-from gencard.core.card import AuditTerms
-from gencard.core.claim import Claim
+from gencard.core.card.claim import Claim
+from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     OperationCancelledError,
 )
 from gencard.core.statistics.marginal import count
-from gencard.core.utility.table_utility import mean_table_utility, table_utility
+from gencard.core.utility.tables.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gencard.core.blackbox.synthpop.box import SynthPop
-from gencard.core.blackbox.synthpop.options import Options
-from gencard.core.blackbox.synthpop.rules import Rule
+from gencard.boxes.synthpop.box import SynthPop
+from gencard.boxes.synthpop.options import Options
+from gencard.boxes.synthpop.rules import Rule
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError

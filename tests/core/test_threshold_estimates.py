@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
-from gencard.core.privacy.curve_audit import if_gaussian
-from gencard.core.privacy.epsilon_bound import EpsilonBound
-from gencard.core.privacy.one_run import Guesses
-from gencard.core.privacy.roc import ScoredCanaries
-from gencard.core.privacy.threshold_estimates import by_curve, by_guesses, by_rates
+from gencard.core.privacy.canaries.curve_audit import if_gaussian
+from gencard.core.privacy.canaries.epsilon_bound import EpsilonBound
+from gencard.core.privacy.canaries.one_run import Guesses
+from gencard.core.privacy.canaries.roc import ScoredCanaries
+from gencard.core.privacy.canaries.threshold_estimates import by_curve, by_guesses, by_rates
 from tests.shared_data import oracle_file
 
 LEVELS = {"delta": 1e-5, "beta": 0.05, "neighbouring": Neighbouring.ADD_REMOVE}

@@ -6,13 +6,13 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from gencard.controller.desk import Desk
-from gencard.controller.key_rotation import key_history
-from gencard.controller.rows_file import RowsFile
+from gencard.controller.people.key_rotation import key_history
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.state import tables
 from gencard.controller.state.accounts import Account, Scope, accounts_of, columns_of
 from gencard.controller.state.log_check import verify
-from gencard.core.budget import Spend, SpendState
-from gencard.wire.key_history import LOG
+from gencard.core.card.budget import Spend, SpendState
+from gencard.wire.documents.key_history import LOG
 
 Counted = Counter[tuple[Account, str]]
 

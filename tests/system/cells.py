@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.cell.box import CellBox
-from gencard.controller.cell.cell import Cell
-from gencard.controller.cell.compiled import CompiledCopies
-from gencard.controller.cell.limits import CellLimits, Isolation
-from gencard.controller.cell.program import Program
-from gencard.controller.cell.trial import check_isolation
-from gencard.controller.cell.views import PYTHON
+from gencard.controller.sandbox.box import CellBox
+from gencard.controller.sandbox.cell import Cell
+from gencard.controller.sandbox.compiled import CompiledCopies
+from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.trial import check_isolation
+from gencard.controller.sandbox.views import PYTHON
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import IsolationError

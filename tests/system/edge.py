@@ -23,11 +23,11 @@ from grpc_status import rpc_status
 
 from gencard.client import Analyst
 from gencard.client.card import Card
-from gencard.controller import audits
-from gencard.controller.certificates import KeyPair, issue, read_authority
+from gencard.controller.audits import audits
+from gencard.controller.people.certificates import KeyPair, issue, read_authority
 from gencard.controller.service.access import MAY_CALL
-from gencard.wire.error_table import error_of
-from gencard.wire.identity import Role
+from gencard.wire.codecs.error_table import error_of
+from gencard.wire.signatures.identity import Role
 from tests.system.house import House
 
 SECONDS = 60.0

@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 
 from gencard.client import Analyst, install_answer, new_request
-from gencard.controller.boxes import Boxes
-from gencard.controller.certificates import read_authority
-from gencard.controller.drafting import draft
-from gencard.controller.enrolment import enrol
-from gencard.controller.reviews import write_review
-from gencard.controller.settings import Settings
-from gencard.controller.settings_boxes import ReviewTable
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes.reviews import write_review
+from gencard.controller.people.certificates import read_authority
+from gencard.controller.people.enrolment import enrol
+from gencard.controller.settings.drafting import draft
+from gencard.controller.settings.settings import Settings
+from gencard.controller.settings.settings_boxes import ReviewTable
 from gencard.controller.wiring import Controller, serve
-from gencard.wire.enrolment import request_of_document
-from gencard.wire.identity import Role
+from gencard.wire.documents.enrolment import request_of_document
+from gencard.wire.signatures.identity import Role
 
 REVIEWER = "sam, who trusts its author"
 

@@ -12,9 +12,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gencard.client import operations
-from gencard.controller import audits
-from gencard.core.audit.extremal_pair import statistics_digest
+from gencard.client.connection import operations
+from gencard.controller.audits import audits
+from gencard.core.audit.pairs.extremal_pair import statistics_digest
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import RecordsProtectedError

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.client.bundle import Bundle
 from gencard.client.card import Card
-from gencard.client.credentials import Credentials
-from gencard.client.verify import Keys, Outcome, verify
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.connection.credentials import Credentials
 from gencard.controller.jobs import auditing, releasing
 from gencard.core.audit.verdict import Verdict
-from gencard.core.card import Tier
+from gencard.core.card.terms import Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import BoxNotReviewedError, ProposalRefusedError
 from tests.fixtures.hidden_message import box as hidden

@@ -8,10 +8,10 @@ import grpc
 import pytest
 from cryptography import x509
 
-from gencard.controller.certificates import issue, new_authority
+from gencard.controller.people.certificates import issue, new_authority
 from gencard.controller.service.caller import caller_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.identity import Identity
+from gencard.wire.signatures.identity import Identity
 from tests.system.edge import URI, call, certificate_naming, certificate_with, channel_of
 from tests.system.house import Clock
 

@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 
 from gencard.client import measures
-from gencard.controller import measures_run
+from gencard.controller.evaluation import measures_run
 from gencard.core.errors import GencardError, TooLargeError
+from gencard.core.evaluation.findings_json import finding_to_json_object
 from gencard.core.generators.registry import generator_named
 from gencard.core.generators.replay import rng_of
-from gencard.core.measures.findings_json import finding_to_json_object
 from gencard.v1 import measures_pb2
 from tests.system.edge import call, configure
 from tests.system.house import build, request_id

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gencard.controller.operations import Runner
-from gencard.controller.run import Run
+from gencard.controller.operations.operations import Runner
+from gencard.controller.operations.run import Run
 from gencard.v1 import synthesis_pb2
-from gencard.wire.identity import Identity
+from gencard.wire.signatures.identity import Identity
 from tests.system.edge import agreed, call, configure, enrolled, eventually
 from tests.system.house import House, build, request_id
 

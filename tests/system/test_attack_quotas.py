@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller import desk, health
-from gencard.controller.quotas import quotas_of
+from gencard.controller import desk
+from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.shell.main import app as steward_shell
+from gencard.controller.upkeep import health
 from gencard.core.errors import QuotaExceededError, StorageReserveError
 from tests.system.edge import agreed, configure, enrolled
 from tests.system.house import House, build
@@ -70,7 +71,7 @@ def test_offers_that_expired_do_not_count_as_open(house):
 def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
     with house.analyst() as ana:
         propose(ana)
-        monkeypatch.setattr("gencard.controller.quotas._MIB", 1_000)
+        monkeypatch.setattr("gencard.controller.policy.quotas._MIB", 1_000)
         with pytest.raises(QuotaExceededError, match="All 1 MiB of cards"):
             propose(ana)
 
@@ -114,7 +115,7 @@ def test_the_size_of_all_releases_of_one_analyst_has_a_bound(house, monkeypatch)
     with house.analyst() as ana:
         first, second = agreed(ana), agreed(ana)
         first.generate(1_000, progress=False)
-        monkeypatch.setattr("gencard.controller.quotas._MIB", 4_500)
+        monkeypatch.setattr("gencard.controller.policy.quotas._MIB", 4_500)
         with pytest.raises(QuotaExceededError, match=r"All 1 MiB of releases .* \(limits.release_mib\)"):
             second.generate(1_000, progress=False)
         second.generate(5, progress=False)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from gencard.controller.cell import memory_watch
+from gencard.controller.sandbox import memory_watch
 from gencard.core.errors import BlackBoxError, InvalidInputError, JobLimitError
 from tests.system.cells import RECORDS, box, needs_cell, told
 from tests.system.edge import quickest

@@ -7,16 +7,16 @@ import pytest
 from gencard.client.audit_found import Audit
 from gencard.client.audits import known_audits
 from gencard.client.card import Card
-from gencard.controller import run as run_module
-from gencard.controller.audit_run import KNOWN_LEAK
+from gencard.controller.audits.audit_run import KNOWN_LEAK
+from gencard.controller.operations import run as run_module
 from gencard.controller.state.event import event_of
-from gencard.core.card import AuditTerms
+from gencard.core.card.card import CardState
+from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import AuditRequiredError, InternalError, InvalidInputError, NotFoundError
-from gencard.core.negotiation import CardState
 from gencard.v1 import audit_pb2
-from gencard.wire.canonical import sha256
-from gencard.wire.dsse import opened
-from gencard.wire.statements import VERDICT, predicate_of
+from gencard.wire.documents.statements import VERDICT, predicate_of
+from gencard.wire.signatures.canonical import sha256
+from gencard.wire.signatures.dsse import opened
 from tests.system.canned import audit_answer
 from tests.system.edge import call, enrolled
 from tests.system.house import House, build, survey

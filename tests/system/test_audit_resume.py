@@ -13,13 +13,13 @@ from google.longrunning import operations_pb2
 
 from gencard.client.analyst import Analyst
 from gencard.client.card import Card
-from gencard.client.operations import cancel, progress_of
+from gencard.client.connection.operations import cancel, progress_of
 from gencard.controller.jobs import process
 from gencard.controller.state.audits import AuditStore
-from gencard.core.budget import SpendState
-from gencard.core.card import AuditTerms
+from gencard.core.card.budget import SpendState
+from gencard.core.card.card import CardState
+from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import InvalidInputError, NotFoundError
-from gencard.core.negotiation import CardState
 from gencard.v1 import audit_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from tests.system import held_worker

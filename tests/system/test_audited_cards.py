@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.client.bundle import Bundle
-from gencard.client.credentials import Credentials
-from gencard.client.signing import card_of_statement
-from gencard.client.verify import Keys, Outcome, verify
-from gencard.controller import run as run_module
-from gencard.controller.box_policy import READS_RECORDS, WEAK_AUDIT, with_generator
-from gencard.controller.boxes import Boxes
-from gencard.controller.generator_facts import GeneratorFacts
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
-from gencard.core.card import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
-from gencard.core.claim import NO_CLAIM
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.connection.credentials import Credentials
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes.generator_facts import GeneratorFacts
+from gencard.controller.operations import run as run_module
+from gencard.controller.policy.box_policy import READS_RECORDS, WEAK_AUDIT, with_generator
+from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
+from gencard.core.card.card import CardState
+from gencard.core.card.claim import NO_CLAIM
+from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
 from gencard.core.errors import (
     AuditRequiredError,
     BlackBoxError,
@@ -32,11 +33,10 @@ from gencard.core.errors import (
     NotReplayableError,
     StorageError,
 )
-from gencard.core.negotiation import CardState
 from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import synthesis_pb2
-from gencard.wire.dsse import opened
-from gencard.wire.statements import VERDICT, predicate_of
+from gencard.wire.documents.statements import VERDICT, predicate_of
+from gencard.wire.signatures.dsse import opened
 from tests.system.canned import audit_answer
 from tests.system.edge import enrolled, known_seeds
 from tests.system.house import build, survey

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from examples.black_boxes.chain.box import chain
-from gencard.controller.cell.box import CellBox
-from gencard.controller.cell.cell import Cell
-from gencard.controller.cell.limits import Isolation
-from gencard.controller.cell.program import Program
+from gencard.controller.sandbox.box import CellBox
+from gencard.controller.sandbox.cell import Cell
+from gencard.controller.sandbox.limits import Isolation
+from gencard.controller.sandbox.program import Program
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Check
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.wire.box_answer import rows_answer

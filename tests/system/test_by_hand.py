@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, all_marginals
-from gencard.controller.drafting import draft
-from gencard.controller.schema_file import read_schema
+from gencard.controller.records.schema_file import read_schema
+from gencard.controller.settings.drafting import draft
 from gencard.controller.shell.main import app as steward_shell
-from gencard.core.budget import Price, gaussian
+from gencard.core.card.budget import Price, gaussian
 from gencard.core.coding import Edges
 from gencard.core.errors import BudgetExceededError
 from tests.system.house import House, survey

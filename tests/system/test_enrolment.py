@@ -9,16 +9,16 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gencard.client import Analyst, install_answer, new_request, renewal_request
-from gencard.client.credentials import Credentials
-from gencard.client.enrolment import PENDING
-from gencard.controller.drafting import draft
-from gencard.controller.health import is_serving
-from gencard.controller.identities import read_identities
+from gencard.client.connection.credentials import Credentials
+from gencard.client.connection.enrolment import PENDING
+from gencard.controller.people.identities import read_identities
+from gencard.controller.settings.drafting import draft
 from gencard.controller.state.event import event_of
+from gencard.controller.upkeep.health import is_serving
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.dsse import key_id
-from gencard.wire.enrolment import grouped, request_document, request_of_document
-from gencard.wire.enrolment_answer import answer_of_document
+from gencard.wire.documents.enrolment import grouped, request_document, request_of_document
+from gencard.wire.documents.enrolment_answer import answer_of_document
+from gencard.wire.signatures.dsse import key_id
 from tests.system.house import House, build
 from tests.system.people import answered, enrolled_person, person, request_in, steward
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from gencard.core import errors
-from gencard.core.budget import Mechanism, Neighbouring, Privacy
-from gencard.core.card import Tier
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.terms import Tier
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
 from tests.system.edge import configure, nothing_changes
 from tests.system.house import SCHEMA, House, build, survey

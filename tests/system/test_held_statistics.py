@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller.held_statistics import charge
-from gencard.controller.measuring import price_of
-from gencard.core.budget import EXACT, FREE, Mechanism, Neighbouring, Price, Privacy
-from gencard.core.card import Card, Proposal, Tier
+from gencard.controller.cards.held_statistics import charge
+from gencard.controller.policy.measuring import price_of
+from gencard.core.card.budget import EXACT, FREE, Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.terms import Card, Proposal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError
 from tests.system.noisy import noisy

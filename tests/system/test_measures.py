@@ -6,11 +6,12 @@ import pytest
 from google.longrunning import operations_pb2
 from typer.testing import CliRunner
 
-from gencard.client import measures, operations
+from gencard.client import measures
+from gencard.client.connection import operations
 from gencard.client.shell.main import app
-from gencard.controller import run as run_module
-from gencard.controller.measures_run import MeasuresRun
-from gencard.core.budget import Price, SpendState
+from gencard.controller.evaluation.measures_run import MeasuresRun
+from gencard.controller.operations import run as run_module
+from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,
     CardStateError,
@@ -20,7 +21,7 @@ from gencard.core.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from gencard.core.measures.registry import MEASURES, price_in_statistics
+from gencard.core.evaluation.registry import MEASURES, price_in_statistics
 from gencard.v1 import measures_pb2
 from tests.system.edge import call, configure, enrolled, nothing_changes
 from tests.system.house import build, declare, request_id, survey

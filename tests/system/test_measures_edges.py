@@ -8,10 +8,10 @@ import pytest
 from google.longrunning import operations_pb2
 
 from gencard.client import measures
-from gencard.client.operations import cancel, progress_of
-from gencard.controller import run as run_module
-from gencard.controller.card_body import as_of
-from gencard.core.budget import SpendState
+from gencard.client.connection.operations import cancel, progress_of
+from gencard.controller.cards.card_body import as_of
+from gencard.controller.operations import run as run_module
+from gencard.core.card.budget import SpendState
 from gencard.core.errors import CardExpiredError, CardStateError
 from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress

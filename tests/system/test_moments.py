@@ -13,13 +13,13 @@ from gencard.client.measuring import sum_stddevs
 from gencard.client.shell.main import app
 from gencard.controller.shell.main import app as stewards_app
 from gencard.core.audit.verdict import Verdict
-from gencard.core.budget import Price
-from gencard.core.card import AuditTerms
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState
+from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import (
     InvalidCodingError,
     ProposalRefusedError,
 )
-from gencard.core.negotiation import CardState
 from tests.system.edge import configure, known_seeds, nothing_changes
 from tests.system.house import House, build, running, survey
 

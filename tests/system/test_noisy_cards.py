@@ -15,10 +15,10 @@ from gencard.client.measuring import stddevs
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.state.psis import PsiStore
-from gencard.core.budget import Neighbouring, Price, SpendState
+from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.errors import BudgetExceededError, CardStateError, StorageError
-from gencard.core.statistics.accounting import epsilon_of, in_words, together
-from gencard.wire.psi_document import psi_document
+from gencard.core.noise.accounting import epsilon_of, in_words, together
+from gencard.wire.documents.psi_document import psi_document
 from tests.system.books import assert_in_order, lines_of
 from tests.system.edge import nothing_changes
 from tests.system.house import House, survey

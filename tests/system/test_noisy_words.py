@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.shell.main import app
-from gencard.core.budget import EXACT, Price, gaussian, laplace
+from gencard.core.card.budget import EXACT, Price, gaussian, laplace
+from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError, InvalidNumberError, ProposalRefusedError
-from gencard.core.negotiation import CardState
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2
 from tests.system.edge import call, nothing_changes

@@ -15,20 +15,21 @@ import pandas as pd
 import pytest
 from google.longrunning import operations_pb2
 
+from gencard.boxes.marginals.mst import Mst
 from gencard.client import Analyst
-from gencard.client.bundle import Bundle
 from gencard.client.card import Card
-from gencard.client.credentials import Credentials
-from gencard.client.remote_box import RemoteBox
-from gencard.client.verify import Keys, Outcome, verify
-from gencard.controller import run as run_module
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.connection.credentials import Credentials
+from gencard.client.connection.remote_box import RemoteBox
 from gencard.controller import wiring
 from gencard.controller.jobs import releasing
-from gencard.controller.vault import Vault
-from gencard.core.audit.made_up import made_up
-from gencard.core.blackbox.mst import Mst
-from gencard.core.budget import Mechanism, Neighbouring, Price, SpendState, gaussian
-from gencard.core.card import Tier
+from gencard.controller.operations import run as run_module
+from gencard.controller.records.vault import Vault
+from gencard.core.audit.arms.made_up import made_up
+from gencard.core.card.budget import Mechanism, Neighbouring, Price, SpendState, gaussian
+from gencard.core.card.card import CardState
+from gencard.core.card.terms import Tier
 from gencard.core.errors import (
     BlackBoxError,
     BoxRunFailedError,
@@ -40,7 +41,6 @@ from gencard.core.errors import (
     RecordsProtectedError,
 )
 from gencard.core.generators.replay import rng_of
-from gencard.core.negotiation import CardState
 from gencard.core.statistics import measure as door
 from gencard.v1 import (
     audit_pb2,

@@ -11,7 +11,7 @@ import pytest
 
 from gencard.controller.desk import open_desk
 from gencard.controller.jobs import process
-from gencard.core.budget import SpendState
+from gencard.core.card.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import books, canaries, gated_worker
 from tests.system.edge import eventually, is_alive

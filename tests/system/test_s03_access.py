@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from google.longrunning import operations_pb2
 
-from gencard.controller.identities import health_check
+from gencard.controller.people.identities import health_check
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from google.longrunning import operations_pb2
 
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
 from tests.system.edge import agreed, call, nothing_changes, quickest, resident_kib

@@ -8,13 +8,13 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.core.budget import SpendState
-from gencard.core.card import Proposal
+from gencard.core.card.budget import SpendState
+from gencard.core.card.terms import Proposal
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
-from gencard.wire.table_codec import table_chunks
+from gencard.wire.codecs.table_codec import table_chunks
 from tests.system.edge import agreed, call, eventually, is_alive
 from tests.system.house import House, request_id, running
 

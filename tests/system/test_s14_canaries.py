@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from gencard.controller import journals, scratch
+from gencard.controller.audits import journals
+from gencard.controller.operations import scratch
 from gencard.controller.service.access import MAY_CALL
 from tests.system import canaries, tour
 from tests.system.house import House

@@ -13,13 +13,13 @@ import pytest
 from google.longrunning import operations_pb2
 from google.rpc import status_pb2
 
-from gencard.controller import operations
 from gencard.controller.desk import Desk
+from gencard.controller.operations import operations
 from gencard.controller.service import operations as watching
-from gencard.core.budget import SpendState
+from gencard.core.card.budget import SpendState
 from gencard.core.errors import GencardError
 from gencard.v1 import catalog_pb2
-from gencard.wire.error_table import error_of, error_of_call
+from gencard.wire.codecs.error_table import error_of, error_of_call
 from tests.system import books, canaries, here, tour
 from tests.system.edge import eventually
 from tests.system.faults import Faults

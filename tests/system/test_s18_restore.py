@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.log_watch import SEEN
+from gencard.client.checking.log_watch import SEEN
 from gencard.controller.desk import open_desk
-from gencard.controller.restoration import HELD
 from gencard.controller.shell.main import app
 from gencard.controller.state import tables
 from gencard.controller.state.operations import OperationStore
-from gencard.core.budget import Price, SpendState
+from gencard.controller.upkeep.restoration import HELD
+from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,
     GencardError,

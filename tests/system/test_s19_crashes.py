@@ -10,7 +10,7 @@ from sqlalchemy import select
 from gencard.controller.desk import Desk, open_desk
 from gencard.controller.state import tables
 from gencard.controller.state.operations import OperationState
-from gencard.core.budget import SpendState
+from gencard.core.card.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import books
 from tests.system.edge import eventually

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from gencard.core.budget import SpendState
+from gencard.core.card.budget import SpendState
 from gencard.core.errors import MeasurementRefusedError
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from tests.system.edge import agreed, eventually

@@ -10,7 +10,7 @@ import pytest
 from gencard.core.errors import CardStateError, StaleEtagError
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
-from gencard.wire.dsse import signature_of
+from gencard.wire.signatures.dsse import signature_of
 from tests.system.edge import TABLES, agreed, call, enrolled, nothing_changes
 from tests.system.house import build, request_id
 

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from gencard.client.card import Card
-from gencard.core.budget import SpendState
+from gencard.core.card.budget import SpendState
+from gencard.core.card.card import CardState
 from gencard.core.errors import MeasurementRefusedError, VerificationError
-from gencard.core.negotiation import CardState
 from gencard.core.statistics.disclosure import rounded, rounding_stddev
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.transform import USUAL_CHECKS, Transform
 from gencard.v1 import negotiation_pb2
-from gencard.wire.card_codec import terms_message
+from gencard.wire.codecs.card_codec import terms_message
 from tests.system.books import assert_in_order, lines_of
 from tests.system.edge import call, configure, nothing_changes
 from tests.system.house import House, build, request_id

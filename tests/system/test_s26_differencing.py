@@ -8,8 +8,8 @@ import pytest
 from gencard.client.card import Card
 from gencard.controller.state.event import event_of
 from gencard.controller.wiring import serve
+from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError, ProposalRefusedError
-from gencard.core.negotiation import CardState
 from tests.system.canaries import ENTRY
 from tests.system.edge import agreed, configure, enrolled, nothing_changes
 from tests.system.house import Clock, House, build, survey

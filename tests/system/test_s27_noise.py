@@ -16,9 +16,9 @@ from scipy import stats
 from docs.house.sources import SOURCES, imported_by, reached_from
 from gencard.controller.jobs.measurement import _noise
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.budget import Mechanism, Neighbouring, gaussian, laplace
+from gencard.core.card.budget import Mechanism, Neighbouring, gaussian, laplace
 from gencard.core.domain import Domain
-from gencard.core.statistics.noise import choice_scale, noisy, scales, stddev_of
+from gencard.core.noise.mechanisms import choice_scale, noisy, scales, stddev_of
 from gencard.core.statistics.psi import Measurement, Psi
 
 FALSE_ALARM = 1e-11
@@ -213,8 +213,8 @@ class TestBanList:
         """
         reached = reached_from("gencard.controller.jobs.measurement") | {"gencard.controller.noise"}
         path = {name for name in reached if ".statistics" in name or ".controller" in name}
-        assert {"gencard.core.statistics.noise", "gencard.core.statistics.measure"} <= path
-        cell = "gencard.controller.cell.user"
+        assert {"gencard.core.noise.mechanisms", "gencard.core.statistics.measure"} <= path
+        cell = "gencard.controller.sandbox.user"
         assert {name for name in path - {cell} if random_in(SOURCES[name])} == set()
 
     def test_s27_the_ban_list_bites(self):

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from gencard.controller.run import Run
-from gencard.core.budget import SpendState
+from gencard.controller.operations.run import Run
+from gencard.core.card.budget import SpendState
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from tests.system.edge import agreed, configure, eventually
 from tests.system.house import build

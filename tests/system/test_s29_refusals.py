@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
-from gencard.core.budget import SpendState
+from gencard.core.card.budget import SpendState
 from gencard.core.errors import MeasurementRefusedError, NotFoundError, TooManyRefusalsError
 from gencard.v1.synthesis_pb2 import GenerateReleaseRequest
 from tests.system.edge import agreed, call, configure, enrolled, eventually

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from gencard.client.audit_found import Where
-from gencard.client.credentials import Credentials
-from gencard.controller import run as run_module
+from gencard.client.connection.credentials import Credentials
+from gencard.controller.operations import run as run_module
 from gencard.controller.state.audits import AuditStore
-from gencard.core.budget import Price, SpendState
-from gencard.core.card import AuditTerms
+from gencard.core.card.budget import Price, SpendState
+from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError, TooManyAuditsError
 from gencard.v1 import audit_pb2
 from tests.system.canned import audit_answer

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.controller.cell.limits import Isolation
-from gencard.controller.cell.recipes import in_cell, program_recipe
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX
-from gencard.controller.rows_file import RowsFile
+from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.sandbox.limits import Isolation
+from gencard.controller.sandbox.recipes import in_cell, program_recipe
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from tests.system.cells import LIMITS, box, needs_cell

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.cell.call_table import ARGUMENTS, MACHINES, OF_SEVERAL, REFUSED
-from gencard.controller.cell.memory_watch import MemoryWatch
-from gencard.controller.cell.namespaces import Namespaces
+from gencard.controller.sandbox.call_table import ARGUMENTS, MACHINES, OF_SEVERAL, REFUSED
+from gencard.controller.sandbox.memory_watch import MemoryWatch
+from gencard.controller.sandbox.namespaces import Namespaces
 from gencard.core.errors import IsolationError
 from tests.system.cells import LIMITS, needs_cell, shell, told
 from tests.system.edge import eventually

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.cell import namespaces
-from gencard.controller.cell.limits import CellLimits, Isolation
-from gencard.controller.cell.namespaces import VARIABLES
-from gencard.controller.cell.program import Program
-from gencard.controller.cell.recipes import in_cell, program_recipe
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, Job
-from gencard.controller.readiness import check_cells
-from gencard.controller.rows_file import RowsFile
-from gencard.controller.settings import Settings
+from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.sandbox import namespaces
+from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.namespaces import VARIABLES
+from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.recipes import in_cell, program_recipe
+from gencard.controller.settings.settings import Settings
+from gencard.controller.upkeep.readiness import check_cells
 from gencard.core.errors import (
     BlackBoxError,
     GeneratorChangedError,

@@ -10,16 +10,16 @@ import pytest
 
 from gencard.client.analyst import Analyst
 from gencard.client.card import Card
-from gencard.client.remote_box import RemoteBox
-from gencard.client.signing import card_of_statement
-from gencard.controller import run as run_module
-from gencard.core.audit.made_up import made_up
-from gencard.core.budget import Neighbouring
-from gencard.core.card import AuditTerms, Tier
-from gencard.core.claim import NO_CLAIM, Claim
+from gencard.client.checking.signing import card_of_statement
+from gencard.client.connection.remote_box import RemoteBox
+from gencard.controller.operations import run as run_module
+from gencard.core.audit.arms.made_up import made_up
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.card import CardState
+from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.core.card.terms import AuditTerms, Tier
 from gencard.core.errors import BoxNotLentError, GeneratorChangedError
 from gencard.core.generators.replay import rng_of
-from gencard.core.negotiation import CardState
 from tests.system.canned import audit_answer
 from tests.system.cells import needs_cell
 from tests.system.edge import known_seeds

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.cell import built_in_box as built_in
-from gencard.controller.cell import program as programs
-from gencard.controller.cell.limits import CellLimits, Isolation
-from gencard.controller.cell.program import Program
-from gencard.controller.cell.recipes import built_in_recipe, cell_box_of, in_cell, program_recipe
-from gencard.controller.cell.view import View
+from gencard.controller.sandbox import built_in_box as built_in
+from gencard.controller.sandbox import program as programs
+from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.recipes import built_in_recipe, cell_box_of, in_cell, program_recipe
+from gencard.controller.sandbox.view import View
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from tests.system.cells import RECORDS, needs_cell
 

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.cell import contents, libraries, shared_objects, views
-from gencard.controller.cell.built_in_box import built_in_view
-from gencard.controller.cell.cell import Cell
-from gencard.controller.cell.compiled import CompiledCopies
-from gencard.controller.cell.contents import digest_of_view, remember, stamp_of_view
-from gencard.controller.cell.limits import CellLimits, Isolation
-from gencard.controller.cell.program import Program
-from gencard.controller.cell.recipes import (
+from gencard.controller.sandbox import contents, libraries, shared_objects, views
+from gencard.controller.sandbox.built_in_box import built_in_view
+from gencard.controller.sandbox.cell import Cell
+from gencard.controller.sandbox.compiled import CompiledCopies
+from gencard.controller.sandbox.contents import digest_of_view, remember, stamp_of_view
+from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.recipes import (
     built_in_recipe,
     cell_box_of,
     in_cell,
     program_recipe,
     with_copies,
 )
-from gencard.controller.cell.shared_objects import libraries_of, needs_of
-from gencard.controller.cell.view import View, document_of_view, view_of_document
-from gencard.controller.cell.views import python_view, system_view, view_of
+from gencard.controller.sandbox.shared_objects import libraries_of, needs_of
+from gencard.controller.sandbox.view import View, document_of_view, view_of_document
+from gencard.controller.sandbox.views import python_view, system_view, view_of
 from gencard.core.errors import BlackBoxError, GeneratorChangedError
 from tests.system.cells import LIMITS, RECORDS, needs_cell, telling, told
 
@@ -177,7 +177,7 @@ class TestRecipes:
 
         monkeypatch.setattr(views, "system_view", lambda *args: with_it(real_system(*args)))
         monkeypatch.setattr(
-            "gencard.controller.cell.built_in_box.python_view",
+            "gencard.controller.sandbox.built_in_box.python_view",
             lambda *args, **how: with_it(real_python(*args, **how)),
         )
         (tmp_path / "box").mkdir()
@@ -316,7 +316,7 @@ class TestPython:
     def test_torch_is_there_for_those_that_need_it(self, monkeypatch):
         asked = []
         monkeypatch.setattr(
-            "gencard.controller.cell.built_in_box.python_view",
+            "gencard.controller.sandbox.built_in_box.python_view",
             lambda *args, **how: asked.append((args, how)),
         )
         for name in ("mst", "ctgan", "pate-gan"):

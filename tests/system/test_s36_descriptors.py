@@ -1,9 +1,9 @@
 """S36: whoever runs in a cell has three open files, and what it was sent is all there is."""
 
-from gencard.controller.cell.box import CellBox
-from gencard.controller.cell.cell import Cell
-from gencard.controller.cell.limits import Isolation
-from gencard.controller.cell.program import Program
+from gencard.controller.sandbox.box import CellBox
+from gencard.controller.sandbox.cell import Cell
+from gencard.controller.sandbox.limits import Isolation
+from gencard.controller.sandbox.program import Program
 from tests.system.cells import LIMITS, RECORDS, needs_cell, shell
 
 pytestmark = needs_cell

@@ -12,22 +12,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, install_answer, new_request
-from gencard.client.bundle import Bundle
-from gencard.client.credentials import Credentials
-from gencard.client.key_watch import SEEN
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.key_watch import SEEN
+from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.connection.credentials import Credentials
 from gencard.client.shell.main import app as client_app
-from gencard.client.verify import Keys, Outcome, verify
-from gencard.controller import key_rotation
 from gencard.controller.desk import Desk, open_desk
-from gencard.controller.key_rotation import key_history
-from gencard.controller.keys import signing_key
+from gencard.controller.people import key_rotation
+from gencard.controller.people.key_rotation import key_history
+from gencard.controller.people.keys import signing_key
+from gencard.controller.people.signing_key import SigningKey
 from gencard.controller.shell.main import app
-from gencard.controller.signing_key import SigningKey
 from gencard.controller.state.event import event_of
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
-from gencard.wire.dsse import key_id, opened
-from gencard.wire.identity import Role
-from gencard.wire.key_history import CARDS, LOG
+from gencard.wire.documents.key_history import CARDS, LOG
+from gencard.wire.signatures.dsse import key_id, opened
+from gencard.wire.signatures.identity import Role
 from tests.system.books import assert_in_order, assert_ledger_and_log
 from tests.system.here import jobs_stay_here
 from tests.system.house import House, build

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import told
-from gencard.core.budget import Price
+from gencard.core.card.budget import Price
 from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
 from tests.system.house import build
 

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-from gencard.core.negotiation import CardState
+from gencard.core.card.card import CardState
 from tests.system.house import House, survey
 
 NAMES = ("sex", "health", "work", "region")

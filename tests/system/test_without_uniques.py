@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.client.bundle import Bundle
-from gencard.client.operations import cancel
-from gencard.client.verify import Keys, Outcome, verify
-from gencard.controller import release_run
-from gencard.controller import run as run_module
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.connection.operations import cancel
+from gencard.controller.operations import run as run_module
+from gencard.controller.releases import release_run
 from gencard.core.errors import (
     CardStateError,
     DatasetUnavailableError,
@@ -22,7 +22,7 @@ from gencard.core.errors import (
     StorageError,
     UniqueFreeFailedError,
 )
-from gencard.core.privacy.replicated_uniques import replicated_rows
+from gencard.core.privacy.tables.replicated_uniques import replicated_rows
 from gencard.v1 import synthesis_pb2
 from tests.system.edge import configure, eventually, nothing_changes
 from tests.system.house import build, request_id

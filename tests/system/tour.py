@@ -13,8 +13,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import Default
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from gencard.client.connection import Connection
-from gencard.client.credentials import Credentials
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.credentials import Credentials
 from gencard.controller.service.access import MAY_CALL
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -27,8 +27,8 @@ from gencard.v1 import (
     synthesis_pb2,
 )
 from gencard.v1 import common_pb2 as common
-from gencard.wire.dsse import signature_of
-from gencard.wire.table_codec import table_chunks
+from gencard.wire.codecs.table_codec import table_chunks
+from gencard.wire.signatures.dsse import signature_of
 from tests.system.house import House, request_id
 from tests.system.recorder import Recorder
 

@@ -25,7 +25,7 @@ from sqlalchemy import Engine, event
 
 from gencard.controller.jobs import process
 from gencard.controller.service import operations as watching
-from gencard.controller.settings import Settings
+from gencard.controller.settings.settings import Settings
 from gencard.controller.wiring import serve
 from tests.system import here
 from tests.system.faults import Error, Faults

@@ -8,17 +8,17 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
-from gencard.core.budget import Mechanism, Neighbouring, Price, Privacy
-from gencard.core.card import AuditTerms, Card, Change, Proposal, Tier
-from gencard.core.claim import Claim
+from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.claim import Claim
+from gencard.core.card.terms import AuditTerms, Card, Change, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
-from gencard.wire.canonical import time_text
-from gencard.wire.receipt import Receipt
+from gencard.wire.documents.receipt import Receipt
+from gencard.wire.signatures.canonical import time_text
 from tests.core.strategies import linear_statistics
 
 KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))

@@ -6,7 +6,7 @@ from hypothesis import given
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.card_codec import (
+from gencard.wire.codecs.card_codec import (
     card_message,
     card_of,
     datetime_of,

@@ -6,19 +6,19 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from gencard.core.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.errors import VerificationError
-from gencard.wire.canonical import digest_of, document_of, json_bytes
-from gencard.wire.card_document import (
+from gencard.wire.codecs.money import privacy_document, privacy_of_document
+from gencard.wire.documents.card_document import (
     card_document,
     card_of_document,
     card_statement,
     terms_document,
     terms_of_document,
 )
-from gencard.wire.money import privacy_document, privacy_of_document
-from gencard.wire.statements import CARD as CARD_TYPE
-from gencard.wire.statements import predicate_of, subject_digest
+from gencard.wire.documents.statements import CARD as CARD_TYPE
+from gencard.wire.documents.statements import predicate_of, subject_digest
+from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes
 from tests.wire.samples import CARD, cards, proposals
 
 GOLDEN = (

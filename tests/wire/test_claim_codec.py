@@ -4,9 +4,9 @@ from decimal import Decimal
 
 from hypothesis import given
 
-from gencard.core.budget import Neighbouring
-from gencard.core.claim import NO_CLAIM, Claim
-from gencard.wire.claim_codec import claim_document, claim_message, claim_of, claim_of_document
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.wire.codecs.claim_codec import claim_document, claim_message, claim_of, claim_of_document
 from tests.wire.samples import claims
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
-from gencard.wire import dsse
-from gencard.wire.key_history import (
+from gencard.wire.documents.key_history import (
     CARDS,
     LOG,
     KeyChange,
@@ -19,7 +18,8 @@ from gencard.wire.key_history import (
     changes_in,
     key_change_of,
 )
-from gencard.wire.statements import CARD, KEY_CHANGE, RECEIPT, statement
+from gencard.wire.documents.statements import CARD, KEY_CHANGE, RECEIPT, statement
+from gencard.wire.signatures import dsse
 
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in range(1, 6)]
 PUBLIC = [key.public_key() for key in KEYS]

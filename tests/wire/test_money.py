@@ -5,10 +5,10 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from gencard.core.budget import Mechanism, Price
+from gencard.core.card.budget import Mechanism, Price
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as pb
-from gencard.wire.money import (
+from gencard.wire.codecs.money import (
     amount_of,
     decimal_text,
     mechanism_message,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from gencard.core.errors import VerificationError
-from gencard.wire.canonical import document_of
-from gencard.wire.receipt import AuditedBox, receipt_of_document, receipt_statement
-from gencard.wire.statements import RECEIPT as RECEIPT_TYPE
-from gencard.wire.statements import predicate_of, subject_digest
+from gencard.wire.documents.receipt import AuditedBox, receipt_of_document, receipt_statement
+from gencard.wire.documents.statements import RECEIPT as RECEIPT_TYPE
+from gencard.wire.documents.statements import predicate_of, subject_digest
+from gencard.wire.signatures.canonical import document_of
 from tests.wire.samples import RECEIPT, receipts
 
 GOLDEN = (

@@ -9,8 +9,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZero
 from gencard.core.errors import GencardError, InvalidCodingError, InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import common_pb2 as common
-from gencard.wire.canonical import document_of, json_bytes
-from gencard.wire.schema_codec import (
+from gencard.wire.codecs.schema_codec import (
     attribute_message,
     attribute_of,
     coding_digest,
@@ -19,6 +18,7 @@ from gencard.wire.schema_codec import (
     coding_of_document,
     zeros_message,
 )
+from gencard.wire.signatures.canonical import document_of, json_bytes
 from tests.wire.samples import codings
 
 CODING = Coding(

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
-from gencard.wire.canonical import digest_of
-from gencard.wire.statements import (
+from gencard.wire.documents.statements import (
     CARD,
     CHECKPOINT,
     RECEIPT,
@@ -16,6 +15,7 @@ from gencard.wire.statements import (
     statement,
     subject_digest,
 )
+from gencard.wire.signatures.canonical import digest_of
 from tests.wire.samples import digests, texts
 
 KINDS = (CARD, RECEIPT, VERDICT, REVOCATION, CHECKPOINT)

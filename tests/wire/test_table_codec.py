@@ -15,7 +15,7 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.v1 import common_pb2 as pb
-from gencard.wire.table_codec import (
+from gencard.wire.codecs.table_codec import (
     batch_rows,
     dataset_of_chunks,
     header_chunk,

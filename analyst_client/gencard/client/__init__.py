@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gencard.client.analyst import Analyst
     from gencard.client.audit_found import Audit
     from gencard.client.card import Card
-    from gencard.client.enrolment import install_answer, new_request, renewal_request
+    from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
     from gencard.client.moments import (
         covariance,
         group_means,
@@ -42,11 +42,11 @@ _HOME = {
     "covariance": "moments",
     "group_means": "moments",
     "group_sums": "moments",
-    "install_answer": "enrolment",
+    "install_answer": "connection.enrolment",
     "mean": "moments",
     "moment": "moments",
-    "new_request": "enrolment",
-    "renewal_request": "enrolment",
+    "new_request": "connection.enrolment",
+    "renewal_request": "connection.enrolment",
     "variance": "moments",
 }
 

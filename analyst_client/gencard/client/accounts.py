@@ -5,15 +5,15 @@ from decimal import Decimal
 
 from rich.panel import Panel
 
-from gencard.client import html, text
-from gencard.client.connection import Connection
-from gencard.client.paging import pages
-from gencard.core.budget import Price, Spend, SpendState
-from gencard.core.statistics.accounting import USUAL_DELTA, in_words, together
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.paging import pages
+from gencard.client.report import html, text
+from gencard.core.card.budget import Price, Spend, SpendState
+from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.v1 import ledger_pb2 as pb
-from gencard.wire.card_codec import datetime_of
-from gencard.wire.identity import Identity
-from gencard.wire.money import price_of
+from gencard.wire.codecs.card_codec import datetime_of
+from gencard.wire.codecs.money import price_of
+from gencard.wire.signatures.identity import Identity
 
 _STATE = {pb.Spend.State.Value(f"STATE_{state.name}"): state for state in SpendState}
 

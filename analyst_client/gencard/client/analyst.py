@@ -9,23 +9,23 @@ from gencard.client import accounts, catalogue
 from gencard.client.accounts import Budget
 from gencard.client.card import Card
 from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
-from gencard.client.connection import Connection
-from gencard.client.credentials import Credentials, address_in
-from gencard.client.log_watch import Checkpoint, LogWatch
+from gencard.client.checking.log_watch import Checkpoint, LogWatch
+from gencard.client.checking.signing import checked_answer
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.credentials import Credentials, address_in
+from gencard.client.connection.paging import pages
 from gencard.client.measuring import Measured
-from gencard.client.paging import pages
 from gencard.client.plan import Plan
-from gencard.client.signing import checked_answer
 from gencard.client.terms import proposed
 from gencard.client.workload import Marginals
-from gencard.core.budget import Price, Spend
-from gencard.core.card import USUAL_AUDIT, AuditTerms
+from gencard.core.card.budget import Price, Spend
+from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Formula
 from gencard.core.statistics.sufficiency import analysis_of, sufficient_cliques
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.card_codec import card_of, terms_message
-from gencard.wire.identity import Identity
+from gencard.wire.codecs.card_codec import card_of, terms_message
+from gencard.wire.signatures.identity import Identity
 
 
 class Analyst:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.panel import Panel
 
-from gencard.client import html, text
+from gencard.client.report import html, text
 from gencard.core.audit.report import AuditReport
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary

@@ -6,29 +6,29 @@ from dataclasses import replace
 from importlib.metadata import version
 from uuid import uuid4
 
-from gencard.client import operations
-from gencard.client.agreement import Agreement
 from gencard.client.audit_found import Audit, Where
-from gencard.client.bounds import seed_asked
-from gencard.client.paging import pages
-from gencard.client.progress import Shown, shown
-from gencard.client.remote_box import RemoteBox
-from gencard.core.audit.made_up import made_up
+from gencard.client.checking.agreement import Agreement
+from gencard.client.connection import operations
+from gencard.client.connection.bounds import seed_asked
+from gencard.client.connection.paging import pages
+from gencard.client.connection.progress import Shown, shown
+from gencard.client.connection.remote_box import RemoteBox
+from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport
 from gencard.core.audit.report_json import report_of_json_object
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
-from gencard.core.card import LEAST_RUNS
+from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
 from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
-from gencard.wire.canonical import document_of, sha256
-from gencard.wire.identity import Role
-from gencard.wire.statements import VERDICT, predicate_of, subject_digest
+from gencard.wire.documents.statements import VERDICT, predicate_of, subject_digest
+from gencard.wire.signatures.canonical import document_of, sha256
+from gencard.wire.signatures.identity import Role
 
 MADE_UP_RECORDS = 20_000
 """Records that are made up for an audit, and at most so many rows asked of each run."""

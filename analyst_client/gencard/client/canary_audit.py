@@ -9,24 +9,24 @@ from dataclasses import dataclass
 
 from rich.panel import Panel
 
-from gencard.client import html, text
-from gencard.client.agreement import Agreement
-from gencard.client.bounds import rows_asked, whole
-from gencard.client.progress import Shown, shown
-from gencard.client.remote_box import RemoteBox
-from gencard.core.audit.made_up import made_up
-from gencard.core.budget import Neighbouring
+from gencard.client.checking.agreement import Agreement
+from gencard.client.connection.bounds import rows_asked, whole
+from gencard.client.connection.progress import Shown, shown
+from gencard.client.connection.remote_box import RemoteBox
+from gencard.client.report import html, text
+from gencard.core.audit.arms.made_up import made_up
+from gencard.core.card.budget import Neighbouring
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.generators.replay import rng_of
-from gencard.core.privacy.canary_findings import (
+from gencard.core.privacy.canaries.canary_findings import (
     CanaryFinding,
     CanaryFindings,
     CanaryPlan,
     canary_findings,
 )
-from gencard.core.privacy.planting import FEWEST, plant
+from gencard.core.privacy.canaries.planting import FEWEST, plant
 
 MEANING = (
     "With probability {sure} all bounds hold together, of the claims that stand beside them and of no"

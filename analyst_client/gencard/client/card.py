@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
-from gencard.client.agreement import Agreement
-from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset
-from gencard.client.connection import Connection
+from gencard.client.checking.agreement import Agreement
+from gencard.client.checking.replay import Replayed
+from gencard.client.checking.signing import checked_answer, checked_offer
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.progress import Shown
 from gencard.client.measuring import Measured
-from gencard.client.progress import Shown
 from gencard.client.releases import Release
-from gencard.client.replay import Replayed
-from gencard.client.signing import checked_answer, checked_offer
+from gencard.client.report.card_view import CardView
 from gencard.client.terms import countered
 from gencard.client.workload import Marginals
-from gencard.core.card import AuditTerms
+from gencard.core.card.card import Negotiation
+from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
-from gencard.core.negotiation import Negotiation
 from gencard.core.statistics.psi import Psi
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.card_codec import card_of, terms_message
-from gencard.wire.dsse import signature_of
+from gencard.wire.codecs.card_codec import card_of, terms_message
+from gencard.wire.signatures.dsse import signature_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,7 +192,7 @@ class Card(CardView):
             InvalidInputError: The card has no release, or none of this name.
             BudgetExceededError: The price of a measure is not covered.
         """
-        from gencard.client.reporting import report  # noqa: PLC0415 - measures only where wanted
+        from gencard.client.report.reporting import report  # noqa: PLC0415 - measures only where wanted
 
         state = str(self.state)
         return report(self.agreement, state, release, measure=measure, progress=progress)

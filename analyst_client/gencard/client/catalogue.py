@@ -6,22 +6,22 @@ from datetime import timedelta
 
 from rich.panel import Panel
 
-from gencard.client import html, text
-from gencard.client.connection import Connection
-from gencard.client.paging import pages
-from gencard.core.budget import Mechanism, Price, Privacy
-from gencard.core.card import Tier
-from gencard.core.claim import Claim
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.paging import pages
+from gencard.client.report import html, text
+from gencard.core.card.budget import Mechanism, Price, Privacy
+from gencard.core.card.claim import Claim
+from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
 from gencard.v1 import catalog_pb2 as pb
-from gencard.wire.claim_codec import claim_of
-from gencard.wire.moment_codec import kind_of
-from gencard.wire.money import mechanism_of, price_of, privacy_of
-from gencard.wire.schema_codec import coding_of
-from gencard.wire.transform_codec import transform_of
+from gencard.wire.codecs.claim_codec import claim_of
+from gencard.wire.codecs.moment_codec import kind_of
+from gencard.wire.codecs.money import mechanism_of, price_of, privacy_of
+from gencard.wire.codecs.schema_codec import coding_of
+from gencard.wire.codecs.transform_codec import transform_of
 
 _TIER = {
     pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION,

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from gencard.client import operations
-from gencard.client.connection import Connection
-from gencard.client.paging import pages
-from gencard.client.progress import Shown, shown
+from gencard.client.connection import operations
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.paging import pages
+from gencard.client.connection.progress import Shown, shown
 from gencard.core.errors import VerificationError
-from gencard.core.measures.finding import Finding
-from gencard.core.measures.findings_json import finding_of_json_object
-from gencard.core.measures.registry import MEASURES
+from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.findings_json import finding_of_json_object
+from gencard.core.evaluation.registry import MEASURES
 from gencard.v1 import measures_pb2 as pb
-from gencard.wire.canonical import Document, document_of
+from gencard.wire.signatures.canonical import Document, document_of
 
 FORMAT = "gencard.measures.v2"
 _OTHERS = "these are no measures of this card"

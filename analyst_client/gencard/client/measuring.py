@@ -4,15 +4,22 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import TypedDict
 
-from gencard.core.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of, neighbouring_of
-from gencard.core.card import LARGEST_WEIGHT, Proposal
+from gencard.core.card.budget import (
+    Mechanism,
+    Neighbouring,
+    Privacy,
+    decimal_of,
+    delta_of,
+    neighbouring_of,
+)
+from gencard.core.card.terms import LARGEST_WEIGHT, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.moment import Moment
+from gencard.core.noise.mechanisms import parts, scales, stddev_of, sum_scales
 from gencard.core.statistics.disclosure import rounding_stddev
 from gencard.core.statistics.moments import statistics_of
-from gencard.core.statistics.noise import parts, scales, stddev_of, sum_scales
 
 Amount = Decimal | int | float | str
 """A budget; a float stands for the decimal that it is shown as."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from rich.console import RenderableType
 from rich.panel import Panel
 
-from gencard.client import html, text
 from gencard.client.card import Card
-from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
-from gencard.core.budget import Price
-from gencard.core.card import Change
+from gencard.client.report import html, text
+from gencard.client.report.card_view import CHANGE_HEADS, CHANGED, change_lines
+from gencard.core.card.budget import Price
+from gencard.core.card.terms import Change
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.statistics.formula import Formula

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from rich.panel import Panel
 
-from gencard.client import html, text
-from gencard.client.files import write_rows
-from gencard.client.folder import RECEIPT, check_free, clear_release, save_documents
-from gencard.client.numbers import Numbers
-from gencard.core.card import Tier
+from gencard.client.files.files import write_rows
+from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
+from gencard.client.files.numbers import Numbers
+from gencard.client.report import html, text
+from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.wire.receipt import Receipt
+from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ class Release:
         write_rows(self.dataset, self.coding, Path(path), numbers)
 
     def _frame(self, numbers: Numbers | None) -> "pd.DataFrame":
-        from gencard.client.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
+        from gencard.client.files.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
 
         frame = frame_of(self.dataset, self.coding, numbers)
         frame.attrs["gencard"] = self.name

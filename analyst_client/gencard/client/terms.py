@@ -12,8 +12,8 @@ from gencard.client.measuring import (
     without_uniques_said,
 )
 from gencard.client.workload import Marginals, phi_of
-from gencard.core.budget import EXACT
-from gencard.core.card import AuditTerms, Proposal
+from gencard.core.card.budget import EXACT
+from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.transform import AS_COUNTED
 

@@ -9,7 +9,7 @@ from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
-from gencard.core.statistics.noise import Integers
+from gencard.core.noise.mechanisms import Integers
 
 enable_features("contrib")
 

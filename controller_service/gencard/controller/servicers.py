@@ -6,25 +6,25 @@ from functools import partial
 import grpc
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server as add_operations
 
-from gencard.controller import scratch
-from gencard.controller.audit_resumption import KIND as AUDIT
-from gencard.controller.audit_run import AuditRun
-from gencard.controller.audits import Audits
-from gencard.controller.box_release import BoxRelease
+from gencard.controller.audits.audit_resumption import KIND as AUDIT
+from gencard.controller.audits.audit_run import AuditRun
+from gencard.controller.audits.audits import Audits
+from gencard.controller.audits.journals import Journals
+from gencard.controller.audits.visits import Visits
+from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.desk import Desk
-from gencard.controller.identities import Roster
+from gencard.controller.evaluation.measures import KIND as MEASURES
+from gencard.controller.evaluation.measures import Measures
+from gencard.controller.evaluation.measures_run import MeasuresRun
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.journals import Journals
-from gencard.controller.measures import KIND as MEASURES
-from gencard.controller.measures import Measures
-from gencard.controller.measures_run import MeasuresRun
-from gencard.controller.negotiations import Negotiations
-from gencard.controller.operations import Operations
-from gencard.controller.release_run import ReleaseRun
-from gencard.controller.releases import KIND as RELEASE
-from gencard.controller.releases import Releases
-from gencard.controller.retention import Retention
+from gencard.controller.operations import scratch
+from gencard.controller.operations.operations import Operations
+from gencard.controller.people.identities import Roster
+from gencard.controller.releases.box_release import BoxRelease
+from gencard.controller.releases.release_run import ReleaseRun
+from gencard.controller.releases.releases import KIND as RELEASE
+from gencard.controller.releases.releases import Releases
 from gencard.controller.service.audit import AuditServicer
 from gencard.controller.service.catalog import CatalogServicer
 from gencard.controller.service.ledger import LedgerServicer, LogServicer
@@ -36,7 +36,7 @@ from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.measures import MeasureStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
-from gencard.controller.visits import Visits
+from gencard.controller.upkeep.retention import Retention
 from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server as add_audit
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server as add_catalog
 from gencard.v1.ledger_pb2_grpc import add_LedgerServiceServicer_to_server as add_ledger

@@ -4,19 +4,19 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from gencard.controller.card_body import offer_of
-from gencard.controller.cards import Cards
-from gencard.controller.error_documents import error_of_document
-from gencard.controller.holdings import dataset_of
-from gencard.controller.refusals import Refusals
+from gencard.controller.cards.card_body import offer_of
+from gencard.controller.cards.cards import Cards
+from gencard.controller.operations.error_documents import error_of_document
+from gencard.controller.operations.refusals import Refusals
+from gencard.controller.records.holdings import dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.core.card import Proposal
+from gencard.core.card.card import CardState, Negotiation
+from gencard.core.card.terms import Proposal
 from gencard.core.errors import CardStateError, InvalidInputError
-from gencard.core.negotiation import CardState, Negotiation
-from gencard.wire.canonical import time_text
-from gencard.wire.dsse import sign
-from gencard.wire.statements import REVOCATION, statement
+from gencard.wire.documents.statements import REVOCATION, statement
+from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.dsse import sign
 
 
 @dataclass(frozen=True, slots=True)

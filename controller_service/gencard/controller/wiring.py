@@ -5,26 +5,26 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gencard.controller.desk import Clock, Desk, open_desk, utc_now
-from gencard.controller.identities import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.operations import OperationBounds, Operations
-from gencard.controller.readiness import (
+from gencard.controller.operations.operations import OperationBounds, Operations
+from gencard.controller.people.identities import PeopleAreRead, Roster, health_check, read_identities
+from gencard.controller.policy.rule_log import RuleLog
+from gencard.controller.policy.rules import rules_of
+from gencard.controller.service.guard import Guard
+from gencard.controller.service.server import Service, TlsFiles, start
+from gencard.controller.service.shares import Bounds
+from gencard.controller.servicers import servicers
+from gencard.controller.settings.settings import Settings
+from gencard.controller.settings.settings_tables import Limits
+from gencard.controller.upkeep.readiness import (
     check_apart,
     check_cells,
     check_measures,
     check_policies,
     check_reviewed,
 )
-from gencard.controller.restoration import check_restored
-from gencard.controller.rule_log import RuleLog
-from gencard.controller.rules import rules_of
-from gencard.controller.service.guard import Guard
-from gencard.controller.service.server import Service, TlsFiles, start
-from gencard.controller.service.shares import Bounds
-from gencard.controller.servicers import servicers
-from gencard.controller.settings import Settings
-from gencard.controller.settings_tables import Limits
-from gencard.controller.state_lock import state_lock
+from gencard.controller.upkeep.restoration import check_restored
+from gencard.controller.upkeep.state_lock import state_lock
 
 logger = logging.getLogger("gencard.controller")
 

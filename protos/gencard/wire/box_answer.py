@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, InvalidDatasetError
 from gencard.wire.box_request import BoxRequest, BoxTask, columns_of, dataset_of_columns, record_bytes
-from gencard.wire.canonical import Document, document_of, json_bytes
+from gencard.wire.signatures.canonical import Document, document_of, json_bytes
 
 _LONGEST_LINE = 4_096
 _LONGEST_NUMBER = 20

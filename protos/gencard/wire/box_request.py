@@ -11,7 +11,7 @@ import numpy as np
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.wire.canonical import Document, document_of, json_bytes
+from gencard.wire.signatures.canonical import Document, document_of, json_bytes
 
 FORMAT = "gencard.box.v1"
 

@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from gencard.controller.state.database import Database
 from gencard.controller.state.psis import PsiStore
-from gencard.core.budget import Price
+from gencard.core.card.budget import Price
 from tests.controller.state.samples import NOW, insert_card, ledger_of, reserve
 
 PRICE = Price(7)

@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 from gencard.controller.state.accounts import Account, Caps, Scope
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.ledger import Ledger
-from gencard.core.budget import Price
-from gencard.core.negotiation import CardState
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState
 
 NOW = datetime(2026, 11, 20, 18, 0, 0, tzinfo=UTC)
 DATASET = "datasets/census"

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 from gencard.controller.state.database import Database
-from gencard.core.budget import Price
+from gencard.core.card.budget import Price
 from gencard.core.errors import BudgetExceededError
 from tests.controller.state.samples import ledger_of, reserve
 

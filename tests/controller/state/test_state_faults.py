@@ -12,10 +12,10 @@ from gencard.controller.state.log_check import verify
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.tables import metadata
-from gencard.core.budget import Price
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState
 from gencard.core.errors import StorageError
-from gencard.core.negotiation import CardState
-from gencard.wire.key_history import KeyHistory
+from gencard.wire.documents.key_history import KeyHistory
 from tests.controller.state.samples import ANA, CARD, NOW, insert_card, ledger_of, reserve
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

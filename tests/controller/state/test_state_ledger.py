@@ -13,7 +13,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.tables import balances
-from gencard.core.budget import Price, SpendState
+from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,
     InvalidInputError,

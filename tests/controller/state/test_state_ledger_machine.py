@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from gencard.controller.state.accounts import Caps, accounts_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.core.budget import Price
+from gencard.core.card.budget import Price
 from gencard.core.errors import BudgetExceededError, InvalidInputError
 from tests.controller.state.samples import NOW, reserve
 

@@ -15,8 +15,8 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
-from gencard.wire import merkle
-from gencard.wire.key_history import LOG, KeyHistory
+from gencard.wire.documents.key_history import LOG, KeyHistory
+from gencard.wire.log import merkle
 from tests.controller.state.samples import ANA, CARD, NOW
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

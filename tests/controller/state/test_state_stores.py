@@ -10,13 +10,13 @@ from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.core.audit import report
 from gencard.core.audit.verdict import Verdict
+from gencard.core.card.card import CardState
 from gencard.core.errors import (
     InvalidInputError,
     NotFoundError,
     StaleEtagError,
     StorageError,
 )
-from gencard.core.negotiation import CardState
 from tests.controller.state.samples import ANA, BEN, CARD, DATASET, NOW, insert_card
 
 CARDS, PSIS, OPERATIONS, RELEASES, AUDITS = (

@@ -8,11 +8,11 @@ from gencard.client.report.card_report import CardReport
 from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
 from gencard.core.audit.verdict import Verdict
-from gencard.core.card import Tier
-from gencard.core.measures.finding import Finding
-from gencard.core.measures.measure import Group
-from gencard.core.measures.registry import MEASURES
-from gencard.core.measures.tables import TablesFinding
+from gencard.core.card.terms import Tier
+from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.measure import Group
+from gencard.core.evaluation.registry import MEASURES
+from gencard.core.evaluation.tables import TablesFinding
 
 if TYPE_CHECKING:
     from gencard.client.audit_found import Audit

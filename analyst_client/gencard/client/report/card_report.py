@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.panel import Panel
 
-from gencard.client import html, text
+from gencard.client.report import html, text
 from gencard.client.report.extra import page_module
 from gencard.client.report.written import WrittenAsPage
 from gencard.core.audit.report_json import report_to_json_object
-from gencard.core.card import Card
-from gencard.core.measures.finding import Finding
-from gencard.core.measures.findings_json import finding_to_json_object
-from gencard.core.measures.registry import MEASURES
-from gencard.wire.card_document import card_document
-from gencard.wire.receipt import Receipt
+from gencard.core.card.terms import Card
+from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.findings_json import finding_to_json_object
+from gencard.core.evaluation.registry import MEASURES
+from gencard.wire.documents.card_document import card_document
+from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
     from gencard.client.audit_found import Audit

@@ -6,14 +6,14 @@ from typing import Any
 
 from rich.panel import Panel
 
-from gencard.client import html, text
+from gencard.client.report import html, text
 from gencard.client.report.extra import page_module
 from gencard.client.report.words import named, percent
 from gencard.client.report.written import WrittenAsPage
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.measures.fidelity import FidelityFinding
-from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
+from gencard.core.evaluation.fidelity import FidelityFinding
+from gencard.core.utility.tables.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
 HEADS = ("Marginal", "Cells", "Total variation", "By chance", "Bound", "Worst cell: in psi, in the rows")

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from gencard.client.report import plots, unique_plots
 from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
-from gencard.core.audit.exploration import BlockEvidence
+from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.arms.runs import calls
 from gencard.core.audit.report import AuditReport, Check, CheckResult
-from gencard.core.audit.runs import calls
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import power_by_arm, wording
 

@@ -10,7 +10,7 @@ from gencard.client.report.written import WrittenAsPage
 from gencard.core.audit.report import AuditReport
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.errors import InvalidInputError
-from gencard.wire.canonical import document_of
+from gencard.wire.signatures.canonical import document_of
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How reports say names and shares."""
 
 from gencard.core.domain import Clique
-from gencard.core.measures.words import percent
+from gencard.core.evaluation.words import percent
 
 __all__ = ["named", "percent"]
 

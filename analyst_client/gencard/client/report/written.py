@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gencard.client.folder import write_bytes
+from gencard.client.files.folder import write_bytes
 
 
 class WrittenAsJson(ABC):

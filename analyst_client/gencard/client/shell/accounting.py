@@ -16,10 +16,10 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
-from gencard.core.budget import Spend
-from gencard.core.statistics.accounting import USUAL_DELTA
-from gencard.wire.canonical import time_text
-from gencard.wire.money import decimal_text, price_document
+from gencard.core.card.budget import Spend
+from gencard.core.noise.accounting import USUAL_DELTA
+from gencard.wire.codecs.money import decimal_text, price_document
+from gencard.wire.signatures.canonical import time_text
 
 
 def budget(

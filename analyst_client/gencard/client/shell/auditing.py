@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.folder import make_folder, write_bytes
+from gencard.client.files.folder import make_folder, write_bytes
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,

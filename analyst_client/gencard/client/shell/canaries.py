@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.shell.terminal import HERE, AsJson, CardName, Folder, connected, console, say_json
-from gencard.core.budget import Neighbouring
+from gencard.core.card.budget import Neighbouring
 
 
 def canaries(

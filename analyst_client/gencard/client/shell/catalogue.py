@@ -15,11 +15,11 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
-from gencard.core.card import Tier
-from gencard.wire.claim_codec import claim_document
-from gencard.wire.money import price_document, privacy_document
-from gencard.wire.schema_codec import coding_document
-from gencard.wire.transform_codec import transform_document
+from gencard.core.card.terms import Tier
+from gencard.wire.codecs.claim_codec import claim_document
+from gencard.wire.codecs.money import price_document, privacy_document
+from gencard.wire.codecs.schema_codec import coding_document
+from gencard.wire.codecs.transform_codec import transform_document
 
 UNREVIEWED = "audited, not reviewed: cards that name it are refused"
 

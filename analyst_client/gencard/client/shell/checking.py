@@ -7,21 +7,29 @@ from typing import Annotated
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.bundle import Bundle
-from gencard.client.credentials import Credentials, public_key
-from gencard.client.delivered import check_delivered_file
-from gencard.client.files import read_rows
-from gencard.client.key_watch import known_history
-from gencard.client.replay import Replayed
+from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.delivered import check_delivered_file
+from gencard.client.checking.key_watch import known_history
+from gencard.client.checking.replay import Replayed
+from gencard.client.checking.verify import (
+    OWN,
+    Check,
+    Keys,
+    Outcome,
+    named_analysts,
+    rebuild,
+    with_fingerprint,
+)
+from gencard.client.checking.verify import verify as verify_bundle
+from gencard.client.connection.credentials import Credentials, public_key
+from gencard.client.files.files import read_rows
+from gencard.client.report.text import plain
 from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
-from gencard.client.text import plain
-from gencard.client.verify import OWN, Check, Keys, Outcome, named_analysts, rebuild, with_fingerprint
-from gencard.client.verify import verify as verify_bundle
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.key_history import CARDS, LOG, KeyHistory
-from gencard.wire.receipt import Receipt
+from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.documents.receipt import Receipt
 
 ControllerKey = Annotated[
     Path | None, typer.Option(help="The controller's public key for cards; else the connection's.")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.enrolment import (
+from gencard.client.connection.enrolment import (
     PendingRequest,
     install_answer,
     new_request,
@@ -15,8 +15,8 @@ from gencard.client.enrolment import (
 )
 from gencard.client.shell.terminal import HERE, Folder, say, say_next
 from gencard.core.errors import InvalidInputError
-from gencard.wire.enrolment import PERSONS, grouped
-from gencard.wire.enrolment_answer import answer_of_document
+from gencard.wire.documents.enrolment import PERSONS, grouped
+from gencard.wire.documents.enrolment_answer import answer_of_document
 
 _WANTED_ROLE = f"What you want to do: {', '.join(PERSONS)}. The steward decides."
 

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.agreement import Agreement
-from gencard.client.bundle import Bundle
-from gencard.client.files import read_rows
+from gencard.client.checking.agreement import Agreement
+from gencard.client.checking.bundle import Bundle
+from gencard.client.files.files import read_rows
 from gencard.client.releases import Release
 from gencard.client.report.fidelity import FidelityReport
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
 from gencard.core.errors import DomainMismatchError, InvalidInputError
-from gencard.core.utility.fidelity import fidelity as fidelity_to
+from gencard.core.utility.tables.fidelity import fidelity as fidelity_to
 
 
 def fidelity(

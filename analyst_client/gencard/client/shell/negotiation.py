@@ -28,12 +28,12 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.workload import Asked, Marginals, all_marginals
-from gencard.core.card import Change, Tier
+from gencard.core.card.card import CardState
+from gencard.core.card.terms import Change, Tier
 from gencard.core.errors import InvalidInputError
-from gencard.core.negotiation import CardState
-from gencard.wire.canonical import Document, time_text
-from gencard.wire.card_document import terms_document
-from gencard.wire.money import price_document
+from gencard.wire.codecs.money import price_document
+from gencard.wire.documents.card_document import terms_document
+from gencard.wire.signatures.canonical import Document, time_text
 
 DatasetName = Annotated[str, typer.Argument(help="Its name in the catalogue.", metavar="DATASET")]
 Marginal = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.folder import make_folder
+from gencard.client.files.folder import make_folder
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
 from gencard.core.errors import InvalidInputError
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from gencard.client import folder
-from gencard.client.comma_separated import has_formulas
+from gencard.client.files import folder
+from gencard.client.files.comma_separated import has_formulas
 from gencard.client.releases import Release
 from gencard.client.shell.terminal import (
     HERE,
@@ -19,7 +19,7 @@ from gencard.client.shell.terminal import (
     say,
     say_json,
 )
-from gencard.wire.psi_document import psi_document
+from gencard.wire.documents.psi_document import psi_document
 
 Output = Annotated[
     Path,

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from gencard.client import text
 from gencard.client.analyst import Analyst
+from gencard.client.report import text
 from gencard.core.errors import GencardError
 
 console = Console(highlight=False)

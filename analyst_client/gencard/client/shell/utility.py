@@ -6,14 +6,14 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from gencard.client.bundle import Bundle
-from gencard.client.files import read_rows
+from gencard.client.checking.bundle import Bundle
+from gencard.client.files.files import read_rows
 from gencard.client.report.utility import Asked, utility_report
 from gencard.client.shell.terminal import AsJson, console, say, say_json
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.utility.gap import GapWords
+from gencard.core.utility.prediction.gap import GapWords
 
 
 def utility(

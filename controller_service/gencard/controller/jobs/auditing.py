@@ -11,7 +11,7 @@ from gencard.controller.jobs.tasks import Job, Progress
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit as core_audit
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import BlackBoxError, JobLimitError
 
 

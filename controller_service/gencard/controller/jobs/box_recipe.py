@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from math import isnan
 from typing import Any
 
-from gencard.controller.cell.recipes import KINDS
-from gencard.controller.cell.values import values_of
-from gencard.controller.holdings import Holding
 from gencard.controller.jobs.tasks import Job
+from gencard.controller.records.holdings import Holding
+from gencard.controller.sandbox.recipes import KINDS
+from gencard.controller.sandbox.values import values_of
 
 
 def whole_recipe(recipe: Mapping[str, Any], holding: Holding, model_cells: int) -> Job:

@@ -5,20 +5,20 @@ from pathlib import Path
 from gencard.controller.jobs.measurement import confirm, opened
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job, Progress
-from gencard.controller.rows_file import RowsFile
-from gencard.controller.schema_file import schema_of_table
+from gencard.controller.records.schema_file import schema_of_table
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.measures.findings_json import finding_to_json_object
-from gencard.core.measures.material import Declared, Material
-from gencard.core.measures.registry import measure_named, take
-from gencard.core.measures.rounding import rounded
-from gencard.core.measures.together import Together
-from gencard.core.privacy.gower import Missing
-from gencard.core.privacy.unique_free import unique_free
-from gencard.core.utility.gap import GapWords
-from gencard.wire.psi_document import psi_of_document
+from gencard.core.evaluation.findings_json import finding_to_json_object
+from gencard.core.evaluation.material import Declared, Material
+from gencard.core.evaluation.registry import measure_named, take
+from gencard.core.evaluation.rounding import rounded
+from gencard.core.evaluation.together import Together
+from gencard.core.privacy.distances.gower import Missing
+from gencard.core.privacy.tables.unique_free import unique_free
+from gencard.core.utility.prediction.gap import GapWords
+from gencard.wire.documents.psi_document import psi_of_document
 
 
 def compare(job: Job, progress: Progress) -> Job:

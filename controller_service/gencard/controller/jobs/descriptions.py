@@ -5,18 +5,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gencard.controller.holdings import Holding
 from gencard.controller.jobs.box_recipe import whole_recipe, zeros_of
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.schema_file import table_of_schema
+from gencard.controller.records.holdings import Holding
+from gencard.controller.records.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card import Proposal
+from gencard.core.card.terms import Proposal
 from gencard.core.domain import Domain
-from gencard.core.measures.measure import Measure, Need
+from gencard.core.evaluation.measure import Measure, Need
 from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.core.statistics.moments import statistics_of
-from gencard.wire.money import privacy_document
-from gencard.wire.transform_codec import transform_document
+from gencard.wire.codecs.money import privacy_document
+from gencard.wire.codecs.transform_codec import transform_document
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from gencard.controller.jobs.process import Message, WorkerProcess
 from gencard.controller.jobs.tasks import Progress, Task, go_on, no_progress
-from gencard.controller.turns import Turn, Turns
+from gencard.controller.operations.turns import Turn, Turns
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
-from gencard.wire.error_table import error_named
+from gencard.wire.codecs.error_table import error_named
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

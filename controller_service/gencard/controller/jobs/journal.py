@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gencard.controller.rows_file import RowsFile
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox.canonical import in_domain
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.dataset import Dataset

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Sequence
 from math import nan
 
-from gencard.controller.cell.recipes import KINDS, cell_box_of
+from gencard.boxes.reference.adds_marginal import AddsMarginal
+from gencard.boxes.reference.copies_rows import CopiesRows
+from gencard.boxes.reference.honest import Honest
 from gencard.controller.jobs.tasks import Job
-from gencard.core.blackbox.adds_marginal import AddsMarginal
+from gencard.controller.sandbox.recipes import KINDS, cell_box_of
 from gencard.core.blackbox.contract import BlackBox
-from gencard.core.blackbox.copies_rows import CopiesRows
-from gencard.core.blackbox.honest import Honest
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError

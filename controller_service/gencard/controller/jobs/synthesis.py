@@ -7,11 +7,11 @@ import numpy as np
 
 from gencard.controller.jobs.recipes import box_of, generator_of
 from gencard.controller.jobs.tasks import Job, Progress
-from gencard.controller.rows_file import RowsFile
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox.canonical import canonicalise
 from gencard.core.dataset import Dataset
 from gencard.core.generators.replay import rng_of
-from gencard.wire.psi_document import psi_of_document
+from gencard.wire.documents.psi_document import psi_of_document
 
 
 def synthesise(job: Job, progress: Progress) -> Job:

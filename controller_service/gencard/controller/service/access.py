@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gencard.wire.identity import Role
+from gencard.wire.signatures.identity import Role
 
 ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
 EVERYBODY = frozenset({ANALYST, AUDITOR, STEWARD})

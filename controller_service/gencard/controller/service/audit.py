@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import grpc
 from google.longrunning import operations_pb2
 
-from gencard.controller.audits import Audits
+from gencard.controller.audits.audits import Audits
+from gencard.controller.audits.visits import Visits
 from gencard.controller.service.guard import identity
 from gencard.controller.service.negotiation import request_of
 from gencard.controller.service.operations import operation_message
 from gencard.controller.service.paging import page_size
-from gencard.controller.visits import Visits
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import audit_pb2 as pb
 from gencard.v1 import audit_pb2_grpc
 from gencard.v1 import common_pb2 as common
-from gencard.wire.table_codec import dataset_of_chunks, table_chunks
+from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import grpc
 from cryptography import x509
 
 from gencard.core.errors import UnauthenticatedError
-from gencard.wire.identity import Identity
+from gencard.wire.signatures.identity import Identity
 
 Enrolled = Callable[[Identity], bool]
 """Whether an identity is (still) on the controller's list."""

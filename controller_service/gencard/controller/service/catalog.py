@@ -4,20 +4,20 @@ from dataclasses import dataclass
 
 import grpc
 
-from gencard.controller.boxes import Boxes
-from gencard.controller.holdings import Holding, Holdings
-from gencard.controller.policy import Policy
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.policy.policy import Policy
+from gencard.controller.records.holdings import Holding, Holdings
 from gencard.controller.service.paging import page_size
-from gencard.core.card import Tier
+from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import catalog_pb2_grpc
 from gencard.v1 import common_pb2 as common
-from gencard.wire.claim_codec import claim_message
-from gencard.wire.moment_codec import kind_message
-from gencard.wire.money import mechanism_message, price_message, privacy_message
-from gencard.wire.schema_codec import attribute_message, zeros_message
-from gencard.wire.transform_codec import transform_message
+from gencard.wire.codecs.claim_codec import claim_message
+from gencard.wire.codecs.moment_codec import kind_message
+from gencard.wire.codecs.money import mechanism_message, price_message, privacy_message
+from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
+from gencard.wire.codecs.transform_codec import transform_message
 
 TIER = {
     Tier.BY_CONSTRUCTION: pb.TIER_BY_CONSTRUCTION,

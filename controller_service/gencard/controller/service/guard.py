@@ -29,8 +29,8 @@ from gencard.core.errors import (
     OperationCancelledError,
     PermissionDeniedError,
 )
-from gencard.wire.error_table import status_message
-from gencard.wire.identity import Identity
+from gencard.wire.codecs.error_table import status_message
+from gencard.wire.signatures.identity import Identity
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Found: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"

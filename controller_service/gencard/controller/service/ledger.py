@@ -13,12 +13,12 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.key_changes import all_changes
 from gencard.controller.state.ledger import Ledger
-from gencard.core.budget import Spend, SpendState
+from gencard.core.card.budget import Spend, SpendState
 from gencard.v1 import ledger_pb2 as pb
 from gencard.v1 import ledger_pb2_grpc
-from gencard.wire.card_codec import timestamp
-from gencard.wire.identity import Role
-from gencard.wire.money import price_message
+from gencard.wire.codecs.card_codec import timestamp
+from gencard.wire.codecs.money import price_message
+from gencard.wire.signatures.identity import Role
 
 STATE = {state: pb.Spend.State.Value(f"STATE_{state.name}") for state in SpendState}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import grpc
 from google.longrunning import operations_pb2
 
-from gencard.controller.measures import Measures
+from gencard.controller.evaluation.measures import Measures
 from gencard.controller.service.guard import identity
 from gencard.controller.service.negotiation import request_of
 from gencard.controller.service.operations import operation_message

@@ -5,13 +5,13 @@ from typing import Any
 
 import grpc
 
-from gencard.controller.negotiations import Negotiations
-from gencard.controller.request import Request
+from gencard.controller.cards.negotiations import Negotiations
+from gencard.controller.operations.request import Request
 from gencard.controller.service.guard import identity
 from gencard.controller.service.paging import page_size
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.v1 import negotiation_pb2_grpc
-from gencard.wire.card_codec import card_message, proposal_of
+from gencard.wire.codecs.card_codec import card_message, proposal_of
 
 ALL = "datasets/-"
 

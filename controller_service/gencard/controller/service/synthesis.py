@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import grpc
 from google.longrunning import operations_pb2
 
-from gencard.controller.releases import Releases
+from gencard.controller.releases.releases import Releases
 from gencard.controller.service.guard import identity
 from gencard.controller.service.negotiation import request_of
 from gencard.controller.service.operations import operation_message
 from gencard.controller.service.paging import page_size
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.v1 import synthesis_pb2_grpc
-from gencard.wire.psi_codec import psi_chunks
-from gencard.wire.psi_document import psi_of_document
+from gencard.wire.codecs.psi_codec import psi_chunks
+from gencard.wire.documents.psi_document import psi_of_document
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.holdings import PREFIX
+from gencard.controller.records.holdings import PREFIX
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,

@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.backup import back_up
 from gencard.controller.desk import open_desk
-from gencard.controller.restoration import Restored, clear, place, take_over
-from gencard.controller.settings import Settings
+from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, StewardName, console, desk, steward_uri
-from gencard.controller.state_lock import state_lock
+from gencard.controller.upkeep.backup import back_up
+from gencard.controller.upkeep.restoration import Restored, clear, place, take_over
+from gencard.controller.upkeep.state_lock import state_lock
 from gencard.core.errors import InvalidInputError
 
 

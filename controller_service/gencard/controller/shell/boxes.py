@@ -8,13 +8,13 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from gencard.controller.boxes import Boxes
-from gencard.controller.generator_facts import GeneratorFacts
-from gencard.controller.reviews import review_line, write_review
-from gencard.controller.settings import Settings
-from gencard.controller.settings_boxes import BoxEntry, ReviewTable
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes.generator_facts import GeneratorFacts
+from gencard.controller.boxes.reviews import review_line, write_review
+from gencard.controller.settings.settings import Settings
+from gencard.controller.settings.settings_boxes import BoxEntry, ReviewTable
 from gencard.controller.shell.terminal import HERE, AsJson, ConfigFile, console, plain, say_json
-from gencard.core.card import Tier
+from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 
 app = typer.Typer(help="Black boxes: digests and reviews.", invoke_without_command=True)

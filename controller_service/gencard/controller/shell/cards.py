@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.card_body import negotiation_of
+from gencard.controller.cards.card_body import negotiation_of
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -19,12 +19,12 @@ from gencard.controller.shell.terminal import (
     say_json,
     stewardship,
 )
-from gencard.core.card import Proposal
+from gencard.core.card.card import CardState, Negotiation, Offer
+from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidInputError
-from gencard.core.negotiation import CardState, Negotiation, Offer
-from gencard.wire.canonical import time_text
-from gencard.wire.card_document import terms_document
-from gencard.wire.money import price_document
+from gencard.wire.codecs.money import price_document
+from gencard.wire.documents.card_document import terms_document
+from gencard.wire.signatures.canonical import time_text
 
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD")]
 Remark = Annotated[str, typer.Option(help="A short public remark; the analyst sees it.")]

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.certificates import read_authority, trust_domain_of
-from gencard.controller.enrolment import Enrolment, Kind, complete, examined
-from gencard.controller.private_file import write_whole
-from gencard.controller.settings import Settings
+from gencard.controller.people.certificates import read_authority, trust_domain_of
+from gencard.controller.people.enrolment import Enrolment, Kind, complete, examined
+from gencard.controller.settings.private_file import write_whole
+from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,
     AuthorityKey,
@@ -20,8 +20,14 @@ from gencard.controller.shell.terminal import (
     steward_uri,
 )
 from gencard.core.errors import InvalidInputError
-from gencard.wire.enrolment import LARGEST, PERSONS, EnrolmentRequest, grouped, request_of_document
-from gencard.wire.identity import Role
+from gencard.wire.documents.enrolment import (
+    LARGEST,
+    PERSONS,
+    EnrolmentRequest,
+    grouped,
+    request_of_document,
+)
+from gencard.wire.signatures.identity import Role
 
 _EFFECT = {
     Kind.NEW: "Enrol a new person.",

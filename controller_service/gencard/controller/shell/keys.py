@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.key_rotation import key_history
+from gencard.controller.people.key_rotation import key_history
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -17,8 +17,8 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.wire import key_history as wire
-from gencard.wire.dsse import key_id
+from gencard.wire.documents import key_history as wire
+from gencard.wire.signatures.dsse import key_id
 
 app = typer.Typer(help="Keys that sign cards and the log.", invoke_without_command=True)
 

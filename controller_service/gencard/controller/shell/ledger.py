@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gencard.controller.desk import Desk
-from gencard.controller.holdings import PREFIX, Holding
+from gencard.controller.records.holdings import PREFIX, Holding
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -20,10 +20,10 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.state.accounts import Account, Scope
-from gencard.core.budget import Spend
-from gencard.core.statistics.accounting import USUAL_DELTA, in_words, together
-from gencard.wire.canonical import time_text
-from gencard.wire.money import price_document
+from gencard.core.card.budget import Spend
+from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
+from gencard.wire.codecs.money import price_document
+from gencard.wire.signatures.canonical import time_text
 
 app = typer.Typer(help="What was spent.", invoke_without_command=True)
 Line = Annotated[int, typer.Argument(help="Number of the line.")]

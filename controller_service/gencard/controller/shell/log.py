@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.key_rotation import key_history
+from gencard.controller.people.key_rotation import key_history
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -18,8 +18,8 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.event import Event, event_of
 from gencard.controller.state.log_check import verify as verify_log
-from gencard.wire.canonical import time_text
-from gencard.wire.key_history import LOG
+from gencard.wire.documents.key_history import LOG
+from gencard.wire.signatures.canonical import time_text
 
 app = typer.Typer(help="Every decision, append-only.", invoke_without_command=True)
 

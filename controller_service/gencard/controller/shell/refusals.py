@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.error_documents import error_of_document
+from gencard.controller.operations.error_documents import error_of_document
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -17,7 +17,7 @@ from gencard.controller.shell.terminal import (
     stewardship,
 )
 from gencard.controller.state.operations import OperationRow
-from gencard.wire.canonical import time_text
+from gencard.wire.signatures.canonical import time_text
 
 app = typer.Typer(help="What failed at the records.", invoke_without_command=True)
 Operation = Annotated[str, typer.Argument(help="Name of the operation.")]

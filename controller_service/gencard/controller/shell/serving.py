@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller import logs
-from gencard.controller.settings import Settings
+from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console
+from gencard.controller.upkeep import logs
 from gencard.controller.wiring import serve as serve_settings
 
 GRACE_SECONDS = 10.0

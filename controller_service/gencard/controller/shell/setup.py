@@ -9,14 +9,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.demo_people import demo_people as demo_people_in
-from gencard.controller.drafting import Draft, draft
-from gencard.controller.identities import read_identities
-from gencard.controller.readiness import check_caps, check_cells, check_measures, check_policies
-from gencard.controller.records import FEW, SmallCells, check_records, small_cells
-from gencard.controller.renewal import renew as renew_certificate
-from gencard.controller.settings import Settings
-from gencard.controller.settings_tables import DatasetEntry
+from gencard.controller.people.demo_people import demo_people as demo_people_in
+from gencard.controller.people.identities import read_identities
+from gencard.controller.people.renewal import renew as renew_certificate
+from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
+from gencard.controller.settings.drafting import Draft, draft
+from gencard.controller.settings.settings import Settings
+from gencard.controller.settings.settings_tables import DatasetEntry
 from gencard.controller.shell.terminal import (
     HERE,
     AuthorityKey,
@@ -26,8 +25,9 @@ from gencard.controller.shell.terminal import (
     say,
     table,
 )
+from gencard.controller.upkeep.readiness import check_caps, check_cells, check_measures, check_policies
 from gencard.controller.wiring import tls_files
-from gencard.core.budget import Mechanism
+from gencard.core.card.budget import Mechanism
 from gencard.core.errors import InvalidInputError
 
 

@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from gencard.controller.desk import Desk, open_desk
-from gencard.controller.identities import read_identities
-from gencard.controller.rule_log import RuleLog
-from gencard.controller.rules import rules_of
-from gencard.controller.settings import Settings
+from gencard.controller.people.identities import read_identities
+from gencard.controller.policy.rule_log import RuleLog
+from gencard.controller.policy.rules import rules_of
+from gencard.controller.settings.settings import Settings
 from gencard.controller.stewardship import Stewardship
 from gencard.core.errors import GencardError, NotFoundError
-from gencard.wire.identity import Identity, Role
+from gencard.wire.signatures.identity import Identity, Role
 
 console = Console(highlight=False)
 failures = Console(stderr=True, highlight=False)

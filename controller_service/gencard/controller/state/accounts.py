@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 from typing import Any
 
-from gencard.core.budget import Price
+from gencard.core.card.budget import Price
 from gencard.core.errors import InvalidNumberError
 
 MOST_STATISTICS = 10**18

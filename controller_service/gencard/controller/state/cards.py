@@ -10,9 +10,9 @@ from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.paging import Page, page_of
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases
-from gencard.core.budget import SpendState
+from gencard.core.card.budget import SpendState
+from gencard.core.card.card import CardState
 from gencard.core.errors import NotFoundError, StaleEtagError
-from gencard.core.negotiation import CardState
 
 STANDING = frozenset(
     {

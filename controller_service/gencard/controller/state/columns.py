@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Dialect, Integer, String
 from sqlalchemy.types import TypeDecorator
 
-from gencard.wire.canonical import time_of, time_text
+from gencard.wire.signatures.canonical import time_of, time_text
 
 SERIAL = BigInteger().with_variant(Integer, "sqlite")
 """A number that the database gives, always larger than those before it."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.canonical import document_of, json_bytes, time_of, time_text
-from gencard.wire.merkle import leaf_hash
+from gencard.wire.log.merkle import leaf_hash
+from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
 
 DETAILS = frozenset(
     {

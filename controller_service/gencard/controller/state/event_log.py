@@ -10,9 +10,10 @@ from gencard.controller.state.event import FIRST, Event, event_of
 from gencard.controller.state.log_check import Entry
 from gencard.controller.state.tables import checkpoints, events, log_nodes
 from gencard.core.errors import InvalidNumberError, StorageError
-from gencard.wire import dsse, merkle
-from gencard.wire.canonical import time_text
-from gencard.wire.statements import CHECKPOINT, statement
+from gencard.wire.documents.statements import CHECKPOINT, statement
+from gencard.wire.log import merkle
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import time_text
 
 
 class EventLog:

@@ -15,7 +15,7 @@ from gencard.controller.state.accounts import Account, Caps, Scope, accounts_of,
 from gencard.controller.state.paging import Page, page_of
 from gencard.controller.state.tables import balances, lines
 from gencard.controller.state.upsert import insert_if_absent
-from gencard.core.budget import Price, Spend, SpendState
+from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import BudgetExceededError, InvalidInputError, NotFoundError
 
 FIT = "fit"

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from gencard.controller.state.event import FIRST, Event, event_of
 from gencard.core.errors import VerificationError
-from gencard.wire import merkle
-from gencard.wire.key_history import KeyHistory
-from gencard.wire.merkle import leaf_hash
-from gencard.wire.statements import CHECKPOINT, predicate_of
+from gencard.wire.documents.key_history import KeyHistory
+from gencard.wire.documents.statements import CHECKPOINT, predicate_of
+from gencard.wire.log import merkle
+from gencard.wire.log.merkle import leaf_hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from gencard.core.budget import decimal_of
-from gencard.core.card import MOST_ROWS, AuditTerms
+from gencard.core.card.budget import decimal_of
+from gencard.core.card.terms import MOST_ROWS, AuditTerms
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCliqueError, InvalidNumberError
 from gencard.core.statistics.linear import LinearStatistic

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import sqrt
 
-from gencard.core.audit.exploration import BlockEvidence
+from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.arms.pooling import Evidence, pooled_over_windows
+from gencard.core.audit.arms.unique_evidence import PlantedEvidence, UniquesEvidence
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.pooling import Evidence, pooled_over_windows
-from gencard.core.audit.unique_evidence import PlantedEvidence, UniquesEvidence
 from gencard.core.audit.verdict import Verdict
 from gencard.core.domain import Clique, Domain
 

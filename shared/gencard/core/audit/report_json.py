@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gencard.core.audit.exploration import BlockEvidence
+from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
     AuditReport,
@@ -17,7 +17,7 @@ from gencard.core.audit.report import (
 )
 from gencard.core.audit.unique_json import planted_of, unique_objects, uniques_of
 from gencard.core.audit.wording import summary, wording
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.statistics.linear_json import json_of_statistic, statistic_of_json

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gencard.core.audit.basis import basis_of
-from gencard.core.audit.direction import Basis
-from gencard.core.audit.exploration import Findings, Sample, explore
-from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
-from gencard.core.audit.own_uniques import own_uniques, uniques_check
-from gencard.core.audit.pair_checks import effect_of, pair_checks, recognised_of
+from gencard.core.audit.arms.exploration import Findings, Sample, explore
+from gencard.core.audit.arms.own_uniques import own_uniques, uniques_check
+from gencard.core.audit.arms.pair_checks import effect_of, pair_checks, recognised_of
+from gencard.core.audit.arms.planted import PlantedArm
+from gencard.core.audit.arms.presence import Presence
+from gencard.core.audit.arms.runs import Runner, Side, Step
+from gencard.core.audit.arms.trial import Scores, Trial, trial
+from gencard.core.audit.pairs.basis import basis_of
+from gencard.core.audit.pairs.direction import Basis
+from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.planted import PlantedArm
-from gencard.core.audit.presence import Presence
 from gencard.core.audit.progress import part
 from gencard.core.audit.report import AuditReport, Check, PairProof
-from gencard.core.audit.runs import Runner, Side, Step
-from gencard.core.audit.trial import Scores, Trial, trial
 from gencard.core.blackbox.contract import BlackBox, Progress, quiet
-from gencard.core.card import LEAST_RUNS
+from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from gencard.core.audit.arms.unique_evidence import PlantedEvidence, PlantedRuns, UniquesEvidence
 from gencard.core.audit.report import AuditReport
-from gencard.core.audit.unique_evidence import PlantedEvidence, PlantedRuns, UniquesEvidence
 
 Json = dict[str, Any]
 

@@ -9,11 +9,11 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.archive import BROKEN, Arrays, archived, unarchived
-from gencard.core.generators.junction_tree import JunctionTree
+from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
+from gencard.core.generators.maximum_entropy.table_model import TableModel
+from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.network_model import NetworkModel, Node
-from gencard.core.generators.support_model import SupportModel
-from gencard.core.generators.table_model import TableModel
-from gencard.core.generators.tree_model import TreeModel
+from gencard.core.generators.support.support_model import SupportModel
 
 FittedModel = TableModel | TreeModel | SupportModel | NetworkModel
 

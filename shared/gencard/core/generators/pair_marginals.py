@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique
 from gencard.core.generators.goals import quotient
-from gencard.core.generators.tree_model import TreeModel
+from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.statistics.table import others, project, sum_out
 
 Table = NDArray[np.float64]

@@ -8,18 +8,18 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from gencard.core.card import Tier
+from gencard.core.card.terms import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator, LinearGenerator
-from gencard.core.generators.graphical import Graphical
-from gencard.core.generators.independent import Independent
-from gencard.core.generators.ipf import Ipf
-from gencard.core.generators.maximum_entropy import MaximumEntropy
-from gencard.core.generators.reduced_space import ReducedSpace
-from gencard.core.generators.saturated import Saturated
-from gencard.core.generators.spanning_tree import SpanningTree
-from gencard.core.generators.support_raking import SupportRaking
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.independent import Independent
+from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.saturated import Saturated
+from gencard.core.generators.maximum_entropy.spanning_tree import SpanningTree
+from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
+from gencard.core.generators.support.reduced_space import ReducedSpace
+from gencard.core.generators.support.support_raking import SupportRaking
 
 Zeros = tuple[StructuralZeros, ...]
 

@@ -8,16 +8,16 @@ from typing import Protocol
 
 import numpy as np
 
-from gencard.core.budget import EXACT, Mechanism, Privacy
+from gencard.core.card.budget import EXACT, Mechanism, Privacy
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
+from gencard.core.noise.mechanisms import Noise, noisy
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.disclosure import transformed
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.marginal import count_all
-from gencard.core.statistics.noise import Noise, noisy
 from gencard.core.statistics.psi import Counts, LinearMeasurement, Measurement, Psi
 from gencard.core.transform import AS_COUNTED, Transform
 

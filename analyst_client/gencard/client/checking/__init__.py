@@ -1,0 +1,1 @@
+"""What the client checks by itself: signatures, key history, log, receipts, replay."""

@@ -1,0 +1,237 @@
+"""A card that both sides signed, and what it gives: rows, psi, replay."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from gencard.client.checking.delivered import check_delivered_frame
+from gencard.client.checking.log_watch import Checkpoint, LogWatch
+from gencard.client.checking.replay import Replayed, check_psi, rebuilt
+from gencard.client.checking.signing import card_of_statement, check_signed_by_one, checked_receipt
+from gencard.client.checking.verdicts import passing_verdict
+from gencard.client.connection import operations
+from gencard.client.connection.bounds import rows_asked, seed_asked
+from gencard.client.connection.connection import Connection
+from gencard.client.connection.paging import pages
+from gencard.client.connection.progress import Shown, shown
+from gencard.client.connection.rows import fetch_rows
+from gencard.client.files import folder
+from gencard.client.releases import Release
+from gencard.core.card.card import Negotiation
+from gencard.core.card.terms import Card, Tier
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
+from gencard.core.statistics.psi import Psi
+from gencard.v1 import negotiation_pb2 as negotiation
+from gencard.v1 import synthesis_pb2 as pb
+from gencard.wire.codecs.psi_codec import psi_of_chunks
+from gencard.wire.codecs.schema_codec import coding_digest, coding_document
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents.statements import subject_digest
+from gencard.wire.log.log_entry import LogEntry, log_entry_document
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import json_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gencard.client.report.fidelity import FidelityReport
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What both sides signed, verified.
+
+    Args:
+        card: What was agreed.
+        digest: SHA-256, in hex, of the card.
+        envelope: The signed card.
+        coding: The schema that the card names.
+    """
+
+    connection: Connection
+    card: Card
+    digest: str
+    envelope: bytes
+    coding: Coding
+
+    @classmethod
+    def of(cls, connection: Connection, negotiation: Negotiation, coding: Coding) -> "Agreement":
+        """Raises CardStateError before agreement, VerificationError where a signature is not right."""
+        if not negotiation.envelope:
+            raise CardStateError(state=negotiation.state)
+        credentials = connection.credentials
+        envelope = negotiation.envelope
+        payload = connection.keys.cards(envelope).payload_of(envelope)
+        if credentials.identity().uri == negotiation.analyst:
+            check_signed_by_one(envelope, credentials.public_signing_keys())
+        card = card_of_statement(payload)
+        if card.name != negotiation.name or card.analyst != negotiation.analyst:
+            raise VerificationError(problem="the envelope holds another card")
+        if card.coding_digest != coding_digest(coding):
+            raise VerificationError(problem="the dataset's schema is not the one that the card names")
+        return cls(connection, card, subject_digest(payload), negotiation.envelope, coding)
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes that the card names: what its rows are over."""
+        return self.coding.domain.covered_by(self.card.terms.cliques)
+
+    def check_is(self, statement: bytes) -> None:
+        """Raises VerificationError where both signed something else than this statement."""
+        if dsse.opened(self.envelope)[0] != statement:
+            raise VerificationError(problem="the controller signed another card than we did")
+
+    def release(self, rows: int, seed: int, progress: Shown, scratch: Path | None) -> Release:
+        """Have rows made, and fetch them; raises InvalidNumberError."""
+        request = pb.GenerateReleaseRequest(
+            card=self.card.name,
+            rows=rows_asked(rows),
+            seed=seed_asked(seed),
+            request_id=str(uuid4()),
+        )
+        stub = self.connection.synthesis
+        with shown("Generating", progress) as tell:
+            operation = self.connection.call(stub.GenerateRelease, request)
+            found = operations.result_of(self.connection, operation, pb.Release, tell)
+            if (found.rows, found.seed) != (rows, seed):
+                raise VerificationError(problem="the release has other rows or another seed than asked")
+            dataset = fetch_rows(
+                self.connection, found.name, rows, tell, domain=self.domain, scratch=scratch
+            )
+        return self._checked(found, self._release(found.name).log_entry, dataset)
+
+    def fetch(self, name: str, progress: Shown, scratch: Path | None = None) -> Release:
+        """A release that was made before."""
+        answer = self._release(name)
+        found = answer.release
+        with shown("Fetching", progress) as tell:
+            dataset = fetch_rows(
+                self.connection, name, found.rows, tell, domain=self.domain, scratch=scratch
+            )
+        return self._checked(found, answer.log_entry, dataset)
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Receipts of all releases, newest first, verified."""
+        request = pb.ListReleasesRequest(parent=self.card.name)
+        for page in pages(self.connection, self.connection.synthesis.ListReleases, request):
+            for found in page.releases:
+                yield self._receipt(found)
+
+    @cached_property
+    def psi(self) -> Psi:
+        """Fetched once, checked against the card and against the digest that the receipts sign.
+
+        Raises:
+            NoPsiError: The card is of tier private.
+        """
+        if self.card.tier is Tier.PRIVATE:
+            raise NoPsiError
+        request = pb.StreamPsiRequest(card=self.card.name)
+        stub = self.connection.synthesis
+        psi, digest = psi_of_chunks(self.connection.stream(stub.StreamPsi, request))
+        check_psi(self.card, psi, self.coding)
+        if any(receipt.psi_digest != digest for receipt in self.receipts()):
+            raise VerificationError(problem="a receipt of this card is about another psi")
+        return psi
+
+    def replay(self, data: "pd.DataFrame | Release") -> Replayed:
+        """Make a release again and compare all that was delivered: rows, numbers, types, order, index.
+
+        Raises:
+            VerificationError: Something differs.
+            NotReplayableError: A black box made the rows, from records.
+        """
+        if self.card.tier is not Tier.BY_CONSTRUCTION:
+            raise NotReplayableError
+        dataset = self._dataset_of(data)
+        digest = dataset.digest()
+        receipts = [known for known in self.receipts() if known.rows_digest == digest]
+        if not receipts:
+            raise VerificationError(problem="these data are no release of this card")
+        receipt = receipts[0]
+        rebuilt(self.card, self.psi, receipt, self.coding)
+        if not isinstance(data, Release):
+            check_delivered_frame(data, dataset, self.coding, [known.drawing_seed for known in receipts])
+        return Replayed.of(receipt)
+
+    def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":
+        """How far rows lie from psi."""
+        from gencard.client.report.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
+            FidelityReport,
+        )
+        from gencard.core.utility.tables.fidelity import fidelity  # noqa: PLC0415 - as above
+
+        about = data.name if isinstance(data, Release) else self.card.name
+        return FidelityReport(fidelity(self.psi, self._dataset_of(data)), self.coding, about)
+
+    def _dataset_of(self, data: "pd.DataFrame | Release | Dataset") -> Dataset:
+        """The codes behind any form of rows."""
+        if isinstance(data, Dataset):
+            return data
+        if isinstance(data, Release):
+            return data.dataset
+        from gencard.client.files.frames import dataset_of_frame  # noqa: PLC0415 - pandas only where frames are
+
+        return dataset_of_frame(data, self.coding, self.domain)
+
+    def _release(self, name: str) -> pb.GetReleaseResponse:
+        stub = self.connection.synthesis
+        return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name))
+
+    def _checked(self, found: pb.Release, entry: bytes, dataset: Dataset) -> Release:
+        """The release, once rows, receipt, log entry and verdict are found to belong together."""
+        receipt = self._receipt(found)
+        if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
+            raise VerificationError(problem="the receipt is about other rows")
+        logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
+        documents = partial(self._documents, self._verdict(receipt), *logged)
+        return Release(dataset, self.coding, receipt, found.receipt, documents)
+
+    def _verdict(self, receipt: Receipt) -> bytes | None:
+        """The verdict that an audited release names, off the card; None for one that names none."""
+        if receipt.audited is None:
+            return None
+        request = negotiation.GetCardRequest(name=self.card.name)
+        answer = self.connection.call(self.connection.negotiation.GetCard, request)
+        facts = answer.card.attestations
+        keys = self.connection.keys.cards(*facts)
+        return passing_verdict(facts, receipt.audited, keys, self.card, self.digest)
+
+    def _receipt(self, found: pb.Release) -> Receipt:
+        keys = self.connection.keys.cards(found.receipt)
+        receipt = checked_receipt(found.receipt, keys, self.card, card_digest=self.digest)
+        told = (found.name, found.rows, found.seed, found.digest, found.psi_digest)
+        seed = receipt.seed or 0
+        signed = (receipt.name, receipt.rows, seed, receipt.rows_digest, receipt.psi_digest)
+        if told != signed:
+            raise VerificationError(problem="the release is not what its receipt says")
+        return receipt
+
+    def _documents(
+        self, verdict: bytes | None, entry: LogEntry, checkpoint: Checkpoint
+    ) -> dict[str, bytes]:
+        """What goes with the rows of a release, by file name: card, schema, psi, state of the log.
+
+        There is no psi under a card of tier private.
+
+        Args:
+            verdict: That of the audit, where the release names one.
+            entry: The release's own, with its proof for the checkpoint.
+        """
+        changes = self.connection.keys.changes()
+        return {
+            **({} if verdict is None else {folder.VERDICT: verdict}),
+            **({} if changes is None else {folder.KEYS: changes}),
+            folder.CHECKPOINT: checkpoint.envelope,
+            folder.LOG_ENTRY: log_entry_document(entry),
+            folder.CARD: self.envelope,
+            folder.SCHEMA: json_bytes(coding_document(self.coding)),
+            **({} if self.card.tier is Tier.PRIVATE else {folder.PSI: psi_document(self.psi)}),
+        }

@@ -1,0 +1,116 @@
+"""What we sign, and what we believe because others signed it."""
+
+from collections.abc import Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.client.catalogue import CatalogueEntry
+from gencard.core.card.card import Negotiation, Offer
+from gencard.core.card.terms import Card, Proposal, Tier
+from gencard.core.errors import VerificationError
+from gencard.wire.codecs.schema_codec import coding_digest
+from gencard.wire.documents.card_document import card_of_document, card_statement
+from gencard.wire.documents.key_history import KeyHistory
+from gencard.wire.documents.receipt import Receipt, receipt_of_document, receipt_statement
+from gencard.wire.documents.statements import CARD, RECEIPT, predicate_of, subject_digest
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import digest_of, time_text
+
+
+def checked_answer(answer: Negotiation, asked: Proposal) -> Negotiation:
+    """The controller's answer to a proposal, once it is an answer to this one.
+
+    Raises:
+        VerificationError: It quotes other terms as those asked for, which would hide differences.
+    """
+    if answer.proposed != asked:
+        raise VerificationError(problem="the controller answers other terms than those asked for")
+    return answer
+
+
+def checked_offer(card: Negotiation, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
+    """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more.
+
+    Raises:
+        VerificationError: They mean something else; names what.
+    """
+    said = card_of_statement(offer.statement)
+    agreements = {
+        "terms": said.terms == offer.terms,
+        "price": said.price == offer.price,
+        "name": said.name == card.name,
+        "dataset": card.name.startswith(f"{said.terms.dataset}/cards/"),
+        "analyst": said.analyst == card.analyst == analyst,
+        "schema": said.coding_digest == coding_digest(entry.coding),
+        "version of the records": said.version == entry.version,
+        "expiry": said.expire_time == time_text(offer.expire_time),
+        "digest": subject_digest(offer.statement) == offer.digest,
+    }
+    for what, agrees in agreements.items():
+        if not agrees:
+            raise VerificationError(problem=f"the statement to sign has another {what} than the offer")
+    return offer.statement
+
+
+def card_of_statement(payload: bytes) -> Card:
+    """The card inside a statement, which must be the one sequence of bytes that means it.
+
+    Raises:
+        VerificationError: It is no card, its digest is not its own, or its bytes are not canonical.
+    """
+    document = predicate_of(payload, CARD)
+    card = card_of_document(document)
+    if subject_digest(payload) != digest_of(document):
+        raise VerificationError(problem="the card's digest is not its own")
+    if card_statement(card) != payload:
+        raise VerificationError(problem="the card is not in its canonical form")
+    return card
+
+
+def check_signed_by_one(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> None:
+    """Raises VerificationError where none of an analyst's keys signed: the present one or an earlier."""
+    _, signatures = dsse.opened(envelope)
+    named = [key for key in keys if dsse.key_id(key) in signatures]
+    dsse.verify(envelope, named or keys[:1])
+
+
+def checked_receipt(envelope: bytes, keys: KeyHistory, card: Card, *, card_digest: str) -> Receipt:
+    """The receipt of a release, signed by the controller, about this card and within its terms.
+
+    Raises:
+        VerificationError: Not signed, not a receipt, or not of this card; names what.
+    """
+    payload = keys.payload_of(envelope)
+    receipt = receipt_of_document(predicate_of(payload, RECEIPT))
+    if receipt_statement(receipt) != payload:
+        raise VerificationError(problem="the receipt is not in its canonical form")
+    if receipt.card_digest != card_digest:
+        raise VerificationError(problem="the receipt is about another card")
+    if not receipt.name.startswith(f"{card.name}/releases/"):
+        raise VerificationError(problem="the receipt names a release of another card")
+    _check_maker(receipt, card)
+    if receipt.rows > card.terms.rows:
+        raise VerificationError(problem="the receipt is about more rows than the card allows")
+    if receipt.time >= card.expire_time:
+        raise VerificationError(problem="the receipt is of a time at which the card had ended")
+    return receipt
+
+
+def _check_maker(receipt: Receipt, card: Card) -> None:
+    """A seed for what sees psi alone; else what decided about the rows, as the card says."""
+    without = card.terms.without_uniques
+    seedless = without or card.tier is not Tier.BY_CONSTRUCTION
+    if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
+        raise VerificationError(problem="the receipt is of another tier than the card")
+    if receipt.without_uniques != without:
+        raise VerificationError(problem="the receipt does not treat uniques as the card says")
+    box = receipt.private_box if receipt.audited is None else receipt.audited.digest
+    if box and box != card.generator_digest:
+        raise VerificationError(problem="the receipt is about another black box than the card's")
+
+
+def _tier_of(receipt: Receipt) -> Tier | None:
+    """The tier that a receipt speaks of; None where it speaks of two."""
+    if receipt.audited is not None:
+        return None if receipt.private_box else Tier.AUDITED
+    return Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION

@@ -1,0 +1,406 @@
+"""Checks the whole chain without the controller: card, schema, psi, receipts, rows, log, verdicts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.client.checking.bundle import Bundle, File
+from gencard.client.checking.delivered import check_delivered_file
+from gencard.client.checking.key_watch import known_history
+from gencard.client.checking.log_watch import Checkpoint, checkpoint_of
+from gencard.client.checking.replay import check_psi, rebuilt
+from gencard.client.checking.signing import card_of_statement, check_signed_by_one, checked_receipt
+from gencard.client.checking.verdicts import passing_verdict
+from gencard.client.connection.credentials import Credentials
+from gencard.client.files.files import read_rows
+from gencard.client.files.folder import WELL_KNOWN
+from gencard.core.card.terms import Card, Tier
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.errors import GencardError, NotReplayableError, VerificationError
+from gencard.wire.codecs.schema_codec import coding_digest, coding_document
+from gencard.wire.documents.enrolment import grouped
+from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory, changes_in
+from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents.statements import REVOCATION, VERDICT, predicate_of, subject_digest
+from gencard.wire.log.log_entry import (
+    check_in_log,
+    check_release_entry,
+    log_entry_of_document,
+    resource_of,
+)
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import Document, json_bytes, sha256, time_of
+
+Value = TypeVar("Value")
+
+_NO_ANALYST_KEY = "give the analyst's public signing key with --analyst-key FILE"
+_NO_ENTRY = (
+    "nothing here shows that the receipt is in the log; save the release again, with log_entry.json"
+)
+_NO_CHECKPOINT = "the checkpoint that the proof is for is not here; save the release again"
+_MISSING = {
+    "Rows": "there are none here; name their .csv or .parquet file, too",
+    "Receipt": "there is none here, so nothing says which rows and which psi are the card's",
+    "Log": "there is no checkpoint here, so nothing shows what the log held",
+}
+
+
+class Outcome(StrEnum):
+    """How one check ended; only ``failed`` fails the whole.
+
+    ``not checked`` stands where something is missing that would have been checked.
+    """
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOTED = "noted"
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the result."""
+
+    what: str
+    outcome: Outcome
+    detail: str
+
+
+OWN = "your own, from your connection folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Whom to believe. They must not come from the bundle itself.
+
+    Args:
+        analyst: The analyst's key, and those that the analyst signed with before; empty where they
+            are not known, and the analyst's signature is then not checked.
+        log: None where it is not known; checkpoints are then not believed.
+        analyst_source: Where the analyst's keys come from: who has to be believed about them.
+    """
+
+    controller: KeyHistory
+    analyst: tuple[Ed25519PublicKey, ...]
+    log: KeyHistory | None
+    analyst_source: str = OWN
+
+    @classmethod
+    def of(cls, credentials: Credentials) -> "Keys":
+        """Those that we were handed, and those that followed; our own as the analyst's."""
+        cards, log = (known_history(credentials, use) for use in (CARDS, LOG))
+        return cls(cards, credentials.public_signing_keys(), log)
+
+    def followed(self, bundle: Bundle) -> "Keys":
+        """These, and the changes in a bundle that lead on from them.
+
+        Raises:
+            VerificationError: Those in the bundle tell another history.
+        """
+        keys = self
+        for file in bundle.all("keys"):
+            changes = changes_in(file.content)
+            log = None if keys.log is None else keys.log.followed(changes)
+            keys = replace(keys, controller=keys.controller.followed(changes), log=log)
+        return keys
+
+
+def with_fingerprint(keys: Keys, fingerprint: str) -> Keys:
+    """The analyst's key that has a fingerprint, which is then what has to be believed.
+
+    Args:
+        fingerprint: SHA-256 of the key in hex, spaces allowed, as ``gencard enrol`` shows it.
+
+    Raises:
+        VerificationError: No key of the analyst's has it.
+    """
+    wanted = "".join(fingerprint.split()).lower()
+    named = tuple(key for key in keys.analyst if dsse.key_id(key) == wanted)
+    if not named:
+        raise VerificationError(problem="the analyst's key does not have the fingerprint that you gave")
+    return replace(keys, analyst=named, analyst_source="it has the fingerprint that you gave")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    checks: list[Check] = field(default_factory=list)
+
+    def check(
+        self, what: str, find: Callable[[], Value], detail: Callable[[Value], str]
+    ) -> Value | None:
+        """What was found, or None where that failed; either is written down."""
+        try:
+            value = find()
+        except GencardError as error:
+            self.checks.append(Check(what, Outcome.FAILED, str(error)))
+            return None
+        self.checks.append(Check(what, Outcome.PASSED, detail(value)))
+        return value
+
+    def note(self, what: str, detail: str) -> None:
+        self.checks.append(Check(what, Outcome.NOTED, detail))
+
+    def leave(self, what: str, detail: str) -> None:
+        """Something is missing, and what to give so that it can be checked."""
+        self.checks.append(Check(what, Outcome.NOT_CHECKED, detail))
+
+
+def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
+    """Every check. Without a card that both sides signed nothing else would mean anything."""
+    record = _Record()
+    keys = _check_files(bundle, keys, record)
+    signed = partial(signed_card, bundle, keys)
+    signers = "both" if keys.analyst else "the controller"
+    card = record.check(f"Card, signed by {signers}", signed, lambda card: card.name)
+    if card is None:
+        return record.checks
+    _note_analyst(bundle, card, keys, record)
+    over = "ended" if now >= time_of(card.expire_time) else "ends"
+    record.note("Time of the card", f"{over} {card.expire_time}")
+    coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
+    receipts = _receipts(bundle, card, keys, record)
+    record.note("Tier", f"{card.tier}: holds against {card.tier.holds_against}")
+    _check_audited(bundle, card, keys, receipts, record)
+    if card.tier is Tier.PRIVATE:
+        record.check("psi", partial(_no_psi, bundle), str)
+    elif coding is not None:
+        record.check("psi", partial(_psi_digest, bundle, card, coding, receipts), str)
+    if coding is not None:
+        for file in bundle.all("rows"):
+            record.check(
+                f"Rows {file.path.name}", partial(_rows_digest, file, card, coding, receipts), str
+            )
+    _check_log(bundle, card, keys, receipts, record)
+    _check_facts(bundle, keys, record)
+    _leave_missing(bundle, receipts, record)
+    return record.checks
+
+
+def _check_log(bundle: Bundle, card: Card, keys: Keys, receipts: list[Receipt], to: _Record) -> None:
+    """That checkpoints are the log's, do not contradict each other, and cover each receipt's entry."""
+    known: dict[int, Checkpoint] = {}
+    for file in bundle.all("checkpoint"):
+        find = partial(_checkpoint, file, keys, known)
+        to.check(f"Log {file.path.name}", find, lambda found: f"{found.size} entries, {found.time}")
+    for receipt in receipts:
+        find_entry = partial(_logged, bundle, receipt, card, known)
+        to.check(f"Log entry {receipt.log_index}", find_entry, str)
+
+
+def _refuse_damaged(path: Path) -> str:
+    kind = WELL_KNOWN.get(path.name, "document")
+    raise VerificationError(problem=f"the file is damaged: it holds no {kind} in its one form")
+
+
+def _logged(bundle: Bundle, receipt: Receipt, card: Card, checkpoints: Mapping[int, Checkpoint]) -> str:
+    """Which checkpoint covers the receipt's entry in the log.
+
+    Raises:
+        VerificationError: None of those that are here.
+    """
+    entries = [log_entry_of_document(file.content) for file in bundle.all("log entry")]
+    own = [entry for entry in entries if resource_of(entry.body) == receipt.name]
+    for entry in own:
+        check_release_entry(entry.body, receipt, card.controller)
+        if entry.size in checkpoints:
+            checkpoint = checkpoints[entry.size]
+            check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
+            return f"of {checkpoint.size} that the log's key signed, {checkpoint.time}"
+    raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
+
+
+def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
+    """What is not here, and so was not checked."""
+    missing = {
+        "Rows": not bundle.all("rows"),
+        "Receipt": not bundle.all("receipt"),
+        "Log": not bundle.all("checkpoint"),
+    }
+    for what, absent in missing.items():
+        if absent:
+            record.leave(what, _MISSING[what])
+    if not receipts and bundle.all("psi"):
+        record.leave("psi", "only its form was checked: no receipt here vouches for its counts")
+    if bundle.ignored:
+        names = ", ".join(sorted(path.name for path in bundle.ignored))
+        record.note("Other files", f"{names}: no part of the release; nobody signs what they hold")
+
+
+def signed_card(bundle: Bundle, keys: Keys) -> Card:
+    """The card; raises VerificationError where one side did not sign it.
+
+    Where no key of the analyst is known, only the controller's signature is checked.
+    """
+    envelope = bundle.one("card").content
+    if keys.analyst:
+        check_signed_by_one(envelope, keys.analyst)
+    return card_of_statement(keys.controller.payload_of(envelope))
+
+
+def named_analysts(bundle: Bundle) -> set[str]:
+    """Whom the cards of a bundle name as their analyst; nothing is verified."""
+    analysts = set()
+    for file in bundle.all("card"):
+        with suppress(GencardError):
+            analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
+    return analysts
+
+
+def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
+    """The rows of the one receipt, made again from psi, card and seed.
+
+    Raises:
+        VerificationError: Something does not agree, or the rows come out differently.
+        NotReplayableError: A black box made the rows, from records.
+        InvalidInputError: Card, psi, schema or receipt is missing, or there are several.
+    """
+    keys = keys.followed(bundle)
+    card = signed_card(bundle, keys)
+    if card.tier is not Tier.BY_CONSTRUCTION:
+        raise NotReplayableError
+    coding = _schema(bundle, card)
+    receipt = _receipt(bundle, card, bundle.one("receipt"), keys)
+    return receipt, rebuilt(card, bundle.psi(), receipt, coding), coding
+
+
+def _keys_text(keys: Keys) -> str:
+    log = () if keys.log is None else keys.log.changes
+    changes = sorted((*keys.controller.changes, *log), key=lambda change: change.time)
+    return ", ".join(f"{change.use} {change.number}, {change.time}" for change in changes)
+
+
+def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
+    """That no file is damaged; and the keys with those that followed them."""
+    for path in bundle.damaged:
+        record.check(f"File {path.name}", partial(_refuse_damaged, path), str)
+    if not bundle.all("keys"):
+        return keys
+    return record.check("Keys that followed", partial(keys.followed, bundle), _keys_text) or keys
+
+
+def _note_analyst(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> None:
+    """Who vouches for the analyst's key, or that nobody does here."""
+    if keys.analyst:
+        record.note("Analyst's key", _analyst_key_text(bundle, keys))
+    else:
+        record.leave("Analyst's signature", f"of {card.analyst}: {_NO_ANALYST_KEY}")
+
+
+def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
+    """Fingerprint of the analyst's key that signed the card, and who vouches for that key."""
+    _, signatures = dsse.opened(bundle.one("card").content)
+    signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
+    return f"{grouped(signers[0])}: {keys.analyst_source}"
+
+
+def _card_digest(bundle: Bundle) -> str:
+    return subject_digest(dsse.opened(bundle.one("card").content)[0])
+
+
+def _schema(bundle: Bundle, card: Card) -> Coding:
+    coding = bundle.schema()
+    if coding_digest(coding) != card.coding_digest:
+        raise VerificationError(problem="the card names another schema")
+    if json_bytes(coding_document(coding)) != bundle.one("schema").content:
+        raise VerificationError(problem="the schema is not in its canonical form")
+    return coding
+
+
+def _receipt(bundle: Bundle, card: Card, file: File, keys: Keys) -> Receipt:
+    return checked_receipt(file.content, keys.controller, card, card_digest=_card_digest(bundle))
+
+
+def _receipts(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> list[Receipt]:
+    found = []
+    for file in bundle.all("receipt"):
+        find = partial(_receipt, bundle, card, file, keys)
+        found.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
+    return [receipt for receipt in found if receipt is not None]
+
+
+def _receipt_text(receipt: Receipt) -> str:
+    maker = f"seed {receipt.seed}" if receipt.audited is None else "by the audited black box"
+    maker = "by one noisy fit of the private black box" if receipt.private_box else maker
+    maker = "without replicated uniques" if receipt.without_uniques else maker
+    return f"{receipt.rows:,} rows, {maker}, {receipt.time}"
+
+
+def _check_audited(bundle: Bundle, card: Card, keys: Keys, found: list[Receipt], to: _Record) -> None:
+    """That a verdict which speaks for the black box lies beside each receipt that names one."""
+    envelopes = [file.content for file in bundle.all("verdict")]
+    named = {receipt.audited for receipt in found if receipt.audited is not None}
+    digest = _card_digest(bundle)
+    for audited in sorted(named, key=lambda box: box.verdict_digest):
+        find = partial(passing_verdict, envelopes, audited, keys.controller, card, digest)
+        to.check("Audit of the generator", find, lambda _: card.terms.generator)
+
+
+def _no_psi(bundle: Bundle) -> str:
+    """Raises VerificationError where psi lies beside a card that releases none."""
+    if bundle.all("psi"):
+        raise VerificationError(problem="a card of tier private has no psi, and one lies beside it")
+    return "none: the generator adds the noise, and no statistics are released"
+
+
+def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
+    check_psi(card, bundle.psi(), coding)
+    digest = sha256(bundle.one("psi").content)
+    if any(receipt.psi_digest != digest for receipt in receipts):
+        raise VerificationError(problem="a receipt is about another psi")
+    return digest
+
+
+def _rows_digest(file: File, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
+    dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
+    digest, size = dataset.digest(), len(dataset)
+    own = [one for one in receipts if (one.rows_digest, one.rows) == (digest, size)]
+    if not own:
+        raise VerificationError(problem="no receipt is about these rows")
+    check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own])
+    return digest
+
+
+def _checkpoint(file: File, keys: Keys, known: dict[int, Checkpoint]) -> Checkpoint:
+    if keys.log is None:
+        raise VerificationError(problem="the log's key is not known; name it with --log-key FILE")
+    checkpoint = checkpoint_of(file.content, keys.log)
+    if known.setdefault(checkpoint.size, checkpoint).root != checkpoint.root:
+        raise VerificationError(problem="the log was forked: another checkpoint has another root")
+    return checkpoint
+
+
+def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
+    """What the controller said later about the card."""
+    payload = keys.controller.payload_of(file.content)
+    fact = predicate_of(payload, kind)
+    if subject_digest(payload) != card_digest:
+        raise VerificationError(problem="this is about another card")
+    return fact
+
+
+def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
+    digest = _card_digest(bundle)
+    for file in bundle.all("verdict"):
+        find = partial(_fact, file, VERDICT, keys, digest)
+        record.check(f"Verdict {file.path.name}", find, _verdict_text)
+    for file in bundle.all("revocation"):
+        record.check(f"Revocation {file.path.name}", partial(_revoked, file, keys, digest), str)
+
+
+def _verdict_text(fact: Document) -> str:
+    return f"{fact.get('blackBox', '?')}: {fact.get('verdict', '?')}"
+
+
+def _revoked(file: File, keys: Keys, card_digest: str) -> str:
+    fact = _fact(file, REVOCATION, keys, card_digest)
+    raise VerificationError(
+        problem=f"the controller revoked this card, {fact.get('time', 'at some time')}"
+    )

@@ -1,0 +1,1 @@
+"""The connection to a controller: TLS, credentials, calls, streams, typed errors."""

@@ -1,0 +1,1 @@
+"""Files on the analyst's side: folders, CSV, Parquet, data frames."""

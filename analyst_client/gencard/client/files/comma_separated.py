@@ -1,0 +1,154 @@
+"""CSV by the standard library: exact for every label, and flat in memory.
+
+Text that a spreadsheet would run as a formula begins with an apostrophe in the file, which reading takes
+away again.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.client.files.levels import UNDECLARED, code_of, names_of
+from gencard.client.files.numbers import Numbers
+from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+
+BATCH_ROWS = 100_000
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+"""How a text begins that a spreadsheet may run, or that was neutralised already."""
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def neutral(text: str) -> str:
+    """A text that no spreadsheet runs: with an apostrophe in front where it could; numbers stay.
+
+    Different texts stay different.
+
+    >>> [neutral(text) for text in ("=1+1", "-5", "'=1", "fair")]
+    ["'=1+1", '-5', "''=1", 'fair']
+    """
+    runs = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if runs else text
+
+
+def has_formulas(coding: Coding, domain: Domain) -> bool:
+    """Whether any name or label of some attributes is written otherwise than it is."""
+    attributes = [coding.attribute(name) for name in domain.attributes]
+    texts = (text for one in attributes for text in (one.name, *names_of(one)))
+    return any(neutral(text) != text for text in texts)
+
+
+Texts = Callable[[NDArray[Any]], NDArray[np.object_] | list[str]]
+"""What is written for each of some codes of one attribute, with what follows it."""
+
+
+def write_csv(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None) -> None:
+    """As RFC 4180 says. Every level is quoted once, and rows are joined from that."""
+    names = dataset.domain.attributes
+    ends = [","] * (len(names) - 1) + ["\r\n"]
+    attributes = map(coding.attribute, names)
+    columns = [_texts(one, end, numbers) for one, end in zip(attributes, ends, strict=True)]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerow(map(neutral, names))
+        for batch in batches(dataset):
+            table = np.empty(batch.shape, dtype=object)
+            for axis, texts in enumerate(columns):
+                table[:, axis] = texts(batch[:, axis])
+            file.write("".join(table.ravel().tolist()))
+
+
+def read_csv(path: Path, coding: Coding, domain: Domain) -> Dataset:
+    """Raises DomainMismatchError, UndeclaredLevelError, or ValueError, IndexError, csv.Error."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file, strict=True)
+        heads = next(reader, [])
+        columns = [_Column(coding.attribute(name), heads) for name in domain.attributes]
+        while lines := list(islice(reader, BATCH_ROWS)):
+            for column in columns:
+                column.append(lines)
+    return Dataset.of_columns(domain, [np.concatenate(column.codes) for column in columns])
+
+
+class _Column:
+    """The codes of one attribute, batch by batch."""
+
+    def __init__(self, attribute: Attribute, heads: list[str]) -> None:
+        head = next((one for one in (neutral(attribute.name), attribute.name) if one in heads), None)
+        if head is None:
+            raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
+        self.position = heads.index(head)
+        self.attribute, self.code_of = attribute, _code_of_text(attribute)
+        self.codes: list[NDArray[Any]] = [np.empty(0, dtype=np.int32)]
+
+    def append(self, lines: list[list[str]]) -> None:
+        cells = [line[self.position] for line in lines]
+        found = (self.code_of.get(cell, UNDECLARED) for cell in cells)
+        codes = np.fromiter(found, dtype=np.int32, count=len(lines))
+        others = np.flatnonzero(codes == UNDECLARED)
+        if len(others):
+            codes[others] = self._of_numbers([cells[place] for place in others])
+        self.codes.append(codes)
+
+    def _of_numbers(self, cells: list[str]) -> NDArray[Any]:
+        """Raises UndeclaredLevelError where these are no numbers inside the edges."""
+        coding, name = self.attribute.coding, self.attribute.name
+        with suppress(ValueError):
+            if isinstance(coding, Edges):
+                return codes_of_numbers(name, coding, np.array(list(map(float, cells))))
+        raise UndeclaredLevelError(attribute=name)
+
+
+def _texts(attribute: Attribute, end: str, numbers: Numbers | None) -> Texts:
+    name, coding = attribute.name, attribute.coding
+    if numbers is None or not isinstance(coding, Edges):
+        return _cells(attribute, end).__getitem__
+    return lambda codes: [
+        ('""' if isnan(number) else repr(number)) + end
+        for number in numbers.of(name, coding, codes).tolist()
+    ]
+
+
+def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
+    """What is written for each code, with what follows it.
+
+    Raises:
+        InvalidInputError: An empty label could not be told from "missing".
+    """
+    texts = names_of(attribute)
+    if attribute.coding.missing and "" in texts:
+        problem = f"CSV cannot tell the empty label of '{attribute.name}' from missing; use .parquet"
+        raise InvalidInputError(field="file", problem=problem)
+    return np.array([_quoted(neutral(text)) + end for text in (*texts, "")], dtype=object)
+
+
+def _code_of_text(attribute: Attribute) -> dict[Any, int]:
+    """``levels.code_of`` for labels as files of ours hold them, else as they are."""
+    codes = code_of(attribute)
+    return codes | {neutral(name): codes[name] for name in names_of(attribute)}
+
+
+def _quoted(text: str) -> str:
+    """One cell; an empty one is quoted, or a row of nothing else would be an empty line."""
+    cell = io.StringIO()
+    csv.writer(cell).writerow([text])
+    return cell.getvalue().removesuffix("\r\n")
+
+
+def batches(dataset: Dataset) -> Iterator[NDArray[Any]]:
+    """The codes, some rows at a time."""
+    for start in range(0, len(dataset), BATCH_ROWS):
+        yield dataset.codes[start : start + BATCH_ROWS]

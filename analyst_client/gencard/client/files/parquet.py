@@ -1,0 +1,130 @@
+"""Parquet, the part that needs pyarrow.
+
+Text levels are dictionaries, levels that are whole numbers are numbers, and so are those drawn inside
+intervals; "missing" is null.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import parquet
+
+from gencard.client.files.comma_separated import BATCH_ROWS, batches
+from gencard.client.files.levels import (
+    UNDECLARED,
+    code_of,
+    is_integer,
+    is_ordered,
+    names_of,
+)
+from gencard.client.files.numbers import Numbers
+from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
+
+_WRITER = re.compile(r"parquet-cpp-arrow version [0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}")
+
+
+def write_parquet(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None) -> None:
+    attributes = [coding.attribute(name) for name in dataset.domain.attributes]
+    schema = pa.schema([pa.field(attribute.name, _type(attribute, numbers)) for attribute in attributes])
+    with parquet.ParquetWriter(path, schema, compression="zstd", write_statistics=False) as writer:
+        for batch in batches(dataset):
+            columns = [
+                _column(attribute, batch[:, axis], numbers) for axis, attribute in enumerate(attributes)
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def read_parquet(path: Path, coding: Coding, domain: Domain) -> Dataset:
+    """Raises DomainMismatchError, UndeclaredLevelError, or OSError or ValueError: no Parquet."""
+    file = parquet.ParquetFile(path)
+    absent = set(domain.attributes) - set(file.schema_arrow.names)
+    if absent:
+        raise DomainMismatchError(problem=f"the data have no attribute '{min(absent)}'")
+    attributes = [coding.attribute(name) for name in domain.attributes]
+    columns: list[list[NDArray[Any]]] = [[np.empty(0, dtype=np.int32)] for _ in attributes]
+    for batch in file.iter_batches(BATCH_ROWS, columns=list(domain.attributes)):
+        for attribute, codes in zip(attributes, columns, strict=True):
+            codes.append(_codes(attribute, batch.column(attribute.name)))
+    return Dataset.of_columns(domain, [np.concatenate(codes) for codes in columns])
+
+
+def difference(path: Path, again: Path) -> str | None:
+    """What a file holds otherwise than the same rows written again by this installation.
+
+    Files of one version of pyarrow are equal to the byte. Of a file by another version, columns, types
+    and values are compared, and that it holds nothing else that a reader would use.
+    """
+    file, expected = parquet.ParquetFile(path), parquet.ParquetFile(again)
+    if file.schema_arrow.names != expected.schema_arrow.names:
+        return "the columns or their order"
+    for field in expected.schema_arrow:
+        if file.schema_arrow.field(field.name).type != field.type:
+            return f"the type of '{field.name}'"
+    if file.metadata.created_by == expected.metadata.created_by or not _is_plain(file):
+        return _different_column(file, expected) or "what the file says besides its rows"
+    return _different_column(file, expected)
+
+
+def _is_plain(file: parquet.ParquetFile) -> bool:
+    """Whether a file of pyarrow holds rows and schema, and nothing that could mislead a reader."""
+    metadata = file.metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return (
+        _WRITER.fullmatch(metadata.created_by or "") is not None
+        and set(metadata.metadata or {}) <= {b"ARROW:schema"}
+        and not file.schema_arrow.metadata
+        and not any(chunk.is_stats_set or chunk.has_column_index for chunk in chunks)
+    )
+
+
+def _different_column(file: parquet.ParquetFile, expected: parquet.ParquetFile) -> str | None:
+    if file.metadata.num_rows != expected.metadata.num_rows:
+        return "the values: there are other rows"
+    for one, other in zip(file.iter_batches(BATCH_ROWS), expected.iter_batches(BATCH_ROWS), strict=True):
+        for name in other.schema.names:
+            if not one.column(name).equals(other.column(name)):
+                return f"the values of '{name}'"
+    return None
+
+
+def _column(attribute: Attribute, codes: NDArray[Any], numbers: Numbers | None) -> Any:
+    if numbers is not None and isinstance(attribute.coding, Edges):
+        drawn = numbers.of(attribute.name, attribute.coding, codes)
+        return pa.array(drawn, from_pandas=True)  # NaN is null
+    names = names_of(attribute)
+    absent = codes == len(names)
+    if is_integer(attribute):
+        whole = np.array([*map(int, names), 0], dtype=np.int64)
+        return pa.array(whole[codes], mask=absent)
+    positions = pa.array(codes.astype(np.int32), mask=absent)
+    return pa.DictionaryArray.from_arrays(positions, pa.array(names), ordered=is_ordered(attribute))
+
+
+def _type(attribute: Attribute, numbers: Numbers | None) -> Any:
+    if numbers is not None and isinstance(attribute.coding, Edges):
+        return pa.float64()
+    if is_integer(attribute):
+        return pa.int64()
+    return pa.dictionary(pa.int32(), pa.string(), is_ordered(attribute))
+
+
+def _codes(attribute: Attribute, values: Any) -> NDArray[Any]:
+    if isinstance(attribute.coding, Edges) and pa.types.is_floating(values.type):
+        found = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)  # null is NaN
+        return codes_of_numbers(attribute.name, attribute.coding, found)
+    encoded = values.dictionary_encode()
+    codes_of = code_of(attribute)
+    levels = [codes_of.get(level, UNDECLARED) for level in [*encoded.dictionary.to_pylist(), None]]
+    positions = encoded.indices.fill_null(len(levels) - 1).to_numpy()
+    codes: NDArray[np.int32] = np.array(levels, dtype=np.int32)[positions]
+    if (codes == UNDECLARED).any():
+        raise UndeclaredLevelError(attribute=attribute.name)
+    return codes

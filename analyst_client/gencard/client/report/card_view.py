@@ -1,0 +1,254 @@
+"""A card for people: what it says, and what to do next."""
+
+from collections.abc import Iterable
+
+from rich.console import RenderableType
+from rich.panel import Panel
+
+from gencard.client.checking.signing import card_of_statement
+from gencard.client.measuring import stddevs
+from gencard.client.report import html, text
+from gencard.core.card.budget import FREE, Mechanism, Price
+from gencard.core.card.card import CardState, Negotiation, Offer, Turn
+from gencard.core.card.claim import NO_CLAIM
+from gencard.core.card.offer_changes import changes_between
+from gencard.core.card.terms import Card as SignedCard
+from gencard.core.card.terms import Change, Proposal, Tier
+from gencard.core.domain import Clique
+from gencard.core.errors import CardStateError
+from gencard.core.noise.accounting import USUAL_DELTA, epsilon_of, in_words
+from gencard.wire.signatures.canonical import time_text
+
+NEXT = {
+    CardState.REQUESTED: "wait for the controller's steward, then refresh()",
+    CardState.OFFERED: "accept(), counter(...) or terminate()",
+    CardState.ACCEPTED: "wait for the controller's signature, then refresh()",
+    CardState.AGREED: "generate(rows=...)",
+    CardState.AUDITING: "wait for the audit, then refresh()",
+    CardState.AUDITED: "generate(rows=...)",
+    CardState.AUDIT_FAILED: "propose another generator: this one was found to leak",
+    CardState.RELEASED: "generate(rows=...), replay(data) or audit()",
+    CardState.EXPIRED: "propose it again",
+    CardState.TERMINATED: "propose another card",
+    CardState.SUSPENDED: "ask the controller's steward",
+    CardState.REVOKED: "stop using what was made under it, and ask the controller's steward",
+}
+CHANGED = "The offer differs from what was asked:"
+CHANGE_HEADS = ("Field", "Asked", "Offered", "Why")
+_FROM = {
+    Tier.BY_CONSTRUCTION: "rows are made from psi alone",
+    Tier.PRIVATE: "the generator reads records once and adds the noise; there is no psi",
+    Tier.AUDITED: "it reads records, so rows need an audit at the card first",
+}
+UNIQUES = "replicated ones are taken out of the one release, which nobody can replay"
+_MOST_CHANGES = 20
+
+
+class CardView:
+    """What a card says, as it stood when it was last read."""
+
+    def __init__(self, negotiation: Negotiation) -> None:
+        self._negotiation = negotiation
+
+    @property
+    def negotiation(self) -> Negotiation:
+        """Everything that the controller says about it: history, envelope, attestations."""
+        return self._negotiation
+
+    @property
+    def name(self) -> str:
+        """datasets/{dataset}/cards/{card}; empty where the card was only priced."""
+        return self._negotiation.name
+
+    @property
+    def state(self) -> CardState:
+        return self._negotiation.state
+
+    @property
+    def turn(self) -> Turn:
+        return self._negotiation.turn
+
+    @property
+    def terms(self) -> Proposal:
+        """The terms of the offer, or those asked for where there is no offer yet."""
+        offer = self._negotiation.offer
+        return self._negotiation.proposed if offer is None else offer.terms
+
+    @property
+    def offer(self) -> Offer:
+        """Raises CardStateError where the controller has not answered yet."""
+        if self._negotiation.offer is None:
+            raise CardStateError(state=self.state)
+        return self._negotiation.offer
+
+    @property
+    def price(self) -> Price:
+        """Raises CardStateError where the controller has not answered yet."""
+        return self.offer.price
+
+    @property
+    def measures_price(self) -> Price:
+        """What all measures that the card names cost besides, once for the card; as offered."""
+        return self.offer.measures_price
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """How the offer differs from what was asked, whoever made it; empty where it does not.
+
+        Computed here from both terms; of the controller's own list only the reasons are used.
+        """
+        offer = self._negotiation.offer
+        if offer is None:
+            return ()
+        return changes_between(self._negotiation.proposed, offer.terms, offer.changes)
+
+    @property
+    def signed(self) -> SignedCard | None:
+        """What the present offer would have both sides sign; None before an offer.
+
+        Raises:
+            VerificationError: The offer's statement is no card.
+        """
+        offer = self._negotiation.offer
+        return None if offer is None else card_of_statement(offer.statement)
+
+    @property
+    def tier(self) -> Tier | None:
+        """Where the rows come from, and so against whom the promise holds; None before an offer."""
+        said = self.signed
+        return None if said is None else said.tier
+
+    @property
+    def black_box(self) -> SignedCard | None:
+        """What the present offer says, where its generator reads records; else None.
+
+        Raises:
+            VerificationError: The offer's statement is no card.
+        """
+        said = self.signed
+        return None if said is None or said.tier is Tier.BY_CONSTRUCTION else said
+
+    @property
+    def next_step(self) -> str:
+        """What to do now."""
+        if self.name and self.tier is Tier.AUDITED and self.state is CardState.AGREED:
+            return 'audit(where="card"), then generate(rows=...)'
+        if self.tier is Tier.PRIVATE and self.state is CardState.RELEASED:
+            return "generate(rows=...) or audit()"
+        return NEXT[self.state] if self.name else "propose it: so far it was only priced"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The card in names and values."""
+        terms, offer = self.terms, self._negotiation.offer
+        found = [
+            ("State", str(self.state) if self.name else "priced only"),
+            ("Turn", str(self.turn)),
+            ("Next", self.next_step),
+            ("Purpose", terms.purpose),
+            ("Marginals", _marginals(terms.marginals) or "none"),
+            *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
+            *_measured(terms),
+            *([("Measures", _measures(terms, offer))] if terms.measures else []),
+            *([("Uniques", UNIQUES)] if terms.without_uniques else []),
+            ("Generator", terms.generator),
+            *_of_tier(self.signed),
+            ("Rows", f"at most {terms.rows:,} in one release"),
+        ]
+        if offer is not None:
+            found += [
+                ("Price", _price(offer)),
+                ("Valid until", time_text(offer.expire_time)),
+                ("SHA-256", offer.digest),
+            ]
+        return found
+
+    def _repr_html_(self) -> str:
+        parts = [html.facts(self.lines())]
+        if self.changes:
+            parts += [html.paragraph(CHANGED), html.grid(CHANGE_HEADS, change_lines(self.changes))]
+        return html.panel(self.name or "Card, priced only", *parts)
+
+    def __rich__(self) -> Panel:
+        parts: list[RenderableType] = [text.facts(self.lines())]
+        if self.changes:
+            parts += [CHANGED, text.grid(CHANGE_HEADS, change_lines(self.changes))]
+        return text.panel(self.name or "Card, priced only", *parts)
+
+    def __repr__(self) -> str:
+        return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
+
+
+def _of_tier(card: SignedCard | None) -> list[tuple[str, str]]:
+    """The tier, against whom it holds, and what a card says of a generator that reads records."""
+    if card is None:
+        return []
+    found = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Holds against", card.tier.holds_against)]
+    if card.tier is Tier.BY_CONSTRUCTION:
+        return found
+    if card.tier is Tier.AUDITED:
+        found.append(("Reviewed by", card.reviewed_by or "nobody: no rows until a steward names one"))
+    return [
+        *found,
+        ("Runs with", ", ".join(f"{name} {value}" for name, value in card.parameters) or "—"),
+        ("Claims", str(card.claim or NO_CLAIM)),
+        ("Code", card.generator_digest),
+    ]
+
+
+def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]:
+    """The changes, the first few of them, under ``CHANGE_HEADS``."""
+    shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
+    lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
+    return lines if more <= 0 else [*lines, (f"and {more} more, in .changes", "", "", "")]
+
+
+def _price(offer: Offer) -> str:
+    """The price, and which cards hold the statistics that it leaves out."""
+    held = f"; the rest already held by card {_few(offer.held_by)}" if offer.held_by else ""
+    if offer.held_by and offer.price == FREE:
+        held = f"; already held by card {_few(offer.held_by)}"
+    return f"{offer.price}{held}"
+
+
+def _measures(terms: Proposal, offer: Offer | None) -> str:
+    """Their names, and what they cost whoever has them taken."""
+    names = ", ".join(terms.measures)
+    return names if offer is None else f"{names}: {offer.measures_price}, once for the card"
+
+
+def _measured(terms: Proposal) -> list[tuple[str, str]]:
+    """How, what each count is then off by, and what a rho comes to."""
+    privacy, errors = terms.privacy, sorted(set(stddevs(terms)))
+    how = str(privacy) if privacy.noisy else f"exact, {terms.transform}"
+    if privacy.mechanism is Mechanism.GENERATOR:
+        how = f"no psi; one fit of the {privacy}"
+    found = [("Measured", how)]
+    if terms.weights:
+        found.append(("Weights", _few(map(str, terms.weights))))
+    if errors and errors[-1]:
+        between = " to ".join(dict.fromkeys(map(_short, (errors[0], errors[-1]))))
+        found.append(("Error", f"stddev of {between} records on each count"))
+    if privacy.rho is not None:
+        delta = privacy.delta or USUAL_DELTA
+        found.append(("Comes to", in_words(epsilon_of(privacy.rho, delta), delta)))
+    return found
+
+
+def _short(number: float) -> str:
+    """Three digits, or all before the point.
+
+    >>> [_short(number) for number in (0.012345, 12.345, 12345.6)]
+    ['0.0123', '12.3', '12,346']
+    """
+    return f"{number:,.0f}" if number >= 1_000 else f"{number:.3g}"
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first few, and how many there are."""
+    shown = list(names)
+    text = "; ".join(shown[:6])
+    return text if len(shown) <= 6 else f"{text}; … ({len(shown):,} in all)"
+
+
+def _marginals(cliques: tuple[Clique, ...]) -> str:
+    return _few(" × ".join(clique) for clique in cliques)

@@ -1,0 +1,1 @@
+"""Audits on the controller: requested, run, resumed, pooled by family of black boxes."""

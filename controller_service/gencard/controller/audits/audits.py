@@ -1,0 +1,249 @@
+"""Audits as callers see them: begun, listed, reported.
+
+Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
+family together (``families``), and a family that was once found to leak stays found, for that Phi and
+what is inside it, whoever asks again. A verdict is one bit about records, so it has a price.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import Connection
+
+from gencard.controller.audits.audit_resumption import KIND, Resumption
+from gencard.controller.audits.journals import Journals
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.cards.card_audits import CardAudits, is_audited, rows_of_run
+from gencard.controller.cards.card_body import auditable, offer_of, signed_card
+from gencard.controller.cards.cards import Cards
+from gencard.controller.operations.operations import Operations
+from gencard.controller.operations.request import Request
+from gencard.controller.policy.protection import check_unprotected
+from gencard.controller.records.holdings import dataset_of
+from gencard.controller.state.audits import Audited, AuditRow, AuditStore
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.operations import OperationRow
+from gencard.core.audit.pairs.basis import basis_of
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.verdict import Verdict
+from gencard.core.card.budget import Price
+from gencard.core.card.card import Negotiation
+from gencard.core.coding import Coding
+from gencard.core.errors import NotFoundError, TooManyAuditsError
+from gencard.core.statistics.moments import statistics_of
+from gencard.v1 import audit_pb2 as pb
+from gencard.wire.codecs.card_codec import timestamp
+from gencard.wire.signatures.identity import Identity, Role
+
+VERDICT_PRICE = Price(statistics=1)
+"""A verdict says at most one bit about the records."""
+
+MOST_ROWS = 50_000
+"""Rows asked in one run of a box that makes no rows for the card; more would tell little."""
+
+_VERDICT = {Verdict.NO_EVIDENCE: pb.VERDICT_NO_EVIDENCE, Verdict.LEAKAGE: pb.VERDICT_LEAKAGE}
+
+
+@dataclass(frozen=True, slots=True)
+class Audits:
+    """Audits at the records, and what they said.
+
+    Args:
+        most_attempts: Of one submitter on one dataset.
+    """
+
+    database: Database
+    cards: Cards
+    boxes: Boxes
+    ledger: Ledger
+    store: AuditStore
+    operations: Operations
+    journals: Journals
+    most_attempts: int = 20
+
+    @property
+    def card_audits(self) -> CardAudits:
+        """What audits mean for cards."""
+        return CardAudits(self.cards, self.boxes, self.store)
+
+    @property
+    def resumption(self) -> Resumption:
+        """How a cancelled audit is carried on."""
+        return Resumption(self.cards, self.boxes, self.store, self.operations, self.journals)
+
+    def start(
+        self, who: Identity, card: str, *, black_box: str, seed: int, resume: str = "", request: Request
+    ) -> OperationRow:
+        """Begin an audit around the real records, or carry on one that was cancelled.
+
+        Args:
+            seed: One of two parts; the other is drawn here, and in the full report both are one.
+            resume: A cancelled audit's operation; empty for a new audit.
+
+        Raises:
+            CardStateError, CardExpiredError: The card is not in force.
+            RecordsProtectedError: The card has noise, rounding, checks or no psi.
+            GeneratorChangedError: It would audit something else than the card or the first part names.
+            NotFoundError: No such card, black box or cancelled audit.
+            InvalidInputError: What is to be carried on was not cancelled, or was carried on before.
+            DatasetChangedError: The dataset has another schema than the card names.
+            NoExtremalPairError: Phi determines everything, and nothing could be tested.
+            TooLargeError: More blocks than an audit may hold.
+            BudgetExceededError: The price of a verdict is not covered.
+            TooManyAuditsError: The submitter has begun as many as may be.
+        """
+        with self.database.reading() as tx:
+            if request.answer(tx, who) is None:
+                self._check_bounds(self.at_records(tx, who, card))
+
+        def make(tx: Connection) -> bytes:
+            agreed = self.at_records(tx, who, card)
+            box = black_box or offer_of(agreed).terms.generator
+            if resume:
+                asked = self.resumption.of(tx, who, card, resume, black_box=black_box, seed=seed)
+                box = asked["box"]
+            else:
+                name = f"{card}/audits/{secrets.token_hex(8)}"
+                asked = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
+                asked["attempt"] = self._begin(tx, who, name, box)
+            self.card_audits.begin(tx, agreed, box)
+            asked["line"] = self._reserve(tx, who, asked["audit"])
+            return self.operations.create(tx, who, KIND, card, asked).encode()
+
+        with self.database.transaction() as tx:
+            name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
+        return self.operations.begin(name.decode())
+
+    def get(self, who: Identity, name: str) -> pb.Audit:
+        with self.database.reading() as tx:
+            return audit_message(self._seen(tx, who, name))
+
+    def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[pb.Audit], str]:
+        """Ended audits of a card that ``who`` may see, newest first, and the next page's token."""
+        with self.database.reading() as tx:
+            self.cards.seen(tx, who, card)
+            page = self.store.list(tx, card=card, before=before, limit=limit)
+        return [audit_message(row) for row in page.rows if _may_see(who, row)], page.next_token
+
+    def report(self, who: Identity, name: str) -> bytes:
+        """The full report; the table of access keeps analysts out, for its numbers depend on records.
+
+        Raises:
+            NotFoundError: No such audit.
+            RecordsProtectedError: It is of an earlier version, which audited such cards at the records.
+        """
+        with self.database.reading() as tx:
+            row = self._seen(tx, who, name)
+            self._check_unprotected(self.cards.seen(tx, who, row.card))
+        return row.report or b""
+
+    def agreed(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+        """A card that ``who`` may see and that is in force, or waits for an audit.
+
+        Raises:
+            CardStateError, CardExpiredError: It is still talked about, or has ended.
+        """
+        return auditable(self.cards.seen(tx, who, card))
+
+    def at_records(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+        """A card under which an audit may look at the records.
+
+        Raises:
+            CardStateError, CardExpiredError: It is still talked about, or has ended.
+            RecordsProtectedError: It has noise, rounding, checks or no psi.
+        """
+        agreed = self.agreed(tx, who, card)
+        self._check_unprotected(agreed)
+        return agreed
+
+    def _check_unprotected(self, card: Negotiation) -> None:
+        policy = self.cards.holdings.named(dataset_of(card.name)).policy
+        check_unprotected(signed_card(card), policy, "An audit")
+
+    def _check_bounds(self, card: Negotiation) -> None:
+        """Find what no audit could look at before one is counted and paid for."""
+        coding = self.cards.holding_of(card).schema.coding
+        domain = coding.domain.covered_by(offer_of(card).terms.cliques)
+        basis_of(domain, plan_of(card, coding, seed=0, attempt=1))
+
+    def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
+        """Write the attempt down before it runs; which one it is."""
+        card = name.partition("/audits/")[0]
+        digest = self.boxes.digest(box)
+        attempt = self.store.begin(
+            tx,
+            name=name,
+            card=card,
+            dataset=dataset_of(card),
+            submitter=who.uri,
+            box=Audited(box, digest, self.boxes.author(box)),
+            now=self.cards.clock(),
+        )
+        if attempt > self.most_attempts:
+            raise TooManyAuditsError(limit=self.most_attempts)
+        self.cards.log.append(
+            tx,
+            action="audit",
+            actor=who.uri,
+            resource=name,
+            details={"black_box": box, "box_digest": digest, "attempt": str(attempt)},
+            now=self.cards.clock(),
+        )
+        return attempt
+
+    def _reserve(self, tx: Connection, who: Identity, audit: str) -> int:
+        return self.ledger.reserve(
+            tx,
+            dataset=dataset_of(audit),
+            project=who.project,
+            analyst=who.uri,
+            resource=audit,
+            kind=KIND,
+            price=VERDICT_PRICE,
+            now=self.cards.clock(),
+        )
+
+    def _seen(self, tx: Connection, who: Identity, name: str) -> AuditRow:
+        row = self.store.get(tx, name)
+        if row.verdict is None or not _may_see(who, row):
+            raise NotFoundError
+        return row
+
+
+def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> AuditPlan:
+    """The plan that the card's terms fix, for one attempt."""
+    terms = offer_of(card).terms
+    return AuditPlan(
+        cliques=terms.marginals,
+        rows=rows_of_run(terms.rows) if is_audited(card) else rows_of_run(min(terms.rows, MOST_ROWS)),
+        seed=seed,
+        terms=terms.audit.sufficient,
+        attempt=attempt,
+        linear=statistics_of(terms.moments, coding),
+    )
+
+
+def _drawn(seed: int) -> int:
+    """A seed that nobody knew before: a box could be made to be honest for those that are known."""
+    words = np.random.SeedSequence([seed, secrets.randbits(128)]).generate_state(1, np.uint64)
+    return int(words[0])
+
+
+def _may_see(who: Identity, row: AuditRow) -> bool:
+    return who.role is not Role.ANALYST or row.submitter == who.uri
+
+
+def audit_message(row: AuditRow) -> pb.Audit:
+    """An audit as the analyst may see it."""
+    return pb.Audit(
+        name=row.name,
+        black_box=row.black_box,
+        verdict=_VERDICT[row.verdict] if row.verdict else pb.VERDICT_UNSPECIFIED,
+        wording=row.wording or "",
+        attempt=row.try_number,
+        level=row.level or "",
+        attestation=row.attestation or b"",
+        create_time=timestamp(row.ended or row.created),
+    )

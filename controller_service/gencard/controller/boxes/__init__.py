@@ -1,0 +1,1 @@
+"""Black boxes that the controller admits: declared, pinned by digest, reviewed."""

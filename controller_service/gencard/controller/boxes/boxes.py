@@ -1,0 +1,305 @@
+"""Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from gencard.boxes.registry import BOXES, complete
+from gencard.controller.boxes.generator_facts import GeneratorFacts
+from gencard.controller.sandbox.compiled import CompiledCopies
+from gencard.controller.sandbox.recipes import built_in_recipe, in_cell, program_recipe, with_copies
+from gencard.controller.settings.settings_boxes import (
+    AddsMarginalBox,
+    BoxEntry,
+    BuiltInBox,
+    CellTable,
+    CopiesRowsBox,
+    ProgramBox,
+)
+from gencard.controller.settings.settings_claim import ClaimTable
+from gencard.core.card.budget import Privacy
+from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.core.card.terms import Card, Tier
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import (
+    BoxNotReviewedError,
+    GeneratorChangedError,
+    InvalidInputError,
+    NotFoundError,
+)
+from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
+from gencard.core.statistics.linear import Statistic, divided
+from gencard.core.statistics.linear_json import json_of_statistic
+from gencard.wire.signatures.canonical import Document, digest_of
+
+HONEST = "honest"
+OURS = "gencard"
+"""Author of what comes with Gencard."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A generator or black box as everybody may know it; only generators say what they need.
+
+    Args:
+        claim: What a black box promises of itself; None for a generator.
+        reviewed_by: Who reviewed a black box of tier audited with this digest; empty where nobody did.
+    """
+
+    name: str
+    tier: Tier
+    description: str
+    digest: str
+    needs: str = ""
+    bound: str = ""
+    most_cells: int = 0
+    cell_bytes: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    claim: Claim | None = None
+    reviewed_by: str = ""
+
+
+class Boxes:
+    """All of them, by name; the settings give no black box a generator's name.
+
+    Their code is digested here, at the start of the service and not when somebody first asks.
+
+    Args:
+        boxes: The black boxes of the settings.
+        model_cells: Most cells of a generator's model.
+        cell: What programs and built-in boxes run in.
+        work: A private folder for what cells need.
+
+    Raises:
+        InvalidInputError: A program cannot be read; a built-in box is unknown, or a parameter wrong.
+        GeneratorChangedError: What a cell shows changes while it is read.
+    """
+
+    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable, work: Path) -> None:
+        self._model_cells = model_cells
+        self._codes = {name: generator_digest(name) for name in GENERATORS}
+        self._boxes = {box.name: box for box in boxes}
+        built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
+        self._copies = CompiledCopies(work, built_in)
+        self._in_cells = {
+            name: in_cell(_read(box), box.limits_in(cell), cell.isolation)
+            for name, box in self._boxes.items()
+            if isinstance(box, ProgramBox | BuiltInBox)
+        }
+        self._privacies = {name: _privacy(box) for name, box in self._boxes.items()}
+
+    def prepare(self) -> None:
+        """Make now what the first job of a cell would have to wait for.
+
+        Raises:
+            GeneratorChangedError: See ``recipe``.
+        """
+        if not all(recipe["view"]["system"] for recipe in self._in_cells.values()):
+            self._copies.folder()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names that a card may name its generator by."""
+        return frozenset(GENERATORS) | frozenset(self._boxes)
+
+    def catalogue(self) -> list[CatalogueEntry]:
+        """Every entry, by name."""
+        generators = [self._generator(name) for name in GENERATORS]
+        boxes = [self._black_box(name) for name in self._boxes]
+        return sorted(generators + boxes, key=lambda entry: entry.name)
+
+    def _generator(self, name: str) -> CatalogueEntry:
+        entry = GENERATORS[name]
+        return CatalogueEntry(
+            name,
+            entry.tier,
+            entry.description,
+            self._codes[name],
+            needs=entry.needs,
+            bound=entry.bound,
+            most_cells=self._model_cells,
+            cell_bytes=entry.cell_bytes,
+            parameters=parameters_of(name),
+        )
+
+    def _black_box(self, name: str) -> CatalogueEntry:
+        facts, box = self.facts(name), self._boxes[name]
+        return CatalogueEntry(
+            name,
+            facts.tier,
+            box.description or _description(box),
+            facts.digest,
+            parameters=dict(facts.parameters),
+            claim=facts.claim,
+            reviewed_by=facts.reviewed_by,
+        )
+
+    def facts(self, name: str) -> GeneratorFacts:
+        """What a card says of a generator or black box.
+
+        Raises:
+            NotFoundError: There is none of this name.
+        """
+        if name in GENERATORS:
+            return GeneratorFacts(GENERATORS[name].tier, self._codes[name])
+        if name not in self._boxes:
+            raise NotFoundError
+        box = self._boxes[name]
+        privacy, digest = self._privacies[name], self.digest(name)
+        return GeneratorFacts(
+            Tier.AUDITED if privacy is None else Tier.PRIVATE,
+            digest,
+            tuple(sorted(_parameters(box).items())),
+            _claim(box),
+            privacy,
+            _reviewer(box, digest) if privacy is None else "",
+            isinstance(box, BuiltInBox) and BOXES[box.box].within_workload,
+            _check_of(box),
+        )
+
+    def author(self, name: str) -> str:
+        """Who wrote a generator or black box; empty where the settings do not say.
+
+        With the name it tells families of black boxes apart, whatever their bytes.
+        """
+        box = self._boxes.get(name)
+        return box.author if isinstance(box, ProgramBox) else OURS
+
+    def check_unchanged(self, card: Card) -> None:
+        """Look before a black box runs under a card: it is to be what the card names, to the last byte.
+
+        Raises:
+            GeneratorChangedError: It is not, or there is none of this name any more.
+        """
+        name = card.terms.generator
+        if card.tier is Tier.BY_CONSTRUCTION:
+            return
+        if name not in self._boxes or self._digest_now(name) != card.generator_digest:
+            raise GeneratorChangedError
+
+    def check_reviewed(self, card: Card) -> None:
+        """Look before rows of a black box leave under a card of tier audited.
+
+        Raises:
+            BoxNotReviewedError: The settings name nobody who reviewed the digest that the card names.
+        """
+        box = self._boxes.get(card.terms.generator)
+        if box is None or not _reviewer(box, card.generator_digest):
+            raise BoxNotReviewedError
+
+    def _digest_now(self, name: str) -> str:
+        """The digest of what lies there now; jobs look again at the very bytes that they run."""
+        box = self._boxes[name]
+        if not isinstance(box, ProgramBox | BuiltInBox):
+            return self.digest(name)
+        try:
+            return str(_read(box)["digest"])
+        except (InvalidInputError, GeneratorChangedError):
+            return ""
+
+    def digest(self, name: str) -> str:
+        """SHA-256, in hex, of all that runs: code and recipe, and not the name it goes by."""
+        if name in self._in_cells:
+            return str(self._in_cells[name]["digest"])
+        recipe = self.recipe(name)
+        return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
+
+    def recipe(self, name: str, statistics: Sequence[Statistic] = ()) -> Document:
+        """How a job builds the box for a card with these statistics.
+
+        Raises:
+            NotFoundError: Neither a generator nor a black box of this name.
+            GeneratorChangedError: Compiled copies for its cell are not as they were made.
+        """
+        if name in GENERATORS:
+            return _recipe(HONEST, name, statistics, {})
+        if name not in self._boxes:
+            raise NotFoundError
+        if name in self._in_cells:
+            recipe = with_copies(self._in_cells[name], self._copies_for(name))
+            return {**recipe, **_statistics(statistics)}
+        match box := self._boxes[name]:
+            case AddsMarginalBox():
+                more: Document = {"extra": list(box.clique)}
+            case CopiesRowsBox():
+                more = {"share": str(box.share)}
+            case _:
+                more = {}
+        return _recipe(box.kind, _parameters(box)["generator"], statistics, more)
+
+    def _copies_for(self, name: str) -> str:
+        """Where a cell finds compiled copies; empty for a program of the system, which has none."""
+        return "" if self._in_cells[name]["view"]["system"] else self._copies.folder()
+
+
+def _read(box: ProgramBox | BuiltInBox) -> Document:
+    """The recipe of what is to run in a cell, with the digest of its bytes as they are now."""
+    try:
+        if isinstance(box, ProgramBox):
+            return program_recipe(box.folder, box.command, box.parameters, box.libraries)
+        return built_in_recipe(box.box, box.parameters)
+    except InvalidInputError as error:
+        problem = str(error).removesuffix(".")  # a text of ours, of settings alone
+    raise InvalidInputError(field=f"black_boxes/{box.name}", problem=problem)
+
+
+def _parameters(box: BoxEntry) -> dict[str, str]:
+    """What a box runs with, in words."""
+    match box:
+        case AddsMarginalBox():
+            return {"generator": box.generator, "marginal": ", ".join(box.clique)}
+        case CopiesRowsBox():
+            return {"generator": box.generator, "share": str(box.share)}
+        case ProgramBox():
+            return dict(box.parameters)
+        case BuiltInBox():
+            return dict(complete(BOXES[box.box], box.parameters))
+    return {"generator": box.generator}
+
+
+def _claim(box: BoxEntry) -> Claim:
+    """What a box promises with its parameters; of others' programs, what somebody declared."""
+    match box:
+        case BuiltInBox():
+            entry = BOXES[box.box]
+            return entry.claim(complete(entry, box.parameters))
+        case ProgramBox(claim=ClaimTable() as table):
+            return table.claim()
+    return NO_CLAIM
+
+
+def _privacy(box: BoxEntry) -> Privacy | None:
+    """What one fit spends, where the controller applies the noise; others' claims do not count."""
+    if not isinstance(box, BuiltInBox):
+        return None
+    entry = BOXES[box.box]
+    return entry.privacy(complete(entry, box.parameters))
+
+
+def _check_of(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] | None:
+    """What a built-in box says beforehand about a workload; of others nothing is known."""
+    if not isinstance(box, BuiltInBox):
+        return None
+    entry = BOXES[box.box]
+    return partial(entry.check, complete(entry, box.parameters))
+
+
+def _reviewer(box: BoxEntry, digest: str) -> str:
+    """Who reviewed a box with this digest; empty where nobody did."""
+    review = box.reviewed_by
+    return review.name if review is not None and review.digest == digest else ""
+
+
+def _description(box: BoxEntry) -> str:
+    return BOXES[box.box].description if isinstance(box, BuiltInBox) else ""
+
+
+def _recipe(kind: str, generator: str, statistics: Sequence[Statistic], more: Document) -> Document:
+    return {"kind": kind, "generator": generator, **_statistics(statistics), **more}
+
+
+def _statistics(statistics: Sequence[Statistic]) -> Document:
+    cliques, linear = divided(statistics)
+    said: Document = {"cliques": [list(names) for names in cliques]}
+    return said | {"linear": list(map(json_of_statistic, linear))} if linear else said

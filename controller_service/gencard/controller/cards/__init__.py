@@ -1,0 +1,1 @@
+"""Cards on the controller: proposals judged, offers signed, cards stored."""

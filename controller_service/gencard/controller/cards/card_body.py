@@ -1,0 +1,65 @@
+"""Cards as the state keeps them, and what can be read off one."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from gencard.core.card.card import USABLE, CardState, Negotiation, Offer, Turn
+from gencard.core.card.terms import Card
+from gencard.core.errors import CardExpiredError, CardStateError
+from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire.codecs.card_codec import card_message, card_of
+from gencard.wire.documents.card_document import card_of_document
+from gencard.wire.documents.statements import CARD, predicate_of
+
+ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
+
+
+def as_of(card: Negotiation, now: datetime) -> Negotiation:
+    """The card with its time run out, where it has."""
+    expired = card.offer is not None and now >= card.offer.expire_time
+    if expired and card.state not in ENDED:
+        return replace(card, state=CardState.EXPIRED, turn=Turn.NOBODY)
+    return card
+
+
+def in_force(card: Negotiation) -> Negotiation:
+    """The card, where both have signed it and it has not ended.
+
+    Raises:
+        CardStateError, CardExpiredError: It is not in force.
+    """
+    if card.state is CardState.EXPIRED:
+        raise CardExpiredError
+    if card.state not in USABLE:
+        raise CardStateError(state=card.state)
+    return card
+
+
+def auditable(card: Negotiation) -> Negotiation:
+    """The card, where it is in force or only waits for an audit of its generator.
+
+    Raises:
+        CardStateError, CardExpiredError: Neither.
+    """
+    return card if card.state is CardState.AUDITING else in_force(card)
+
+
+def body_of(card: Negotiation) -> bytes:
+    """A card as the state keeps it."""
+    return card_message(card).SerializeToString(deterministic=True)
+
+
+def negotiation_of(body: bytes) -> Negotiation:
+    return card_of(pb.Card.FromString(body))
+
+
+def signed_card(card: Negotiation) -> Card:
+    """What the present offer would have both sides sign; raises CardStateError where there is none."""
+    return card_of_document(predicate_of(offer_of(card).statement, CARD))
+
+
+def offer_of(card: Negotiation) -> Offer:
+    """The card's present offer; raises CardStateError where there is none."""
+    if card.offer is None:
+        raise CardStateError(state=card.state)
+    return card.offer

@@ -1,0 +1,233 @@
+"""The analyst's side of a negotiation: propose, counter, accept, terminate."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from sqlalchemy import Connection
+
+from gencard.controller.cards.card_body import ENDED, body_of, negotiation_of, offer_of, signed_card
+from gencard.controller.cards.cards import Cards
+from gencard.controller.operations.request import Request
+from gencard.controller.records.holdings import Holding, dataset_of
+from gencard.controller.state.database import Database
+from gencard.controller.upkeep.retention import Retention
+from gencard.core.card.card import OPEN, CardState, Negotiation, Turn
+from gencard.core.card.terms import CounterOffer, Proposal
+from gencard.core.errors import (
+    CardExpiredError,
+    CardStateError,
+    InvalidInputError,
+    ProposalRefusedError,
+    StaleEtagError,
+    VerificationError,
+    WrongTurnError,
+)
+from gencard.wire.signatures.dsse import envelope_of, is_signed_by, key_id, signature_of
+from gencard.wire.signatures.identity import Identity, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiations:
+    """The desk at which analysts negotiate.
+
+    Args:
+        signing_key: Public signing key of an identity; raises UnauthenticatedError.
+        retention: Prunes old proposals before a new one is stored.
+    """
+
+    database: Database
+    cards: Cards
+    signing_key: Callable[[Identity], Ed25519PublicKey]
+    retention: Retention
+
+    def price(self, who: Identity, proposal: Proposal) -> Negotiation:
+        """What would be offered; nothing is stored and no record is touched."""
+        holding = self.cards.holdings.named(proposal.dataset)
+        with self.database.reading() as tx:
+            outcome = self.cards.judged(tx, holding, proposal)
+            return self._answered(tx, _fresh("", who, proposal), holding, outcome)
+
+    def propose(self, who: Identity, proposal: Proposal, request: Request) -> Negotiation:
+        """A new card: offered at once where policy allows, else waiting for a steward.
+
+        Raises:
+            NotFoundError: No such dataset or generator.
+            InvalidInputError, TooLargeError: What the core and the limits refuse.
+            ProposalRefusedError: The policy has nothing near to offer; the log says so.
+            QuotaExceededError, StorageReserveError: No further card may be stored.
+        """
+        holding = self.cards.holdings.named(proposal.dataset)
+        self.retention.prune_daily()
+
+        def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
+            self.cards.quotas.check_new(self.cards.usage(tx, who.uri, holding))
+            name = f"{holding.name}/cards/{secrets.token_hex(8)}"
+            asked = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
+            opened = self.cards.open(tx, asked, holding.name)
+            if not holding.policy.automatic:
+                return opened
+            return self.cards.move(tx, opened, self._answered(tx, opened, holding, outcome))
+
+        return self._judged_once(who, request, proposal, make)
+
+    def counter(
+        self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request
+    ) -> Negotiation:
+        """The analyst's answer to an offer: other terms on the same dataset."""
+        if proposal.dataset != dataset_of(name):
+            raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
+        holding = self.cards.holdings.named(proposal.dataset)
+
+        def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
+            card = self._to_move(tx, who, name, etag)
+            self.cards.quotas.check_size(self.cards.usage(tx, who.uri, holding))
+            fresh = replace(
+                card, proposed=proposal, state=CardState.REQUESTED, turn=Turn.CONTROLLER, offer=None
+            )
+            asked = self.cards.move(tx, card, self.cards.stepped(fresh, who.uri, "counter"))
+            if not holding.policy.automatic:
+                return asked
+            return self.cards.move(tx, asked, self._answered(tx, asked, holding, outcome))
+
+        return self._judged_once(who, request, proposal, make)
+
+    def accept(
+        self, who: Identity, name: str, etag: str, signature: bytes, request: Request
+    ) -> Negotiation:
+        """Both signatures over the frozen statement: the card is agreed.
+
+        Raises:
+            VerificationError: The signature is not the analyst's over the offered statement.
+            ProposalRefusedError: It does not go together with what was granted since it was offered.
+        """
+        key = self.signing_key(who)
+
+        def make(tx: Connection) -> Negotiation:
+            card = self._to_move(tx, who, name, etag)
+            statement = offer_of(card).statement
+            if not is_signed_by(statement, signature, key):
+                raise VerificationError(problem="the signature is not yours over the offered card")
+            self.cards.grants.check_joins(tx, signed_card(card))
+            accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
+            accepted = self.cards.move(tx, card, self.cards.stepped(accepted, who.uri, "accept"))
+            envelope = self._countersigned(tx, statement, key, signature)
+            agreed = replace(accepted, state=CardState.AGREED, turn=Turn.NOBODY, envelope=envelope)
+            agreed = self.cards.stepped(agreed, self.cards.controller, "sign")
+            return self.cards.move(tx, accepted, agreed)
+
+        with self._refusals_logged(who, name):
+            return self._once(who, request, make)
+
+    def terminate(self, who: Identity, name: str, etag: str, request: Request) -> Negotiation:
+        """The analyst ends a negotiation, or gives a card back."""
+
+        def make(tx: Connection) -> Negotiation:
+            card = self.cards.owned(tx, who, name)
+            _check_etag(card, etag)
+            if card.state in ENDED:
+                raise CardStateError(state=card.state)
+            return self.cards.end(tx, card, CardState.TERMINATED, who.uri, "terminate")
+
+        return self._once(who, request, make)
+
+    def get(self, who: Identity, name: str) -> Negotiation:
+        """One card that ``who`` may see."""
+        with self.database.reading() as tx:
+            return self.cards.seen(tx, who, name)
+
+    def page(
+        self, who: Identity, dataset: str | None, before: str, limit: int
+    ) -> tuple[list[Negotiation], str]:
+        """Cards that ``who`` may see, newest first, and the token of the next page."""
+        owner = who.uri if who.role is Role.ANALYST else None
+        with self.database.reading() as tx:
+            page = self.cards.store.list(tx, analyst=owner, dataset=dataset, before=before, limit=limit)
+        cards = [self.cards.as_of_now(negotiation_of(row.body)) for row in page.rows]
+        return cards, page.next_token
+
+    def _judged_once(
+        self,
+        who: Identity,
+        request: Request,
+        proposal: Proposal,
+        make: Callable[[Connection, CounterOffer], Negotiation],
+    ) -> Negotiation:
+        """What is made of the nearest acceptable terms, which a repeat does not look for again."""
+        with self.database.reading() as tx:
+            known = request.answer(tx, who)
+        if known is not None:
+            return negotiation_of(known)
+        self.cards.quotas.check_space()
+        holding = self.cards.holdings.named(proposal.dataset)
+        with self._refusals_logged(who, holding.name), self.database.reading() as tx:
+            outcome = self.cards.judged(tx, holding, proposal)
+        return self._once(who, request, lambda tx: make(tx, outcome))
+
+    @contextmanager
+    def _refusals_logged(self, who: Identity, resource: str) -> Iterator[None]:
+        """A refusal of the policy is in the log before the caller hears of it."""
+        try:
+            yield
+            return
+        except ProposalRefusedError as error:
+            refusal = error
+        with self.database.transaction() as tx:
+            self.cards.log.append(
+                tx,
+                action="refuse",
+                actor=who.uri,
+                resource=resource,
+                details={"reason": refusal.fields["reasons"]},
+                now=self.cards.clock(),
+            )
+        raise refusal
+
+    def _answered(
+        self, tx: Connection, card: Negotiation, holding: Holding, outcome: CounterOffer
+    ) -> Negotiation:
+        return self.cards.offered(tx, card, holding, outcome, self.cards.controller)
+
+    def _countersigned(
+        self, tx: Connection, statement: bytes, key: Ed25519PublicKey, signature: bytes
+    ) -> bytes:
+        ours = self.cards.signing_key(tx)
+        signatures = {key_id(key): signature, key_id(ours.public_key()): signature_of(statement, ours)}
+        return envelope_of(statement, signatures)
+
+    def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> Negotiation:
+        """The caller's card, with an offer that the caller is to answer."""
+        card = self.cards.owned(tx, who, name)
+        _check_etag(card, etag)
+        if card.state is CardState.EXPIRED:
+            raise CardExpiredError
+        if card.state not in OPEN:
+            raise CardStateError(state=card.state)
+        if card.turn is not Turn.ANALYST:
+            raise WrongTurnError(turn=card.turn)
+        return card
+
+    def _once(
+        self, who: Identity, request: Request, make: Callable[[Connection], Negotiation]
+    ) -> Negotiation:
+        with self.database.transaction() as tx:
+            answer = request.once(tx, who, self.cards.clock(), lambda: body_of(make(tx)))
+        return negotiation_of(answer)
+
+
+def _fresh(name: str, who: Identity, proposal: Proposal) -> Negotiation:
+    return Negotiation(
+        name=name,
+        state=CardState.REQUESTED,
+        turn=Turn.CONTROLLER,
+        etag="",
+        analyst=who.uri,
+        proposed=proposal,
+    )
+
+
+def _check_etag(card: Negotiation, etag: str) -> None:
+    if not etag or etag != card.etag:
+        raise StaleEtagError

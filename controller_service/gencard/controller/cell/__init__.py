@@ -1,1 +1,0 @@
-"""The cell: where programs that insist on seeing records run, alone, bounded, heard in one way only."""

@@ -1,0 +1,1 @@
+"""Evaluation of releases at the records: requested, run once for a card, charged, rounded."""

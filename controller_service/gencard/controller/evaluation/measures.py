@@ -1,0 +1,210 @@
+"""Measures of cards as callers see them: begun, listed, read.
+
+A measure is an answer about records, and belongs to a card: it is taken once, on rows that the
+controller draws with a seed of its own, never on rows that somebody chose. Whoever asks first pays one
+statistic for each number, whatever the role, out of the dataset's, the project's and the person's
+account. Everybody who may read it reads the stored answer for nothing: auditors and stewards each one,
+an analyst those that the analyst's own card names.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards.card_audits import is_private
+from gencard.controller.cards.card_body import in_force, offer_of, signed_card
+from gencard.controller.cards.cards import Cards
+from gencard.controller.operations.operations import Operations
+from gencard.controller.operations.request import Request
+from gencard.controller.policy.measures_policy import price_of_measures, unavailable, why_withheld
+from gencard.controller.records.holdings import dataset_of
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.measures import MeasureRow, MeasureStore
+from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import ReleaseStore
+from gencard.core.card.card import Negotiation
+from gencard.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    RecordsProtectedError,
+    ServiceBusyError,
+)
+from gencard.core.evaluation.measure import Measure
+from gencard.core.evaluation.registry import MEASURES, measure_named
+from gencard.v1 import measures_pb2 as pb
+from gencard.wire.codecs.card_codec import timestamp
+from gencard.wire.signatures.identity import Identity, Role
+
+KIND = "measures"
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Measures of cards at the records, and what they found."""
+
+    database: Database
+    cards: Cards
+    ledger: Ledger
+    releases: ReleaseStore
+    psis: PsiStore
+    store: MeasureStore
+    operations: Operations
+
+    def start(self, who: Identity, card: str, names: Sequence[str], request: Request) -> OperationRow:
+        """Begin to take measures of a card; those that were taken before are free, and stay as they are.
+
+        Args:
+            names: Of measures; none for all that the card can have and that ``who`` may have.
+
+        Raises:
+            NotFoundError: No such card.
+            PermissionDeniedError: An analyst's card does not name the measure, or names none.
+            RecordsProtectedError: The card cannot have it; says why.
+            InvalidInputError: No such measure, one twice, or the card has no release yet.
+            CardStateError, CardExpiredError: An analyst's card is not in force.
+            DatasetChangedError: The dataset has another schema than the card names.
+            BudgetExceededError: The price is not covered.
+            ServiceBusyError: Measures of this card are being taken.
+        """
+
+        def make(tx: Connection) -> bytes:
+            found = self.card_of(tx, who, card)
+            chosen = self._chosen(who, found, names)
+            self._check_ready(tx, card)
+            taken = self.store.taken(tx, card)
+            fresh = [measure for measure in chosen if measure.name not in taken]
+            asked = {
+                "card": card,
+                "asked": [measure.name for measure in chosen],
+                "measures": [measure.name for measure in fresh],
+                "line": self._reserve(tx, who, found, fresh),
+            }
+            return self.operations.create(tx, who, KIND, card, asked).encode()
+
+        with self.database.transaction() as tx:
+            name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
+        return self.operations.begin(name.decode())
+
+    def get(self, who: Identity, name: str) -> pb.Measures:
+        """What was found.
+
+        Raises:
+            NotFoundError: It was not taken, or the analyst's card does not name it.
+            RecordsProtectedError: The card cannot have it any more.
+            CardStateError: The card was revoked, which gives analysts nothing more.
+        """
+        with self.database.reading() as tx:
+            row = self.store.get(tx, name)
+            card = self.cards.readable(tx, who, row.card)
+            if row.measure not in allowed(who, card):
+                raise NotFoundError
+            holding = self.cards.holdings.named(dataset_of(card.name))
+            reason = why_withheld(measure_named(row.measure), signed_card(card), holding)
+        if reason is not None:
+            raise _refusal(row.measure, reason)
+        return measure_message(row)
+
+    def page(self, who: Identity, card: str, before: str, limit: int) -> pb.ListMeasuresResponse:
+        """Measures of a card, newest first, without what they found, and what the card cannot have."""
+        with self.database.reading() as tx:
+            found = self.cards.seen(tx, who, card)
+            names = allowed(who, found) if found.offer is not None else ()
+            page = self.store.list(tx, card, among=names, before=before, limit=limit)
+        missing = self.unavailable(found) if found.offer is not None else {}
+        return pb.ListMeasuresResponse(
+            measures=[measure_message(row, whole=False) for row in page.rows],
+            next_page_token=page.next_token,
+            unavailable=[
+                pb.UnavailableMeasure(measure=name, reason=reason) for name, reason in missing.items()
+            ],
+        )
+
+    def card_of(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+        """A card that ``who`` may have measured.
+
+        Raises:
+            NotFoundError: No such card, or another's.
+            CardStateError, CardExpiredError: An analyst's card is not in force.
+        """
+        found = self.cards.seen(tx, who, card)
+        return in_force(found) if who.role is Role.ANALYST else found
+
+    def unavailable(self, card: Negotiation) -> dict[str, str]:
+        """Measures that a card cannot have, and why."""
+        return unavailable(signed_card(card), self.cards.holdings.named(dataset_of(card.name)))
+
+    def _check_ready(self, tx: Connection, card: str) -> None:
+        """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
+        if not self.releases.list(tx, card=card, limit=1).rows:
+            raise InvalidInputError(field="card", problem="has no release yet; make one, then ask again")
+        if any(row.state in UNFINISHED for row in self.operations.of_kind(tx, KIND, card)):
+            raise ServiceBusyError(what="runs of measures of one card")
+
+    def _chosen(self, who: Identity, card: Negotiation, names: Sequence[str]) -> list[Measure]:
+        """The measures to take, in the order of a report; all that is looked at is public."""
+        may_have = allowed(who, card)
+        asked = {measure_named(name).name for name in names} or set(may_have)
+        if not asked or not asked <= set(may_have):
+            raise PermissionDeniedError
+        if names and len(names) != len(asked):
+            raise InvalidInputError(field="measures", problem="names one twice")
+        self.cards.holding_of(card)
+        missing = self.unavailable(card)
+        refused = [name for name in MEASURES if name in asked and name in missing]
+        if refused and (names or len(refused) == len(asked)):
+            raise _refusal(refused[0], missing[refused[0]])
+        return [measure for name, measure in MEASURES.items() if name in asked.difference(refused)]
+
+    def _reserve(
+        self, tx: Connection, who: Identity, card: Negotiation, fresh: Sequence[Measure]
+    ) -> int | None:
+        """Log what will be looked at and hold its price; the ledger's line, None where it is free."""
+        if not fresh:
+            return None
+        resource = f"{card.name}/measures/{secrets.token_hex(8)}"
+        price = price_of_measures(fresh, self.cards.holding_of(card), offer_of(card).terms)
+        self.cards.log.append(
+            tx,
+            action="compare",
+            actor=who.uri,
+            resource=resource,
+            details={"statistics": str(price.statistics)},
+            now=self.cards.clock(),
+        )
+        if not price.statistics:
+            return None
+        return self.ledger.reserve(
+            tx,
+            dataset=dataset_of(card.name),
+            project=who.project,
+            analyst=who.uri,
+            resource=resource,
+            kind=KIND,
+            price=price,
+            now=self.cards.clock(),
+        )
+
+
+def _refusal(measure: str, reason: str) -> RecordsProtectedError:
+    return RecordsProtectedError(what=f"The measure '{measure}'", why=reason)
+
+
+def allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:
+    """Names of the measures that somebody may have of a card; none under one of tier private."""
+    if is_private(card):
+        return ()
+    return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(MEASURES)
+
+
+def measure_message(row: MeasureRow, *, whole: bool = True) -> pb.Measures:
+    return pb.Measures(
+        name=row.name,
+        document=row.document if whole else b"",
+        statistics=row.statistics,
+        create_time=timestamp(row.created),
+    )

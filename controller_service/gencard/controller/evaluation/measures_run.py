@@ -1,0 +1,140 @@
+"""One run of measures of a card: rows that nobody chose, a look at the records, documents that are kept.
+
+The rows are as many as there are records: psi, which is exact where measures are offered, says how many.
+Whoever may read a measure may read psi too, so their number tells nothing new. Neither the seed of the
+rows nor that of the measures' own draws is told or kept.
+"""
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards.card_audits import is_audited
+from gencard.controller.cards.card_body import offer_of, signed_card
+from gencard.controller.evaluation.measures import Measures
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.operations.run import Run
+from gencard.controller.operations.scratch import scratch_folder
+from gencard.controller.policy.measures_policy import price_of_measures
+from gencard.controller.records.holdings import Holding
+from gencard.controller.releases.box_release import BoxRelease
+from gencard.controller.releases.refunds import refund
+from gencard.controller.state.measures import MeasureRow
+from gencard.controller.state.operations import OperationRow
+from gencard.core.card.card import Negotiation
+from gencard.core.errors import GencardError, OperationCancelledError
+from gencard.core.evaluation.registry import measure_named
+from gencard.core.statistics.psi import Psi
+from gencard.v1 import measures_pb2 as pb
+from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.signatures.identity import Identity
+
+FORMAT = "gencard.measures.v2"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuresRun:
+    """Carries measures out.
+
+    Args:
+        jobs: Describes jobs: where records, salt and limits are.
+        work: Folder for work in progress.
+        black_boxes: Draws rows of what the black box of a card left.
+    """
+
+    measures: Measures
+    jobs: Descriptions
+    work: Path
+    black_boxes: BoxRelease
+
+    def __call__(self, run: Run) -> None:
+        """Take the measures that the card does not have yet, and keep what was found."""
+        if "card" not in run.request:  # of an earlier version, which measured releases
+            raise OperationCancelledError
+        found: list[dict[str, Any]] = []
+        with self.measures.database.reading() as tx:
+            card = self.measures.card_of(tx, Identity.of(run.row.owner), run.row.resource)
+            psi = self.measures.psis.get(tx, card.name).document
+        if run.request["measures"]:
+            with scratch_folder(self.work, run.row.name) as scratch:
+                found = self._found(run, card, psi, scratch / "rows")
+        self._keep(run, card, found)
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give the price back, where there was one and nothing was learnt."""
+        number = json.loads(row.request)["line"]
+        if number is not None:
+            line = self.measures.ledger.line(tx, number)
+            refund(tx, line, error, ledger=self.measures.ledger, cards=self.measures.cards)
+
+    def _found(self, run: Run, card: Negotiation, psi: bytes, rows: Path) -> list[dict[str, Any]]:
+        holding = self.measures.cards.holding_of(card)
+        self._draw(run, card, holding, psi, rows)
+        described = {
+            "rows_file": str(rows),
+            "psi": psi.decode(),
+            "cliques": [list(clique) for clique in offer_of(card).terms.marginals],
+            "seed": secrets.randbits(63),
+        }
+        chosen = [measure_named(name) for name in run.request["measures"]]
+        job = self.jobs.compare(holding, signed_card(card).version, chosen, described)
+        measured: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
+        return measured
+
+    def _draw(self, run: Run, card: Negotiation, holding: Holding, psi: bytes, rows_file: Path) -> None:
+        """Rows of the card's generator into a file, as many as there are records."""
+        rows = records_in(psi_of_document(psi))
+        if is_audited(card):
+            self.black_boxes.draw(run, card, holding, rows_file, rows=rows)
+            return
+        job = self.jobs.synthesise(
+            holding,
+            psi=psi,
+            generator=offer_of(card).terms.generator,
+            rows=rows,
+            seed=secrets.randbits(63),
+            rows_file=rows_file,
+        )
+        run.job(tasks.SYNTHESISE, job)
+
+    def _keep(self, run: Run, card: Negotiation, found: list[dict[str, Any]]) -> None:
+        """Findings, ledger and the operation's end: true together, or not at all."""
+        measures, asked = self.measures, run.request
+        with measures.database.transaction() as tx:
+            measures.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
+            for one in found:
+                measures.store.insert(tx, self._row(run, card, one))
+            if asked["line"] is not None:
+                measures.ledger.settle(tx, asked["line"], measures.cards.clock())
+            response = pb.RunMeasuresResponse(card=card.name, measures=asked["asked"])
+            measures.operations.finish(tx, run.row.name, response.SerializeToString())
+
+    def _row(self, run: Run, card: Negotiation, found: dict[str, Any]) -> MeasureRow:
+        holding, terms = self.measures.cards.holding_of(card), offer_of(card).terms
+        name = found["name"]
+        document = {
+            "format": FORMAT,
+            "card": card.name,
+            "measure": name,
+            "found": found["found"],
+        }
+        return MeasureRow(
+            name=f"{card.name}/measures/{name}",
+            card=card.name,
+            measure=name,
+            submitter=run.row.owner,
+            statistics=price_of_measures([measure_named(name)], holding, terms).statistics,
+            document=json.dumps(document).encode(),
+            created=self.measures.cards.clock(),
+        )
+
+
+def records_in(psi: Psi) -> int:
+    """How many records psi counts, at least 1; with noise, how many it seems to count."""
+    first = psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0]
+    return max(1, round(float(first)))

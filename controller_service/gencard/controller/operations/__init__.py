@@ -1,0 +1,1 @@
+"""Long-running operations: queued by turns, run, watched, cancelled, resumed after a crash."""

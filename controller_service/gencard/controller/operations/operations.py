@@ -1,0 +1,280 @@
+"""Long-running work: begun in a transaction, run by a coordinator, watched, cancelled, resumed.
+
+A coordinator is a thread that drives one operation: it starts jobs (processes of their own), writes
+their progress into the state, and ends the operation. What survives a crash is in the state alone:
+``resume`` starts every unfinished operation again, and each finds what was already done.
+"""
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+
+from gencard.controller.jobs.executor import ProcessExecutor, Report
+from gencard.controller.jobs.tasks import go_on
+from gencard.controller.operations.error_documents import error_document, error_of_document
+from gencard.controller.operations.refusals import Refusals
+from gencard.controller.operations.run import Run
+from gencard.controller.operations.ticks import Ticks
+from gencard.controller.operations.turns import Turn, Turns
+from gencard.controller.state.database import Database
+from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
+from gencard.core.errors import (
+    GencardError,
+    InternalError,
+    NotFoundError,
+    OperationCancelledError,
+    ServiceBusyError,
+    StorageError,
+)
+from gencard.wire.signatures.identity import Identity, Role
+
+
+class Runner(Protocol):
+    """One kind of operation."""
+
+    def __call__(self, run: Run) -> None:
+        """Carry one out and finish it, in one transaction with its effects."""
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give back what it held, in the transaction that ends it with an error."""
+
+
+RETRY_SECONDS = 1.0
+"""Between two tries to write down how an operation ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationBounds:
+    """What operations may take of the service.
+
+    Args:
+        coordinators: How many run at a time; the others wait until it is their owner's turn.
+        most_of_one: Unfinished operations of one identity.
+        check_space: Raises StorageReserveError where no operation may begin.
+        tick_seconds: Of the grid on which they tell how far they are, and that they end; 0 for none.
+    """
+
+    coordinators: int
+    most_of_one: int
+    check_space: Callable[[], None] = go_on
+    tick_seconds: float = 0.0
+
+
+class Operations:
+    """All operations of this controller."""
+
+    def __init__(
+        self,
+        database: Database,
+        refusals: Refusals,
+        executor: ProcessExecutor,
+        clock: Callable[[], datetime],
+        report: Report,
+        bounds: OperationBounds,
+    ) -> None:
+        self._database, self._refusals, self._executor = database, refusals, executor
+        self._store, self._clock, self._report = refusals.store, clock, report
+        self._bounds = bounds
+        self._pool = ThreadPoolExecutor(bounds.coordinators, thread_name_prefix="operation")
+        self._turns: Turns[tuple[OperationRow, Ticks]] = Turns(bounds.coordinators)
+        self._runners: dict[str, Runner] = {}
+        self._runs: dict[str, Run | None] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+
+    def carries(self, kind: str, runner: Runner) -> None:
+        """Name the function that carries out one kind of operation."""
+        self._runners[kind] = runner
+
+    def create(
+        self, tx: Connection, who: Identity, kind: str, resource: str, request: Mapping[str, Any]
+    ) -> str:
+        """A new operation, queued once the transaction is true; its name.
+
+        Raises:
+            ServiceBusyError: ``who`` has too many that have not ended.
+            TooManyRefusalsError: Too many have failed at the records.
+            StorageReserveError: There is too little free space.
+        """
+        self._bounds.check_space()
+        self._refusals.check(tx, who, resource)
+        if sum(row.owner == who.uri for row in self._store.unfinished(tx)) >= self._bounds.most_of_one:
+            raise ServiceBusyError(what="unfinished operations of one certificate")
+        name = f"operations/{secrets.token_hex(12)}"
+        self._store.create(
+            tx,
+            name=name,
+            owner=who.uri,
+            kind=kind,
+            resource=resource,
+            request=json.dumps(request, sort_keys=True).encode(),
+            now=self._clock(),
+        )
+        return name
+
+    def begin(self, name: str) -> OperationRow:
+        """Queue a created operation; once is enough, more does nothing.
+
+        Returns:
+            The operation as it was created: who repeats a request gets the same bytes again.
+        """
+        with self._database.reading() as tx:
+            row = self._store.get(tx, name)
+        with self._lock:
+            if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
+                self._runs[name] = None
+                self._turns.add(Turn((row, Ticks(self._bounds.tick_seconds)), row.owner))
+                self._begin_next()
+        return replace(row, state=OperationState.QUEUED, stage="", permille=0, response=None, error=None)
+
+    def resume(self) -> int:
+        """Queue everything that a stop or crash left unfinished; how many."""
+        with self._database.reading() as tx:
+            rows = self._store.unfinished(tx)
+        for row in rows:
+            self.begin(row.name)
+        return len(rows)
+
+    def get(self, who: Identity, name: str) -> OperationRow:
+        """Raises NotFoundError for an unknown operation, or another's."""
+        with self._database.reading() as tx:
+            row = self._store.get(tx, name)
+        if who.role is not Role.STEWARD and row.owner != who.uri:
+            raise NotFoundError
+        return row
+
+    def page(self, who: Identity, before: str, limit: int) -> tuple[tuple[OperationRow, ...], str]:
+        owner = None if who.role is Role.STEWARD else who.uri
+        with self._database.reading() as tx:
+            page = self._store.list(tx, owner=owner, before=before, limit=limit)
+        return page.rows, page.next_token
+
+    def cancel(self, who: Identity, name: str) -> None:
+        """Stop an operation; its process is gone within two seconds. Ended ones stay as they are."""
+        row = self.get(who, name)
+        try:
+            self._fail(row, OperationCancelledError())  # first, so that it does not start any more
+        finally:
+            with self._lock:
+                run = self._runs.get(name)
+            if run is not None:
+                run.cancel()
+
+    def check(self, tx: Connection, row: OperationRow) -> None:
+        """Raises OperationCancelledError where somebody has ended it."""
+        if self._store.get(tx, row.name).state not in UNFINISHED:
+            raise OperationCancelledError
+
+    def others(self, tx: Connection, row: OperationRow) -> bool:
+        """Whether another unfinished operation of the same kind works for the same resource."""
+        return any(
+            (other.kind, other.resource) == (row.kind, row.resource) and other.name != row.name
+            for other in self._store.unfinished(tx)
+        )
+
+    def of_kind(
+        self, tx: Connection, kind: str, resource: str | None = None
+    ) -> tuple[OperationRow, ...]:
+        """Operations of one kind, for one resource or all, oldest first, however they ended."""
+        return self._store.of_kind(tx, kind, resource)
+
+    def unfinished(self, tx: Connection, owner: str, kind: str) -> tuple[OperationRow, ...]:
+        """Operations of one identity and kind that have not ended, oldest first."""
+        rows = self._store.unfinished(tx)
+        return tuple(row for row in rows if (row.owner, row.kind) == (owner, kind))
+
+    def failures(self, tx: Connection, row: OperationRow, since: datetime) -> tuple[GencardError, ...]:
+        """How operations of the same kind for the same resource have failed since then."""
+        failed = self._store.failed(tx, row.kind, row.resource)
+        return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
+
+    def finish(self, tx: Connection, name: str, response: bytes) -> None:
+        """End an operation well, in the transaction that makes its effects true.
+
+        Raises:
+            OperationCancelledError: Somebody ended it before; the transaction must not become true.
+        """
+        if not self._store.succeed(tx, name, response, self._clock()):
+            raise OperationCancelledError
+
+    def stop(self) -> None:
+        """Kill running jobs; their operations stay unfinished and are resumed at the next start."""
+        with self._lock:
+            self._stopping.set()
+            runs = [run for run in self._runs.values() if run is not None]
+        for run in runs:
+            run.interrupt()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _begin_next(self) -> None:
+        """Give a thread to each operation whose turn it is; the caller holds the lock."""
+        for turn in () if self._stopping.is_set() else self._turns.begin():
+            self._pool.submit(self._drive_in_turn, turn)
+
+    def _drive_in_turn(self, turn: Turn[tuple[OperationRow, Ticks]]) -> None:
+        try:
+            self._drive(*turn.item)
+        finally:
+            with self._lock:
+                self._turns.end(turn)
+                self._begin_next()
+
+    def _drive(self, row: OperationRow, ticks: Ticks) -> None:
+        """One operation from its start to its end; nothing that it raises goes further."""
+        run = Run(row, self._executor, partial(self._note, row.name), ticks)
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._runs[row.name] = run
+        failure: GencardError | None = None
+        try:
+            self._note(row.name, "start", 0)
+            with self._database.reading() as tx:  # others may have failed since it was created
+                self._refusals.check(tx, Identity.of(row.owner), row.resource)
+            self._runners[row.kind](run)
+        except GencardError as error:
+            failure = error
+        except Exception as error:  # this is where every error ends
+            incident = secrets.token_hex(8)
+            self._report(row.kind, incident, type(error).__name__)
+            failure = InternalError(incident=incident)
+        try:
+            if failure is not None:
+                self._surely_fail(row, failure)
+        finally:
+            with self._lock:
+                self._runs.pop(row.name, None)
+
+    def _surely_fail(self, row: OperationRow, error: GencardError) -> None:
+        """End an operation, however long the state cannot be written: somebody waits for its end."""
+        while not self._stopping.is_set():
+            try:
+                self._fail(row, error)
+                break
+            except StorageError:
+                self._stopping.wait(RETRY_SECONDS)
+
+    def _note(self, name: str, stage: str, permille: int) -> None:
+        with self._database.transaction() as tx:
+            going = self._store.progress(tx, name, stage, permille, self._clock())
+        if not going:
+            raise OperationCancelledError
+
+    def _fail(self, row: OperationRow, error: GencardError) -> None:
+        now = self._clock()
+        with self._database.transaction() as tx:
+            if isinstance(error, OperationCancelledError):
+                ended = self._store.cancel(tx, row.name, now)
+            else:
+                ended = self._store.fail(tx, row.name, error_document(error), now)
+            if ended:
+                self._runners[row.kind].undo(tx, row, error)

@@ -1,0 +1,147 @@
+"""One operation as its coordinator drives it: jobs one after another, until they end or it is to end."""
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.tasks import Job, Progress, Task
+from gencard.controller.operations.refusals import as_told
+from gencard.controller.operations.ticks import Ticks
+from gencard.controller.state.operations import OperationRow
+from gencard.core.errors import GencardError, OperationCancelledError, ServiceUnavailableError
+from gencard.wire.signatures.identity import Identity, Role
+
+
+@dataclass(slots=True)
+class Run:
+    """One operation as its coordinator drives it.
+
+    Args:
+        ticks: When it may tell how far it is, and that a job has ended.
+    """
+
+    row: OperationRow
+    executor: ProcessExecutor
+    note: Callable[[str, int], None]
+    ticks: Ticks = field(default_factory=Ticks)
+    _refusal: GencardError | None = None
+    _job: Future[Any] | None = None
+    _heard: tuple[str, float] | None = None
+    _over: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What was asked for, as ``begin`` was given it."""
+        asked: dict[str, Any] = json.loads(self.row.request)
+        return asked
+
+    def job(self, task: Task, description: Job) -> Job:
+        """Run one job to its end in a process of its own, and return at a tick.
+
+        Raises:
+            OperationCancelledError: The operation was cancelled; the process is gone.
+            ServiceUnavailableError: The service stops; the operation goes on at the next start.
+            GencardError: What the job ended with.
+        """
+        with self._lock:
+            self.check()
+            self._job = self.executor.submit(
+                task,
+                description,
+                owner=self.row.owner,
+                progress=self._telling(task),
+                hold=self._hold,
+            )
+        with suppress(CancelledError):
+            self._follow(self._job)
+            failure = self._job.exception()
+            self.check()  # what was cancelled tells nothing, a failure neither
+            if failure is not None:
+                raise as_told(failure, task, self._role) from None
+            result: Job = self._job.result()
+            return result
+        self.executor.await_end(self._job)
+        raise self._refusal or OperationCancelledError
+
+    def cancel(self) -> None:
+        """Its owner does not want it any more."""
+        self._end(OperationCancelledError())
+
+    def interrupt(self) -> None:
+        """The service stops."""
+        self._end(ServiceUnavailableError())
+
+    def check(self) -> None:
+        """Raises what the operation is to end with, once it is to end."""
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _end(self, refusal: GencardError) -> None:
+        with self._lock:
+            self._refusal = self._refusal or refusal
+            self._over.set()
+            if self._job is not None:
+                self._job.cancel()
+
+    @property
+    def _role(self) -> Role:
+        return Identity.of(self.row.owner).role
+
+    def _hold(self) -> None:
+        """Wait for the next tick; who is cancelled need not."""
+        if (left := self.ticks.left()) is not None:
+            self._over.wait(left)
+
+    def _follow(self, job: Future[Any]) -> None:
+        """Wait for the end of a job, and tell at each tick how far it is.
+
+        One that is cancelled before its turn has ended; ``futures.wait`` would wait for its turn.
+        """
+        ended = threading.Event()
+        job.add_done_callback(lambda _: ended.set())
+        try:
+            while not ended.wait(self.ticks.left()):
+                self._tell()
+        except GencardError:
+            if job.cancel():
+                self.executor.await_end(job)
+            raise
+
+    def _telling(self, task: Task) -> Progress:
+        """Analysts hear of work at records in few steps: when each is done may depend on them."""
+        tell = self._progress if self.ticks.left() is None else self._hear
+        if task.steps is None or self._role is not Role.ANALYST:
+            return tell
+        return InSteps(tell, task.steps)
+
+    def _hear(self, stage: str, fraction: float) -> None:
+        self._heard = (stage, fraction)
+
+    def _tell(self) -> None:
+        heard, self._heard = self._heard, None
+        if heard is not None:
+            self._progress(*heard)
+
+    def _progress(self, stage: str, fraction: float) -> None:
+        self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))
+
+
+@dataclass(slots=True)
+class InSteps:
+    """Progress that is told on when another step is done, and with the stage that it was at then."""
+
+    tell: Progress
+    steps: int
+    _done: int = -1
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        done = int(self.steps * fraction)
+        if done > self._done:
+            self._done = done
+            self.tell(stage, done / self.steps)

@@ -1,0 +1,1 @@
+"""People and keys: identities, certificates, enrolment, signing keys and their rotation."""

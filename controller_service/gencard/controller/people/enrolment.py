@@ -1,0 +1,199 @@
+"""Enrolment at the controller: a person's request becomes an identity file and an answer.
+
+The controller sees public keys alone. The person's private keys are made on the person's machine and
+stay there (``gencard.client.connection.enrolment``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.controller.people.certificates import KeyPair, certify, trust_domain_of
+from gencard.controller.people.identities import Enrolled, enrolled_in, identity_text, read_identities
+from gencard.controller.people.keys import public_key
+from gencard.controller.settings.private_file import write_whole
+from gencard.core.errors import InvalidInputError, StorageError
+from gencard.wire.documents.enrolment import EnrolmentRequest, checked_identity
+from gencard.wire.documents.enrolment_answer import EnrolmentAnswer
+from gencard.wire.signatures.dsse import key_id
+from gencard.wire.signatures.identity import Identity
+
+
+class Kind(StrEnum):
+    """What answering a request does."""
+
+    NEW = "new"
+    RENEWED = "renewed"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A request that may be answered; nothing is written yet.
+
+    Args:
+        kind: A new person, a new certificate for the same keys, or new keys for an enrolled person.
+        enrolled: The person, with the keys that this person signed with before.
+        request: What the person sent.
+    """
+
+    kind: Kind
+    enrolled: Enrolled
+    request: EnrolmentRequest
+
+    @property
+    def identity(self) -> Identity:
+        return self.enrolled.identity
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the log's entry says; fingerprints are public."""
+        identity = self.identity
+        facts = {"role": str(identity.role), "project": identity.project}
+        facts |= {"key": self.request.fingerprint, "kind": str(self.kind)}
+        if self.kind is Kind.REPLACED:
+            facts["previous_key"] = key_id(self.enrolled.earlier[-1])
+        return facts
+
+
+def examined(
+    folder: Path,
+    request: EnrolmentRequest,
+    trust_domain: str,
+    *,
+    role: str | None = None,
+    project: str | None = None,
+    again: bool = False,
+) -> Enrolment:
+    """What answering a request would do.
+
+    Args:
+        folder: The controller's folder, as ``draft`` made it.
+        request: The person's request, verified.
+        role: Given by the steward; that of the enrolled person where it is not given.
+        project: Given by the steward, likewise.
+        again: New keys of an enrolled person take the place of the present ones, which sign no more.
+
+    Raises:
+        InvalidInputError: Role or project is missing or differs from the enrolled person's, the name is
+            taken, or the signing key belongs to somebody else or was replaced before.
+        UnauthenticatedError: An identity file is malformed.
+    """
+    entry = folder / "identities" / f"{request.name}.toml"
+    enrolled = enrolled_in(entry) if entry.is_file() else None
+    identity = _identity(enrolled, trust_domain, request.name, role, project)
+    people = read_identities(folder / "identities")
+    _check_key_is_free(people, request.signing_key, identity)
+    if enrolled is None:
+        if identity.uri in people:
+            problem = f"{request.name} is enrolled by another file than {entry.name}; rename that file"
+            raise InvalidInputError(field="name", problem=problem)
+        if again:
+            raise InvalidInputError(
+                field="name", problem=f"{request.name} is not enrolled, so not again"
+            )
+        return Enrolment(Kind.NEW, Enrolled(identity, request.signing_key), request)
+    if enrolled.signing_key == request.signing_key:
+        return Enrolment(Kind.RENEWED, enrolled, request)
+    if request.signing_key in enrolled.earlier:
+        problem = "was replaced by a newer key before; the person runs `gencard enrol NAME --again`"
+        raise InvalidInputError(field="signing key", problem=problem)
+    if not again:
+        problem = f"{request.name} is taken, by another signing key; --again replaces that key"
+        raise InvalidInputError(field="name", problem=problem)
+    earlier = (*enrolled.earlier, enrolled.signing_key)
+    return Enrolment(Kind.REPLACED, Enrolled(identity, request.signing_key, earlier), request)
+
+
+def complete(
+    folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
+) -> EnrolmentAnswer:
+    """Enrol the person, and make the answer.
+
+    Args:
+        address: Where the person finds the controller, ``host:port``.
+        now: The certificate's life begins here.
+
+    Raises:
+        InvalidInputError: The authority or the controller's public keys cannot be used.
+        StorageError: The identity file cannot be written; the person is as enrolled as before.
+    """
+    request = enrolment.request
+    answer = EnrolmentAnswer(
+        certificate=certify(authority, enrolment.identity.uri, request.tls_key, now),
+        authority=authority.certificate,
+        card_key=_public_key(folder / "signing" / "card_key.pub"),
+        log_key=_public_key(folder / "signing" / "log_key.pub"),
+        signing_key=request.signing_key,
+        address=address,
+    )
+    if enrolment.kind is not Kind.RENEWED:
+        _write_identity(folder, enrolment.enrolled)
+    return answer
+
+
+def enrol(
+    folder: Path,
+    request: EnrolmentRequest,
+    authority: KeyPair,
+    *,
+    role: str | None = None,
+    project: str | None = None,
+    address: str,
+    now: datetime,
+    again: bool = False,
+) -> EnrolmentAnswer:
+    """``examined``, then ``complete``."""
+    domain = trust_domain_of(authority)
+    enrolment = examined(folder, request, domain, role=role, project=project, again=again)
+    return complete(folder, enrolment, authority, address=address, now=now)
+
+
+def _identity(
+    enrolled: Enrolled | None, trust_domain: str, name: str, role: str | None, project: str | None
+) -> Identity:
+    """Who the person is to be; raises InvalidInputError."""
+    known = None if enrolled is None else enrolled.identity
+    if known is not None:
+        role, project = role or known.role, project or known.project
+    if role is None or project is None:
+        problem = f"{name} is not enrolled yet; give --role and --project"
+        raise InvalidInputError(field="role and project", problem=problem)
+    identity = checked_identity(trust_domain, project, role, name)
+    if known is not None and identity != known:
+        problem = f"{name} is taken: {known.role} in project {known.project}; choose another name"
+        raise InvalidInputError(field="name", problem=problem)
+    return identity
+
+
+def _check_key_is_free(
+    people: Mapping[str, Enrolled], key: Ed25519PublicKey, identity: Identity
+) -> None:
+    """Raises InvalidInputError where somebody else signs, or signed, with this key."""
+    for uri, other in people.items():
+        if uri != identity.uri and key in (other.signing_key, *other.earlier):
+            problem = f"belongs to {other.identity.name}; each identity needs keys of its own"
+            raise InvalidInputError(field="signing key", problem=problem)
+
+
+def _public_key(file: Path) -> Ed25519PublicKey:
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    return public_key(text, f"signing/{file.name}")
+
+
+def _write_identity(folder: Path, enrolled: Enrolled) -> None:
+    entry = folder / "identities" / f"{enrolled.identity.name}.toml"
+    try:
+        entry.parent.mkdir(mode=0o700, exist_ok=True)
+        write_whole(entry, [identity_text(enrolled).encode()])
+        return
+    except OSError:
+        pass
+    raise StorageError

@@ -1,0 +1,127 @@
+"""Who is enrolled: one TOML file for each person, with the key that person signs with."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.controller.people.certificates import public_pem
+from gencard.controller.people.keys import public_key
+from gencard.controller.settings.toml_file import Section, read_table, toml_text, validated
+from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
+from gencard.wire.signatures.identity import Identity, Role
+
+_Stamp = tuple[tuple[str, int, int, int], ...]
+PeopleAreRead = Callable[[Mapping[str, "Enrolled"]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """A person and the public half of the key that this person signs cards with.
+
+    Args:
+        earlier: Keys that the person signed with before; they sign no more.
+    """
+
+    identity: Identity
+    signing_key: Ed25519PublicKey
+    earlier: tuple[Ed25519PublicKey, ...] = ()
+
+
+class _IdentityTable(Section):
+    uri: str
+    signing_key: str
+    earlier: tuple[str, ...] = ()
+
+
+def read_identities(folder: Path) -> Mapping[str, Enrolled]:
+    """Everybody enrolled in a folder, by URI.
+
+    Raises:
+        InvalidInputError: A file is malformed, or two files enrol the same URI.
+        UnauthenticatedError: A URI is not that of an identity.
+    """
+    enrolled = [enrolled_in(path) for path in sorted(folder.glob("*.toml"))]
+    people = {entry.identity.uri: entry for entry in enrolled}
+    if len(people) != len(enrolled):
+        raise InvalidInputError(field=folder.name, problem="two files enrol the same identity")
+    return people
+
+
+class Roster:
+    """Who is enrolled at this moment: a file that is added or taken away counts at the next call.
+
+    A file that cannot be used enrols nobody and keeps nobody else out; two files for one identity
+    leave nobody to say which signing key is right, and enrol nobody either.
+
+    Args:
+        folder: Of the files.
+        on_change: Called with everybody enrolled whenever a file differs from the last look, before
+            that look counts; where it raises, the caller is refused.
+    """
+
+    def __init__(self, folder: Path, on_change: PeopleAreRead | None = None) -> None:
+        self._folder = folder
+        self._on_change = on_change
+        self._seen: tuple[_Stamp, Mapping[str, Enrolled]] = ((), {})
+
+    def includes(self, identity: Identity) -> bool:
+        return self._find(identity) is not None
+
+    def signing_key(self, identity: Identity) -> Ed25519PublicKey:
+        """The key that somebody signs cards with; raises UnauthenticatedError for strangers."""
+        found = self._find(identity)
+        if found is None:
+            raise UnauthenticatedError
+        return found.signing_key
+
+    def _find(self, identity: Identity) -> Enrolled | None:
+        stamp = _stamp(self._folder)
+        if stamp == self._seen[0]:
+            return self._seen[1].get(identity.uri)
+        people = _usable(self._folder / name for name, *_ in stamp)
+        if self._on_change is not None:
+            self._on_change(people)
+        if len(people) == len(stamp):  # else look again: a file that could not be read now may be soon
+            self._seen = stamp, people
+        return people.get(identity.uri)
+
+
+def health_check(trust_domain: str) -> Identity:
+    """The identity of the controller's own health check, which may ask for health and nothing else."""
+    return Identity(trust_domain, "service", Role.CONTROLLER, "health")
+
+
+def identity_text(enrolled: Enrolled) -> str:
+    """The person's file."""
+    pem = public_pem(enrolled.signing_key).decode()
+    text = f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
+    earlier = [public_pem(key).decode() for key in enrolled.earlier]
+    return f"{text}earlier = {toml_text(earlier)}\n" if earlier else text
+
+
+def _stamp(folder: Path) -> _Stamp:
+    """Name, time, size and number of each file: what changes when a file does."""
+    with suppress(OSError):
+        files = ((path.name, path.stat()) for path in sorted(folder.glob("*.toml")))
+        return tuple((name, file.st_mtime_ns, file.st_size, file.st_ino) for name, file in files)
+    return ()
+
+
+def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
+    found: dict[str, list[Enrolled]] = {}
+    for path in paths:
+        with suppress(GencardError):
+            enrolled = enrolled_in(path)
+            found.setdefault(enrolled.identity.uri, []).append(enrolled)
+    return {uri: people[0] for uri, people in found.items() if len(people) == 1}
+
+
+def enrolled_in(path: Path) -> Enrolled:
+    """Whom a file enrols; raises as ``read_identities``."""
+    table = validated(_IdentityTable, read_table(path), path.name)
+    identity = Identity.of(table.uri)
+    earlier = (public_key(pem, f"{path.name}.earlier") for pem in table.earlier)
+    return Enrolled(identity, public_key(table.signing_key, f"{path.name}.signing_key"), tuple(earlier))

@@ -1,0 +1,1 @@
+"""What a proposal may ask for: rules, quotas and limits that stewards set."""

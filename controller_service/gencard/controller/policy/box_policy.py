@@ -1,0 +1,178 @@
+"""Generators that a policy offers, and how the statistics of a card are measured beside each of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gencard.controller.boxes.generator_facts import Facts
+from gencard.controller.policy.measuring import NEIGHBOURING, nearest_privacy, price_of_noise
+from gencard.controller.policy.moment_policy import PRICE
+from gencard.controller.policy.policy import Policy
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of
+from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Change, Proposal, Refusal, Tier
+from gencard.core.generators.registry import GENERATORS, takes_linear
+from gencard.core.transform import AS_COUNTED, Transform
+
+GENERATOR = "GENERATOR_NOT_ALLOWED"
+READS_RECORDS = "GENERATOR_READS_RECORDS"
+NOT_REVIEWED = "BOX_NOT_REVIEWED"
+ADDS_NOISE = "GENERATOR_ADDS_NOISE"
+WEAK_AUDIT = "AUDIT_TOO_WEAK"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorChoice:
+    """Terms with a generator on offer.
+
+    Args:
+        privacy: How the card is measured with it.
+        changes: Steps to the generator and its audit.
+        privacy_changes: Steps to the privacy.
+    """
+
+    terms: Proposal
+    privacy: Privacy
+    changes: tuple[Change, ...] = ()
+    privacy_changes: tuple[Change, ...] = ()
+
+
+def is_black_box(name: str) -> bool:
+    """Whether a generator reads records; a name that is not in the catalogue would be one."""
+    return name not in GENERATORS
+
+
+def why_no_moments(name: str, facts: Facts) -> str | None:
+    """Why cards with this generator may not name moments; None where they may.
+
+    A box of tier audited is not fitted to psi at all, so any psi goes with it.
+    """
+    if not is_black_box(name):
+        return None if takes_linear(name) else GENERATOR
+    return ADDS_NOISE if facts(name).tier is Tier.PRIVATE else None
+
+
+def relation_of(policy: Policy, facts: Facts) -> Neighbouring | None:
+    """The neighbouring relation of a dataset's noise: one for all that adds noise; None without any."""
+    if policy.noise is not None:
+        return policy.noise.neighbouring
+    promised = (facts(name).privacy for name in policy.generators)
+    return next((privacy.neighbouring for privacy in promised if privacy is not None), None)
+
+
+def generator_choice(
+    proposal: Proposal, policy: Policy, closed: Mapping[Mechanism, str], facts: Facts
+) -> GeneratorChoice | Refusal:
+    """The nearest generator on offer, and the privacy that goes with it.
+
+    A box of tier private is offered where the policy's generators name it and its price fits the cap on
+    one card; the policy's mechanisms are about psi, which such a card has not. It is offered in place of
+    another generator only where the policy has nothing else.
+
+    Args:
+        closed: Mechanisms that grants made before have closed, and why.
+    """
+    private = [name for name in policy.generators if facts(name).privacy is not None]
+    if proposal.generator in private:
+        return _with_private(proposal, proposal.generator, policy, closed, facts)
+    others = [name for name in policy.generators if name not in private]
+    found = _with_measured(proposal, others, policy, closed, facts)
+    if isinstance(found, GeneratorChoice) or proposal.generator in others:
+        return found
+    offers = (_with_private(proposal, name, policy, closed, facts) for name in private)
+    return next((offer for offer in offers if isinstance(offer, GeneratorChoice)), found)
+
+
+def _with_private(
+    proposal: Proposal, name: str, policy: Policy, closed: Mapping[Mechanism, str], facts: Facts
+) -> GeneratorChoice | Refusal:
+    """The terms with a box of tier private: its own privacy takes the place of what was asked."""
+    own = facts(name).privacy
+    if own is None:
+        return Refusal((GENERATOR,))
+    if Mechanism.GENERATOR in closed:
+        return Refusal((closed[Mechanism.GENERATOR],))
+    if own.neighbouring != relation_of(policy, facts):
+        return Refusal((NEIGHBOURING,))
+    if not price_of_noise(own).fits(policy.most_per_card):
+        return Refusal((PRICE,))
+    steps = (
+        ("generator", proposal.generator, name, GENERATOR),
+        ("privacy", str(proposal.privacy), str(own), ADDS_NOISE),
+        ("weights", ", ".join(map(str, proposal.weights)), "", ADDS_NOISE),
+    )
+    changes = tuple(Change(*step) for step in steps if step[1] != step[2])
+    return GeneratorChoice(replace(proposal, generator=name, weights=()), own, changes)
+
+
+def _with_measured(
+    proposal: Proposal,
+    generators: Sequence[str],
+    policy: Policy,
+    closed: Mapping[Mechanism, str],
+    facts: Facts,
+) -> GeneratorChoice | Refusal:
+    """The terms with a generator beside which psi is measured."""
+    most = policy.most_per_card
+    measured = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
+    if isinstance(measured, Refusal):
+        return measured
+    privacy, privacy_changes = measured
+    chosen = with_generator(proposal, privacy, generators, policy.transform, facts)
+    if isinstance(chosen, Refusal):
+        return chosen
+    return GeneratorChoice(chosen[0], privacy, chosen[1], privacy_changes)
+
+
+def with_generator(
+    terms: Proposal, privacy: Privacy, generators: Sequence[str], transform: Transform, facts: Facts
+) -> tuple[Proposal, tuple[Change, ...]] | Refusal:
+    """The terms with a generator that is on offer and goes with how they are measured.
+
+    A black box of tier audited sees the records themselves: neither noise on psi nor rounding binds it.
+    So it goes with exact counts alone, as they are, and costs what they cost. No audit finds what an
+    author hides on purpose, so a reviewer must have vouched for this very digest. Its audit decides
+    whether rows come at all, so nobody who asks for rows may ask for a weaker one than usual.
+
+    Args:
+        generators: Those of the policy, in its order, that are not private.
+        transform: The policy's, of exact counts.
+    """
+    as_they_are = not privacy.noisy and transform == AS_COUNTED
+
+    def objection(name: str) -> str | None:
+        if not is_black_box(name):
+            return None
+        if not facts(name).reviewed_by:
+            return NOT_REVIEWED
+        return None if as_they_are else READS_RECORDS
+
+    asked = terms.generator
+    why = objection(asked) if asked in generators else GENERATOR
+    if why is None:
+        return _well_audited(terms)
+    offered = [name for name in generators if objection(name) is None]
+    if not offered or why == NOT_REVIEWED:
+        return Refusal((why,))
+    change = Change("generator", asked, offered[0], why)
+    terms, stricter = _well_audited(replace(terms, generator=offered[0]))
+    return terms, (change, *stricter)
+
+
+def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms with an audit that is as strict as usual where rows hang on it, and each step to it.
+
+    Audits under any card make runs enough to keep their level.
+    """
+    asked = terms.audit
+    least = _as_usual(asked) if is_black_box(terms.generator) else asked.sufficient
+    changes = tuple(
+        Change(f"audit.{name}", str(getattr(asked, name)), str(getattr(least, name)), WEAK_AUDIT)
+        for name in ("runs", "order", "alpha")
+        if getattr(asked, name) != getattr(least, name)
+    )
+    return replace(terms, audit=least), changes
+
+
+def _as_usual(asked: AuditTerms) -> AuditTerms:
+    usual = USUAL_AUDIT
+    alpha = max(asked.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
+    return AuditTerms(max(asked.runs, usual.runs), max(asked.order, usual.order), alpha)

@@ -1,0 +1,134 @@
+"""Which measures a card may name, and whether replicated uniques may go. Depends on no record."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from gencard.controller.policy.box_policy import READS_RECORDS as GENERATOR_READS_RECORDS
+from gencard.controller.policy.box_policy import is_black_box
+from gencard.controller.policy.policy import Policy
+from gencard.controller.policy.protection import TIER, why_protected
+from gencard.controller.records.holdings import Holding
+from gencard.core.card.budget import Price, Privacy
+from gencard.core.card.terms import Card, Change, Proposal
+from gencard.core.evaluation.measure import Measure
+from gencard.core.evaluation.registry import MEASURES, measure_named, price_in_statistics
+from gencard.core.evaluation.together import Together
+from gencard.core.transform import AS_COUNTED, Transform
+
+NOT_OFFERED = "MEASURE_NOT_OFFERED"
+READS_RECORDS = "READS_RECORDS_ONCE_MORE"
+
+
+def with_measures(
+    terms: Proposal,
+    privacy: Privacy,
+    transform: Transform,
+    measures: Collection[str],
+    without_uniques: bool,
+) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms with what is on offer of all that reads records once more, and each step to it.
+
+    Measures are exact numbers about records: noise or rounding of psi would protect nothing any more
+    beside them. So is what is missing from a release without replicated uniques. Of those of a black box
+    nobody takes any out: all that is ever released of it comes from one run.
+
+    Args:
+        terms: With the generator that is on offer.
+        privacy: How the card will be measured; ``transform`` the policy's, of exact counts.
+        measures: Those of the policy.
+        without_uniques: Whether the policy lets releases be rid of replicated uniques.
+
+    Raises:
+        InvalidInputError: There is no measure of this name.
+    """
+    for name in terms.measures:
+        measure_named(name)
+    bound = READS_RECORDS if privacy.noisy or transform != AS_COUNTED else None
+    kept = () if bound else tuple(name for name in terms.measures if name in measures)
+    gone = [name for name in terms.measures if name not in kept]
+    changes = [
+        Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
+        for name in gone
+    ]
+    why = _why_uniques_stay(without_uniques, bound, terms.generator)
+    if terms.without_uniques and why:
+        changes.append(Change("without_uniques", "true", "false", why))
+    terms = replace(terms, measures=kept, without_uniques=terms.without_uniques and not why)
+    return terms, tuple(changes)
+
+
+def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms, whose releases keep replicated uniques where no table of all attributes may be had.
+
+    Of somebody who is unique by all attributes but one, a row that is there says that the last one is
+    another: what is missing tells of any cell of the table of all attributes.
+
+    Args:
+        terms: With the statistics that are on offer.
+        whole: Why the policy does not allow that table; None where it does.
+    """
+    if not terms.without_uniques or whole is None:
+        return terms, ()
+    change = Change("without_uniques", "true", "false", whole)
+    return replace(terms, without_uniques=False), (change,)
+
+
+def _why_uniques_stay(offered: bool, bound: str | None, generator: str) -> str | None:
+    """The reason code; None where replicated uniques may go."""
+    if not offered:
+        return NOT_OFFERED
+    return bound or (GENERATOR_READS_RECORDS if is_black_box(generator) else None)
+
+
+def together_of(policy: Policy) -> Together:
+    """What measures may look at together."""
+    return Together(policy.forbidden, policy.largest_order)
+
+
+def why_unavailable(measure: Measure, holding: Holding, terms: Proposal) -> str | None:
+    """Why no card with these terms could have a measure; None where one could. All of it is public."""
+    attributes = holding.domain.covered_by(terms.cliques).attributes
+    together = together_of(holding.policy)
+    reason = measure.why_not(together, attributes, holding.declared, terms.marginals)
+    if reason is not None:
+        return reason
+    lacking = measure.lacks(attributes, holding.declared, holdout=holding.holdout is not None)
+    return f"needs {' and '.join(lacking)}" if lacking else None
+
+
+def why_withheld(measure: Measure, card: Card, holding: Holding) -> str | None:
+    """Why a measure is neither taken nor shown, even if it was taken before; None where it may be."""
+    protected = why_protected(card, holding.policy)
+    if protected is not None and (measure.reads_records or protected == TIER):
+        return protected
+    attributes = holding.domain.covered_by(card.terms.cliques).attributes
+    together = together_of(holding.policy)
+    return measure.why_not(together, attributes, holding.declared, card.terms.marginals)
+
+
+def unavailable(card: Card, holding: Holding) -> dict[str, str]:
+    """Every measure that a card cannot have, and why; depends on no record."""
+    reasons = {
+        name: why_withheld(measure, card, holding) or why_unavailable(measure, holding, card.terms)
+        for name, measure in MEASURES.items()
+    }
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def fitting(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> tuple[Measure, ...]:
+    """Those that a card with these terms could have; all of that is public."""
+    return tuple(one for one in measures if why_unavailable(one, holding, terms) is None)
+
+
+def price_of_measures(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> Price:
+    """What whoever asks first pays for these measures of one card."""
+    attributes = len(holding.domain.covered_by(terms.cliques).attributes)
+    names = [measure.name for measure in measures]
+    marginals = len(terms.marginals)
+    return Price(statistics=price_in_statistics(names, attributes=attributes, marginals=marginals))
+
+
+def price_of_named(holding: Holding, terms: Proposal) -> Price:
+    """What all measures that the terms name cost together, once for the card."""
+    named = fitting(map(measure_named, terms.measures), holding, terms)
+    return price_of_measures(named, holding, terms)

@@ -1,0 +1,1 @@
+"""The records: their schema, encoding, versions, and the vault, the only room that reads them."""

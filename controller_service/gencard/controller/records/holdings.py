@@ -1,0 +1,82 @@
+"""What the controller holds, as everybody may know it: schema, policy, version. No record."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gencard.controller.policy.policy import Policy
+from gencard.controller.records.schema_file import PublicSchema
+from gencard.core.domain import Domain
+from gencard.core.errors import NotFoundError
+from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
+from gencard.wire.codecs.schema_codec import coding_digest
+
+PREFIX = "datasets/"
+
+
+@dataclass(frozen=True, slots=True)
+class Holdout:
+    """Where the records lie, and their salted digest in hex."""
+
+    data: Path
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One dataset on offer.
+
+    Args:
+        name: datasets/{dataset}.
+        data: Where its records lie; only the vault opens it.
+        version: Salted digest of the records, in hex.
+        holdout: Other records under the same schema, that no release is made from, and their version.
+        declared: What measures of cards are told.
+    """
+
+    name: str
+    schema: PublicSchema
+    policy: Policy
+    data: Path
+    version: str
+    holdout: Holdout | None = None
+    declared: Declared = NOTHING_DECLARED
+
+    @property
+    def domain(self) -> Domain:
+        return self.schema.coding.domain
+
+    @property
+    def coding_digest(self) -> str:
+        return coding_digest(self.schema.coding)
+
+
+class Holdings:
+    """All datasets on offer, by name."""
+
+    def __init__(self, holdings: Iterable[Holding]) -> None:
+        self._by_name = {holding.name: holding for holding in sorted(holdings, key=lambda one: one.name)}
+
+    def __iter__(self) -> Iterator[Holding]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str) -> Holding:
+        """Raises NotFoundError for a name that is not on offer."""
+        if name not in self._by_name:
+            raise NotFoundError
+        return self._by_name[name]
+
+
+def dataset_of(name: str) -> str:
+    """The dataset that a resource below it belongs to.
+
+    >>> dataset_of("datasets/census/cards/5f")
+    'datasets/census'
+
+    Raises:
+        NotFoundError: The name is not below a dataset.
+    """
+    parts = name.split("/")
+    if len(parts) < 2 or parts[0] != "datasets" or not all(parts):
+        raise NotFoundError
+    return "/".join(parts[:2])

@@ -1,0 +1,212 @@
+"""Real records are opened in this file, and nowhere else.
+
+They are streamed from CSV or Parquet as codes, in batches, by an engine that may read one file,
+write none (it has no place to spill to) and load nothing. Its errors quote values, so they are
+dropped here: only the kind of an error leaves, with neither text nor cause.
+"""
+
+import hmac
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow.dataset  # noqa: F401  # the engine loads it later, when a worker's memory is bounded
+from numpy.typing import NDArray
+
+from gencard.controller.records.encoding import Column, encoder_of, quoted
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.errors import (
+    DatasetChangedError,
+    DatasetUnavailableError,
+    EmptyDatasetError,
+    InvalidInputError,
+    MissingAttributeError,
+    TooLargeError,
+    UndeclaredLevelError,
+)
+from gencard.core.statistics.counting import Counter
+
+_READERS = {
+    ".csv": "read_csv({path}, all_varchar = true, header = true)",
+    ".parquet": "read_parquet({path}, binary_as_string = true)",
+}
+_BATCH = 1 << 16
+"""Records in a batch."""
+
+_ENGINE: dict[str, str | int | float | list[str]] = {
+    "memory_limit": "512MiB",
+    "threads": 2,
+    "temp_directory": "",  # nothing may spill to disk
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """One file of real records under its public schema.
+
+    Args:
+        path: A CSV file with a header, or a Parquet file.
+        coding: What its values may be.
+        absent: Attribute -> values that stand for "missing" beside empty ones.
+
+    Every method may raise DatasetUnavailableError (the file is gone or garbled),
+    MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
+    """
+
+    path: Path
+    coding: Coding
+    absent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def version(self, salt: bytes) -> str:
+        """HMAC-SHA256 of the file, in hex: says whether two versions are the same, and no more."""
+        return silently(lambda: _hmac_of(self.path, salt))
+
+    def confirm(self, version: str, salt: bytes) -> None:
+        """Raises DatasetChangedError where the file is not the version named."""
+        if not hmac.compare_digest(self.version(salt), version):
+            raise DatasetChangedError()
+
+    def check(self) -> None:
+        """Read every record once: all values are declared, and nothing occurs that cannot.
+
+        Raises:
+            UndeclaredLevelError: Names the attribute, or those of a structural zero.
+        """
+        alone = [(name,) for name in self.coding.domain.attributes]
+        zeros = self.coding.structural_zeros
+        tables = self.count([*alone, *(entry.clique for entry in zeros)])
+        for entry, table in zip(zeros, tables[len(alone) :], strict=True):
+            if any(table[cell] for cell in entry.cells):
+                raise UndeclaredLevelError(attribute=", ".join(entry.clique))
+
+    def count(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """Marginals on the cliques, in their order: the ``MarginalSource`` of real records."""
+        domain = self.coding.domain.covered_by(cliques)
+        counter = Counter(domain, cliques)
+        records = 0
+        for batch in self._batches(domain.attributes):
+            counter.add(batch)
+            records += len(batch[0])
+        if not records:
+            raise EmptyDatasetError()
+        return counter.marginals()
+
+    def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
+        """The records on some attributes, held in memory.
+
+        Raises:
+            TooLargeError: There are more than ``most_records``.
+        """
+        batches: list[list[NDArray[Any]]] = []
+        records = 0
+        for batch in self._batches(attributes):
+            records += len(batch[0])
+            if records > most_records:
+                raise TooLargeError(what="the dataset", limit=f"{most_records} records")
+            batches.append(batch)
+        if not records:
+            raise EmptyDatasetError()
+        columns = [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+        return Dataset.of_columns(self.coding.domain.project(attributes), columns)
+
+    def _batches(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        """Codes of the attributes, one array each, batch by batch in the order of the file."""
+        encoders = [
+            encoder_of(self.coding.attribute(name), self.absent.get(name, ())) for name in attributes
+        ]
+        with Records(self.path) as records:
+            columns = [records.column(name) for name in attributes]
+            expressions = [
+                f"{encoder.expression(column)} AS c{axis}"
+                for axis, (encoder, column) in enumerate(zip(encoders, columns, strict=True))
+            ]
+            query = f"SELECT {', '.join(expressions)} FROM records"  # noqa: S608  # names are quoted
+            for batch in records.batches(query):
+                yield [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
+
+
+class Records:
+    """One file, opened by an engine that can reach nothing else; ``records`` is its table."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> "Records":
+        check_path(self._path)
+        if not silently(lambda: self._path.stat().st_size):
+            raise EmptyDatasetError()
+        self._engine = silently(self._open)
+        self.columns = [Column(name, kind) for name, kind, *_ in self.rows("DESCRIBE records")]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        silently(self._engine.close)
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        path = quoted(str(self._path), "'")
+        engine = duckdb.connect(":memory:", config=_ENGINE)
+        engine.execute("SET enable_progress_bar = false")
+        engine.execute(f"SET allowed_paths = [{path}]")
+        engine.execute("SET enable_external_access = false")
+        engine.execute("SET lock_configuration = true")
+        reader = _READERS[self._path.suffix].format(path=path)
+        engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {reader}")  # noqa: S608  # quoted
+        return engine
+
+    def column(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise MissingAttributeError(attribute=name)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = silently(lambda: self._engine.execute(query).fetchall())
+        return rows
+
+    def batches(self, query: str) -> Iterator[list[NDArray[Any]]]:
+        """The answer in batches, one array per column."""
+        reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
+        while (batch := silently(lambda: next(reader, None))) is not None:
+            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+def check_path(path: Path) -> None:
+    """Raises InvalidInputError where the engine would read something else than one file."""
+    if path.suffix not in _READERS:
+        raise InvalidInputError(field="data", problem="is neither a .csv nor a .parquet file")
+    if any(mark in str(path) for mark in "*?["):
+        raise InvalidInputError(field="data", problem="has *, ? or [ in its path")
+
+
+def silently(action: Callable[[], _Result]) -> _Result:
+    """Run the action; let no word of its errors out, neither as text nor as cause.
+
+    Raises:
+        DatasetUnavailableError: Any error, but
+        MemoryError: the engine's lack of memory.
+    """
+    refusal: Exception
+    try:
+        return action()
+    except (duckdb.OutOfMemoryException, MemoryError):
+        refusal = MemoryError()
+    except Exception:  # whatever it is, its text may quote a record
+        refusal = DatasetUnavailableError()
+    raise refusal
+
+
+def _hmac_of(path: Path, salt: bytes) -> str:
+    digest = hmac.new(salt, digestmod=sha256)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

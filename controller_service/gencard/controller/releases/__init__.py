@@ -1,0 +1,1 @@
+"""Releases: psi measured once for a card, rows generated, signed receipts, rows served."""

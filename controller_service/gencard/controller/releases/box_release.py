@@ -1,0 +1,159 @@
+"""Releases under cards with a black box: one run at the records, all rows drawn from that.
+
+A second run would spend what the box claims a second time, and would show how its runs differ. So its
+fit is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
+from that. What lies there is made from records, and nobody but the service can read it. A run that
+failed is not repeated either: who could see often whether and how it fails would learn about records.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards.card_audits import CardAudits, is_audited, rows_of_run
+from gencard.controller.cards.card_body import in_force, offer_of, signed_card
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.operations.run import Run
+from gencard.controller.records.holdings import Holding
+from gencard.controller.releases.refunds import NOTHING_LEARNT
+from gencard.controller.settings.private_file import write_whole
+from gencard.controller.state.database import Database
+from gencard.controller.state.releases import ReleaseStore
+from gencard.core.card.card import Negotiation
+from gencard.core.errors import (
+    BoxRunFailedError,
+    GencardError,
+    OperationCancelledError,
+    ServiceUnavailableError,
+    StorageError,
+)
+from gencard.core.statistics.moments import statistics_of
+from gencard.wire.documents.receipt import AuditedBox
+from gencard.wire.signatures.canonical import Document
+
+_FAILED = "failed"
+"""Stands in a card's folder where the run of its black box failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRelease:
+    """Makes rows for cards whose generator is a black box.
+
+    Args:
+        jobs: Describes jobs.
+        folder: Holds one folder for each card.
+    """
+
+    database: Database
+    card_audits: CardAudits
+    store: ReleaseStore
+    jobs: Descriptions
+    folder: Path
+
+    def audited(self, tx: Connection, card: Negotiation) -> AuditedBox | None:
+        """The audit that speaks for the card's black box; None where the card's tier asks for none.
+
+        Raises:
+            CardStateError, CardExpiredError, AuditRequiredError, BoxNotReviewedError,
+            GeneratorChangedError: Nothing does.
+        """
+        return self.card_audits.passed(tx, card) if is_audited(card) else None
+
+    def keep(self, run: Run, card: Negotiation, holding: Holding) -> None:
+        """Run the black box at the records, where that was not done yet.
+
+        Raises:
+            StorageError: What it left is gone, though something was released of it: it runs once.
+            BoxRunFailedError: It failed, now or earlier.
+        """
+        folder = self._folder(card)
+        if (folder / _FAILED).exists():
+            raise BoxRunFailedError
+        if any((folder / name).exists() for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS)):
+            return
+        with self.database.transaction() as tx:
+            if self.store.list(tx, card=card.name, limit=1).rows:
+                raise StorageError
+            usable = in_force(self.card_audits.cards.card(tx, card.name))
+            self._log(tx, card, self.audited(tx, usable))
+        signed = signed_card(card)
+        job = self.jobs.keep(
+            holding,
+            signed.version,
+            self._recipe(card, holding),
+            rows=rows_of_run(signed.terms.rows),
+            folder=folder,
+        )
+        self._run_once(run, job, folder / _FAILED)
+
+    def _run_once(self, run: Run, job: tasks.Job, failed: Path) -> None:
+        """One error for all ends that may depend on a record, and no other run after it.
+
+        Of a run that was cancelled nothing stays, or the next one's time would tell how far it was.
+        """
+        try:
+            run.job(tasks.KEEP, job)
+            return
+        except OperationCancelledError:
+            _throw_away(failed.parent)
+            raise
+        except (*NOTHING_LEARNT, ServiceUnavailableError):
+            raise
+        except GencardError:
+            write_whole(failed, [])
+        raise BoxRunFailedError
+
+    def draw(self, run: Run, card: Negotiation, holding: Holding, rows_file: Path, *, rows: int) -> str:
+        """Rows of what the run left, in a file; their digest.
+
+        There are fewer where it left fewer rows than are asked for.
+        """
+        job = self.jobs.draw(
+            self._recipe(card, holding),
+            holding,
+            domain=holding.domain.covered_by(offer_of(card).terms.cliques),
+            rows=rows,
+            folder=self._folder(card),
+            rows_file=rows_file,
+        )
+        digest: str = run.job(tasks.DRAW, job)["digest"]
+        return digest
+
+    def _recipe(self, card: Negotiation, holding: Holding) -> Document:
+        """Raises GeneratorChangedError where it would build another box than the card's."""
+        boxes, terms = self.card_audits.boxes, offer_of(card).terms
+        boxes.check_unchanged(signed_card(card))
+        linear = statistics_of(terms.moments, holding.schema.coding)
+        return boxes.recipe(terms.generator, [*terms.marginals, *linear])
+
+    def _folder(self, card: Negotiation) -> Path:
+        """The card's folder, made where it is not there; raises StorageError."""
+        path = self.folder / card.name.rpartition("/")[2]
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return path
+        except OSError:
+            pass
+        raise StorageError
+
+    def _log(self, tx: Connection, card: Negotiation, audited: AuditedBox | None) -> None:
+        cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}
+        if audited is not None:
+            details["verdict_digest"] = audited.verdict_digest
+        cards.log.append(
+            tx,
+            action="run",
+            actor=cards.controller,
+            resource=card.name,
+            details=details,
+            now=cards.clock(),
+        )
+
+
+def _throw_away(folder: Path) -> None:
+    with suppress(OSError):
+        for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS):
+            (folder / name).unlink(missing_ok=True)

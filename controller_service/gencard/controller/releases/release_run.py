@@ -1,0 +1,279 @@
+"""The main job: records -> psi, once for a card; psi -> rows, signed.
+
+Each step leaves what the next one needs in the state, so that a run after a crash starts where the
+last one stopped. A measurement that fails after the records were opened keeps its reservation: how
+it failed may say something about them.
+"""
+
+import os
+import secrets
+import threading
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards.card_audits import is_audited, is_private
+from gencard.controller.cards.card_body import in_force, offer_of, signed_card
+from gencard.controller.cards.cards import Cards
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.operations.run import Run
+from gencard.controller.operations.scratch import scratch_folder
+from gencard.controller.records.holdings import Holding
+from gencard.controller.records.versions import VERSIONS
+from gencard.controller.releases.box_release import BoxRelease
+from gencard.controller.releases.one_try import one_try
+from gencard.controller.releases.refunds import refund
+from gencard.controller.releases.releases import SPENT_ON, Releases, release_message
+from gencard.controller.settings.private_file import flush_folder
+from gencard.controller.state.ledger import FIT
+from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.releases import ReleaseRow
+from gencard.core.card.card import CardState, Negotiation
+from gencard.core.errors import GencardError, OperationCancelledError, StorageError
+from gencard.wire.documents.receipt import Receipt, receipt_statement
+from gencard.wire.signatures.canonical import sha256, time_text
+from gencard.wire.signatures.dsse import sign
+from gencard.wire.signatures.identity import Identity
+
+SPARE = 1_000
+"""Rows that are drawn beyond twice those wanted, where replicated uniques are taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRun:
+    """Carries releases out.
+
+    Args:
+        jobs: Describes jobs: where records, salt and limits are.
+        work: Folder for work in progress.
+        black_boxes: Makes the rows of audited cards.
+    """
+
+    releases: Releases
+    jobs: Descriptions
+    work: Path
+    black_boxes: BoxRelease
+    _measuring: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+    @property
+    def cards(self) -> Cards:
+        return self.releases.cards
+
+    def __call__(self, run: Run) -> None:
+        """Carry one release out; what was done before a crash is not done again."""
+        with self.releases.database.reading() as tx:
+            card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
+            self.black_boxes.audited(tx, card)
+        holding = self.cards.holding_of(card)
+        with self._measuring[card.name]:
+            psi = self._prepared(run, card, holding)
+        with scratch_folder(self.work, run.row.name) as scratch:
+            rows = scratch / "rows"
+            if is_audited(card) or is_private(card):
+                many = run.request["rows"]
+                digest = self.black_boxes.draw(run, card, holding, rows, rows=many)
+            elif offer_of(card).terms.without_uniques:
+                self._publish_unique_free(run, card, holding, psi, rows)
+                return
+            else:
+                many, seed = run.request["rows"], run.request["seed"]
+                digest = self._synthesised(run, card, holding, psi, rows, rows=many, seed=seed)
+            self._publish(run, card, digest, rows)
+
+    def _prepared(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
+        """Psi, and of a black box what its one run left; of tier private that alone, and no psi."""
+        if is_private(card):
+            self._fitted(run, card, holding)
+            return b""
+        psi = self._stored(card) or self._shared(run, card) or self._measured(run, card, holding)
+        if is_audited(card):
+            self.black_boxes.keep(run, card, holding)
+        return psi
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give the price back, unless another release of the card waits for it, or told of records."""
+        releases = self.releases
+        held = (releases.ledger.held(tx, resource=row.resource, kind=kind) for kind in (SPENT_ON, FIT))
+        line = next(filter(None, held), None)
+        if line is not None and not releases.operations.others(tx, row):
+            before = releases.operations.failures(tx, row, line.created)
+            refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
+
+    def _publish_unique_free(
+        self, run: Run, card: Negotiation, holding: Holding, psi: bytes, rows_file: Path
+    ) -> None:
+        """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
+        drawn, rows = rows_file.with_name("drawn"), run.request["rows"]
+        many, seed = SPARE + 2 * rows, secrets.randbits(63)
+        self._synthesised(run, card, holding, psi, drawn, rows=many, seed=seed)
+        version = signed_card(card).version
+        job = self.jobs.thin_out(holding, version, drawn=drawn, rows=rows, rows_file=rows_file)
+        with one_try():
+            self._publish(run, card, run.job(tasks.THIN_OUT, job)["digest"], rows_file)
+
+    def _synthesised(
+        self,
+        run: Run,
+        card: Negotiation,
+        holding: Holding,
+        psi: bytes,
+        rows_file: Path,
+        *,
+        rows: int,
+        seed: int,
+    ) -> str:
+        """Psi -> rows in a file; their digest."""
+        job = self.jobs.synthesise(
+            holding,
+            psi=psi,
+            generator=offer_of(card).terms.generator,
+            rows=rows,
+            seed=seed,
+            rows_file=rows_file,
+        )
+        digest: str = run.job(tasks.SYNTHESISE, job)["digest"]
+        return digest
+
+    def _stored(self, card: Negotiation) -> bytes | None:
+        with self.releases.database.reading() as tx:
+            row = self.releases.psis.find(tx, card.name)
+        return None if row is None else row.document
+
+    def _shared(self, run: Run, card: Negotiation) -> bytes | None:
+        """Psi that the analyst holds already under another card, with the very noise: drawn once."""
+        with self.releases.database.transaction() as tx:
+            self.releases.operations.check(tx, run.row)
+            row = self.releases.same_psi(tx, card.name)
+            if row is None:
+                return None
+            self._log(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
+            self.releases.psis.put(tx, card.name, row.document, row.digest, self.cards.clock())
+            line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
+            if line is not None:  # held before another card of the analyst drew the same noise
+                self.releases.ledger.void(tx, line.line, self.cards.clock())
+                self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
+        return row.document
+
+    def _measured(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
+        """psi, stored and paid for in one transaction; its price is held before records are opened."""
+        with self.releases.database.transaction() as tx:
+            self.releases.operations.check(tx, run.row)
+            self.releases.hold(tx, Identity.of(run.row.owner), card.name)
+        agreed = signed_card(card)
+        job = self.jobs.measure(holding, agreed.version, agreed.terms)
+        result = run.job(tasks.MEASURE, job)
+        psi: bytes = result["psi"].encode()
+        with self.releases.database.transaction() as tx:
+            now = self.cards.clock()
+            line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
+            if line is None:  # taken back meanwhile
+                raise OperationCancelledError
+            self.cards.usable(tx, Identity.of(run.row.owner), card.name)
+            self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
+            self.releases.psis.put(tx, card.name, psi, sha256(psi), now)
+            self.releases.ledger.settle(tx, line.line, now)
+        return psi
+
+    def _fitted(self, run: Run, card: Negotiation, holding: Holding) -> None:
+        """Fit a private black box, once for a card; its price is held before records are opened."""
+        releases = self.releases
+        with releases.database.transaction() as tx:
+            releases.operations.check(tx, run.row)
+            releases.hold(tx, Identity.of(run.row.owner), card.name)
+        self.black_boxes.keep(run, card, holding)
+        with releases.database.transaction() as tx:
+            line = releases.ledger.held(tx, resource=card.name, kind=FIT)
+            if line is not None:
+                releases.ledger.settle(tx, line.line, self.cards.clock())
+            elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
+                raise OperationCancelledError  # taken back meanwhile
+
+    def _publish(self, run: Run, card: Negotiation, digest: str, made: Path) -> None:
+        """Log, receipt, rows and the operation's end: true together, or not at all.
+
+        The file is named for the operation: one that begins again after a crash puts its rows over
+        those that it left.
+        """
+        short = run.row.name.rpartition("/")[2]
+        kept = self.releases.folder / f"{short}.rows"
+        try:
+            _move(made, kept)
+            self._record(run, card, digest, f"{card.name}/releases/{short}", kept.name)
+        except BaseException:
+            with suppress(OSError):
+                kept.unlink()
+            raise
+
+    def _record(self, run: Run, card: Negotiation, digest: str, name: str, file_name: str) -> None:
+        with self.releases.database.transaction() as tx:
+            now = self.cards.clock()
+            usable = in_force(self.cards.card(tx, card.name))
+            audited = self.black_boxes.audited(tx, usable)
+            self.releases.check_first(tx, usable)
+            without, private = offer_of(card).terms.without_uniques, is_private(card)
+            psi_digest = "" if private else self.releases.psis.get(tx, card.name).digest
+            details = {"data_digest": digest} | ({} if private else {"psi_digest": psi_digest})
+            entry = self._log(tx, "release", name, details)
+            receipt = Receipt(
+                name=name,
+                card_digest=offer_of(card).digest,
+                psi_digest=psi_digest,
+                rows_digest=digest,
+                rows=run.request["rows"],
+                seed=None if audited or private or without else run.request["seed"],
+                versions=VERSIONS,
+                log_index=entry,
+                time=time_text(now),
+                audited=audited,
+                without_uniques=without,
+                private_box=signed_card(card).generator_digest if private else "",
+            )
+            signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
+            row = _row_of(receipt, signed, run, file_name, now)
+            self.releases.store.insert(tx, row)
+            self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
+            self.releases.operations.finish(tx, run.row.name, release_message(row).SerializeToString())
+
+    def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
+        """Index of the new entry; the controller acts."""
+        entry = self.cards.log.append(
+            tx,
+            action=action,
+            actor=self.cards.controller,
+            resource=resource,
+            details=details,
+            now=self.cards.clock(),
+        )
+        return entry.index
+
+
+def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: datetime) -> ReleaseRow:
+    """What the state keeps of a release; its seed too, where the receipt is silent about it."""
+    return ReleaseRow(
+        name=receipt.name,
+        card=run.row.resource,
+        rows=receipt.rows,
+        seed=run.request["seed"],
+        digest=receipt.rows_digest,
+        psi_digest=receipt.psi_digest,
+        receipt=signed,
+        file_name=file_name,
+        created=now,
+    )
+
+
+def _move(source: Path, target: Path) -> None:
+    """Raises StorageError where the file cannot be put in its place."""
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.replace(source, target)
+        flush_folder(target.parent)
+        return
+    except OSError:
+        pass
+    raise StorageError

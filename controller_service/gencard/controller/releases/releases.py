@@ -1,0 +1,293 @@
+"""Releases as callers see them: begun, listed, sent.
+
+    ledger      the price is RESERVED before any record is read
+    vault       records -> psi, in a job of its own, once for a card
+    ledger      psi stored and reservation settled, in one transaction
+    generators  psi -> model -> rows, in another job that sees no record
+    log         the release is in it before anybody can fetch the rows
+
+``release_run.py`` holds the work; this file what comes before and after it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards.card_audits import CardAudits, is_audited, is_private
+from gencard.controller.cards.card_body import offer_of, signed_card
+from gencard.controller.cards.cards import Cards
+from gencard.controller.cards.held_statistics import same_noisy_psi
+from gencard.controller.operations.operations import Operations
+from gencard.controller.operations.request import Request
+from gencard.controller.records.holdings import dataset_of
+from gencard.controller.releases.one_try import check_untried
+from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import FIT, Ledger
+from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.psis import PsiRow, PsiStore
+from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.core.card.budget import FREE, Price
+from gencard.core.card.card import CardState, Negotiation
+from gencard.core.errors import (
+    CardStateError,
+    DatasetChangedError,
+    InvalidInputError,
+    InvalidNumberError,
+    NoPsiError,
+    TooLargeError,
+)
+from gencard.v1 import common_pb2 as common
+from gencard.v1 import synthesis_pb2 as pb
+from gencard.wire.codecs.card_codec import timestamp
+from gencard.wire.codecs.table_codec import row_bytes
+from gencard.wire.documents.receipt import receipt_of_document
+from gencard.wire.documents.statements import RECEIPT, predicate_of
+from gencard.wire.signatures.dsse import opened
+from gencard.wire.signatures.identity import Identity
+
+KIND = "release"
+SPENT_ON = "psi"
+"""Kind of the ledger's line that pays for measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """What was released, and the start of the next one.
+
+    Args:
+        folder: Where the rows of releases lie.
+        card_audits: Says which audit speaks for a card.
+        most: Releases of one card.
+        most_mib: Size of all releases of one card together.
+    """
+
+    database: Database
+    cards: Cards
+    ledger: Ledger
+    psis: PsiStore
+    store: ReleaseStore
+    operations: Operations
+    folder: Path
+    card_audits: CardAudits
+    most: int = 1_000
+    most_mib: int = 16_384
+
+    def start(self, who: Identity, card: str, *, rows: int, seed: int, request: Request) -> OperationRow:
+        """Begin a release under the caller's own agreed card.
+
+        Raises:
+            InvalidNumberError, TooLargeError: Rows are out of bounds.
+            CardStateError, CardExpiredError: The card does not allow it.
+            AuditRequiredError, BoxNotReviewedError, GeneratorChangedError: Nothing speaks for the card's
+                black box.
+            InvalidInputError: A seed is given where records decide about the rows.
+            UniqueFreeFailedError, ServiceBusyError: The one try of a card without replicated uniques
+                failed, or still goes on.
+            QuotaExceededError: The caller has as many or as large releases as one certificate may have.
+            DatasetChangedError: The dataset has another schema than the card names.
+            BudgetExceededError: psi is not measured yet, or the private black box not fitted, and the
+                price is not covered.
+        """
+        if rows < 1:
+            raise InvalidNumberError(field="rows", expected="1 or more")
+        with self.database.transaction() as tx:
+            name = request.once(
+                tx, who, self.cards.clock(), lambda: self._created(tx, who, card, rows, seed).encode()
+            )
+        return self.operations.begin(name.decode())
+
+    def _created(self, tx: Connection, who: Identity, card: str, rows: int, seed: int) -> str:
+        """The name of a new operation for a release that is in order, with its price held."""
+        usable = self.cards.usable(tx, who, card)
+        self._check(tx, usable, rows, seed)
+        size = rows * self._bytes_of_row(usable)
+        self._check_quota(tx, who, size)
+        self.hold(tx, who, card)
+        facts = {"card": card, "rows": rows, "seed": seed, "bytes": size}
+        name = self.operations.create(tx, who, KIND, card, facts)
+        self.cards.log.append(
+            tx,
+            action="generate",
+            actor=who.uri,
+            resource=card,
+            details={"operation": name},
+            now=self.cards.clock(),
+        )
+        return name
+
+    def _check(self, tx: Connection, card: Negotiation, rows: int, seed: int) -> None:
+        """Raises what ``start`` says of cards that do not allow such a release."""
+        self.cards.holding_of(card)
+        terms = offer_of(card).terms
+        if is_audited(card):
+            self.card_audits.passed(tx, card)
+            _refuse_seed(seed)
+        if is_private(card):
+            self.card_audits.boxes.check_unchanged(signed_card(card))
+            _refuse_seed(seed)
+        if terms.without_uniques:
+            _refuse_seed(seed)
+            self.check_first(tx, card)
+            check_untried(self.operations.of_kind(tx, KIND, card.name))
+        if rows > terms.rows:
+            raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
+        self._check_room(tx, card, rows)
+
+    def _check_room(self, tx: Connection, card: Negotiation, rows: int) -> None:
+        """Raises TooLargeError where the card has as many or as large releases as it may have."""
+        number, held = self.store.held(tx, card.name)
+        for row in self.operations.unfinished(tx, card.analyst, KIND):
+            if row.resource == card.name:
+                number, held = number + 1, held + int(json.loads(row.request)["rows"])
+        if number >= self.most:
+            limit = f"{self.most} (limits.card_releases); propose another card"
+            raise TooLargeError(what="The number of releases of this card", limit=limit)
+        if (held + rows) * self._bytes_of_row(card) > self.most_mib * 2**20:
+            limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
+            raise TooLargeError(what="The size of this card's releases", limit=limit)
+
+    def _bytes_of_row(self, card: Negotiation) -> int:
+        domain = self.cards.holding_of(card).domain
+        return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
+
+    def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
+        """Raises QuotaExceededError where the caller may have no more releases, or none so large."""
+        files = self.store.files(tx, who.uri)
+        begun = self.operations.unfinished(tx, who.uri, KIND)
+        on_disk = sum(_size_of(self.folder / name) for name in files)
+        to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in begun)
+        self.cards.quotas.check_release(len(files) + len(begun), on_disk + to_come + size)
+
+    def get(self, who: Identity, name: str) -> tuple[pb.Release, bytes]:
+        """A release, and the bytes of its entry in the log."""
+        with self.database.reading() as tx:
+            row = self._seen(tx, who, name)
+            entry = self.cards.log.entry(tx, _log_index(row))
+        return release_message(row), entry
+
+    def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[pb.Release], str]:
+        """Releases of a card, newest first, and the token of the next page."""
+        with self.database.reading() as tx:
+            self.cards.seen(tx, who, card)
+            page = self.store.list(tx, card=card, before=before, limit=limit)
+        return [release_message(row) for row in page.rows], page.next_token
+
+    def psi(self, who: Identity, card: str) -> bytes:
+        """Psi's document.
+
+        Raises:
+            NoPsiError: The card is of tier private.
+            CardStateError: It is not measured yet, or the card was revoked.
+        """
+        with self.database.reading() as tx:
+            found = self.cards.readable(tx, who, card)
+            if found.offer is not None and is_private(found):
+                raise NoPsiError
+            row = self.psis.find(tx, card)
+        if row is None:
+            raise CardStateError(state=found.state)
+        return row.document
+
+    def chunks(self, who: Identity, name: str) -> Iterator[common.TableChunk]:
+        """The rows of a release, read from their file as they are sent."""
+        with self.database.reading() as tx:
+            row = self._seen(tx, who, name)
+        yield from RowsFile(self.folder / row.file_name).chunks(row.digest)
+
+    def check_first(self, tx: Connection, card: Negotiation) -> None:
+        """A card without replicated uniques has one release: of many, what is in none would tell more.
+
+        Raises:
+            CardStateError: It has one already.
+        """
+        if offer_of(card).terms.without_uniques and self.store.list(tx, card=card.name, limit=1).rows:
+            raise CardStateError(state=card.state)
+
+    def hold(self, tx: Connection, who: Identity, card: str) -> None:
+        """Hold the price of psi or of a private fit, once for a card; one that a crash left still holds.
+
+        Raises:
+            BudgetExceededError: The price is not covered.
+            CardStateError, CardExpiredError: The card does not allow it.
+        """
+        kind = FIT if is_private(self.cards.card(tx, card)) else SPENT_ON
+        paid = self.psis.find(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
+        if paid or self.ledger.held(tx, resource=card, kind=kind):
+            return
+        if self.same_psi(tx, card) is not None:
+            return
+        self.ledger.reserve(
+            tx,
+            dataset=dataset_of(card),
+            project=who.project,
+            analyst=who.uri,
+            resource=card,
+            kind=kind,
+            price=self._price(tx, self.cards.usable(tx, who, card)),
+            now=self.cards.clock(),
+        )
+
+    def same_psi(self, tx: Connection, card: str) -> PsiRow | None:
+        """Psi with the very noise that a card asks for, of another card of its analyst."""
+        agreed = signed_card(self.cards.card(tx, card))
+        holding = self.cards.holdings.named(agreed.terms.dataset)
+        if agreed.version != holding.version:  # psi of other records is not this card's
+            return None
+        source = same_noisy_psi(agreed.terms, self.cards.held(tx, agreed.analyst, holding))
+        return None if source is None else self.psis.get(tx, source.name)
+
+    def _price(self, tx: Connection, card: Negotiation) -> Price:
+        """The offered price, or less where the analyst came to hold some of the statistics since.
+
+        Raises:
+            DatasetChangedError: The records are others than those that the card names.
+            CardStateError: The card shares the noisy psi of another one, which was revoked since.
+        """
+        signed, holding = signed_card(card), self.cards.holding_of(card)
+        if signed.version != holding.version:
+            raise DatasetChangedError
+        if signed.terms.privacy.noisy and signed.price == FREE:
+            raise CardStateError(state=CardState.REVOKED)
+        price = self.cards.charge(tx, card.analyst, holding, signed.terms).price
+        return price if price.fits(signed.price) else signed.price
+
+    def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:
+        row = self.store.get(tx, name)
+        self.cards.readable(tx, who, row.card)
+        return row
+
+
+def _size_of(file: Path) -> int:
+    """Bytes of a file; 0 where it is not there."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _refuse_seed(seed: int) -> None:
+    """Raises InvalidInputError: whoever knew the seed could find out what the rows hide."""
+    if seed:
+        raise InvalidInputError(field="seed", problem="is no choice where records decide about the rows")
+
+
+def _log_index(row: ReleaseRow) -> int:
+    """The entry of the log that a receipt of ours names."""
+    payload, _ = opened(row.receipt)
+    return receipt_of_document(predicate_of(payload, RECEIPT)).log_index
+
+
+def release_message(row: ReleaseRow) -> pb.Release:
+    return pb.Release(
+        name=row.name,
+        rows=row.rows,
+        seed=row.seed,
+        digest=row.digest,
+        psi_digest=row.psi_digest,
+        receipt=row.receipt,
+        create_time=timestamp(row.created),
+    )

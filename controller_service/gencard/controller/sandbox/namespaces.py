@@ -1,0 +1,203 @@
+"""A closed cell, by bubblewrap: namespaces of its own, an empty root, and only what the program needs.
+
+Started by root, the program runs as a user of its own that owns nothing; else in a user namespace.
+"""
+
+import json
+import os
+import platform
+import select
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from gencard.controller.sandbox.call_filter import call_filter
+from gencard.controller.sandbox.limits import CellLimits
+from gencard.controller.sandbox.memory_file import MemoryFiles
+from gencard.controller.sandbox.offspring import children_of, tree_of
+from gencard.controller.sandbox.resource_limits import limited
+from gencard.controller.sandbox.root import closing_of, root_of
+from gencard.controller.sandbox.user import CellUser
+from gencard.controller.sandbox.view import View
+
+PROGRAM = Path("/cell/program")
+"""Where the program's files are, read-only."""
+
+WORK = Path("/cell/work")
+"""The working folder: empty, its own, and gone with the run."""
+
+_MIB = 1 << 20
+_AT_MOST = 2.0
+"""Seconds for a namespace to end."""
+
+_ALONE = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+_SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add",
+             "CAP_SETPCAP")  # fmt: skip
+
+
+class Namespaces:
+    """See ``confinement.Confinement``. The first process is held, for with it all others end.
+
+    Args:
+        view: What of the machine is there inside.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._first: int | None = None
+        self._user = ExitStack()
+
+    def start(
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: CellLimits
+    ) -> subprocess.Popen[bytes]:
+        """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
+        with ExitStack() as held, MemoryFiles() as memory:
+            placed = [
+                word
+                for path, content in files
+                for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
+            ]
+            calls = call_filter(platform.machine(), one_process=limits.processes == 1)
+            closed = [*_closed(), "--seccomp", str(memory.of(calls))]
+            words = [*closed, *root_of(self._view), *placed, *self._folders(limits)]
+            inside = [*_dropped(held), *limited(limits, others=_others()), *command]
+            process = self._started(words, inside, memory)
+            self._user = held.pop_all()
+            return process
+
+    def _folders(self, limits: CellLimits) -> list[str]:
+        """There is no /proc: it shows the machine's memory and load, and which pages others map."""
+        work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
+        system = [*_devices(), *closing_of(self._view), "--remount-ro", "/"]
+        variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
+        return [*work, *system, *variables, "--chdir", str(WORK)]
+
+    def _started(
+        self, words: Sequence[str], inside: Sequence[str], memory: MemoryFiles
+    ) -> subprocess.Popen[bytes]:
+        reading, writing = os.pipe()
+        whole = memory.of(_null_ended([*words, "--info-fd", str(writing)]))
+        with open(reading, encoding="utf-8") as told:
+            try:
+                process = subprocess.Popen(
+                    ["bwrap", "--args", str(whole), "--", *inside],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    umask=0o077,
+                    cwd="/",
+                    env={"PATH": "/usr/bin:/bin"},
+                    pass_fds=(*memory.descriptors, writing),
+                )
+            finally:
+                os.close(writing)
+            self._first = _held(told.read())
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """All of it: the kernel lets the first process of a namespace end after all others."""
+        if self._first is not None:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+                process.wait(_AT_MOST)
+            _await_end(self._first)
+            os.close(self._first)
+            self._first = None
+        process.kill()
+        self._user.close()
+
+    def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
+        """All that descend from bubblewrap: an orphan is a child of the namespace's first one."""
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for first in _children(process):
+                yield from (Path(f"/proc/{pid}") for pid in tree_of(first))
+
+    def files(self, process: subprocess.Popen[bytes]) -> int:
+        """Entries of the working folder, hidden ones too; 0 until it is there."""
+        with suppress(OSError):
+            for first in _children(process):
+                work = os.statvfs(f"/proc/{first}/root{WORK}")
+                return work.f_files - work.f_ffree
+        return 0
+
+    @property
+    def program_folder(self) -> Path:
+        return PROGRAM
+
+
+def _held(told: str) -> int | None:
+    """A descriptor of the process that bubblewrap says is the first; None where it has ended already."""
+    try:
+        return os.pidfd_open(json.loads(told)["child-pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _await_end(held: int) -> None:
+    ended = select.poll()
+    ended.register(held, select.POLLIN)
+    ended.poll(1_000 * _AT_MOST)
+
+
+def _children(process: subprocess.Popen[bytes]) -> list[int]:
+    if process.poll() is not None:
+        return []
+    return children_of(process.pid)
+
+
+def _closed() -> list[str]:
+    alone = [*_ALONE, "--hostname", "cell", "--die-with-parent", "--new-session", "--clearenv"]
+    if os.geteuid() == 0:
+        return [*alone, *_SET_USER]
+    nobody = ["--uid", "65534", "--gid", "65534"]
+    return [*alone, "--unshare-user", *_no_more_users(), *nobody, "--cap-drop", "ALL"]
+
+
+def _no_more_users() -> list[str]:
+    """By number too, besides the filter of calls; a container's read-only settings do not allow that."""
+    settings = os.statvfs("/proc/sys").f_flag
+    return [] if settings & os.ST_RDONLY else ["--disable-userns"]
+
+
+def _others() -> int:
+    """Processes of bubblewrap's that have the program's user: its first one, unless root started it."""
+    return int(os.geteuid() != 0)
+
+
+def _dropped(held: ExitStack) -> list[str]:
+    """As root: become some user of no other process, for good, so that its processes can be counted.
+
+    Another one in each run, or the runs of one audit would have in common what the next run has not.
+    """
+    if os.geteuid() != 0:
+        return []
+    user = str(held.enter_context(CellUser()).number)
+    become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
+    return [*become, "--inh-caps=-all", "--bounding-set=-all"]
+
+
+def _devices() -> Iterator[str]:
+    """No terminal, no shared memory, and no /dev/zero, which is shared memory to whoever maps it."""
+    yield from ("--perms", "0755", "--dir", "/dev")
+    for name in ("null", "random", "urandom"):
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+
+
+VARIABLES = {
+    "HOME": str(WORK),
+    "LC_ALL": "C.UTF-8",
+    "MALLOC_ARENA_MAX": "2",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "TMPDIR": str(WORK),
+}
+"""The whole environment: the same for every program, on every machine."""
+
+
+def _null_ended(words: Sequence[str]) -> bytes:
+    return b"".join(os.fsencode(word) + b"\0" for word in words)

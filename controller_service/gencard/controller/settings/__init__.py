@@ -1,0 +1,1 @@
+"""Settings: TOML files, checked before anything starts, and drafted by ``init``."""

@@ -1,0 +1,1 @@
+"""Upkeep: backup, restoration, health, readiness, logs and retention."""

@@ -1,0 +1,194 @@
+"""What must hold before anything is served: mistakes that would open a door are found at the start."""
+
+from collections.abc import Collection, Iterator
+
+from sqlalchemy import Connection
+
+from gencard.controller.boxes.generator_facts import Facts
+from gencard.controller.policy.box_policy import relation_of
+from gencard.controller.policy.clique_policy import objection
+from gencard.controller.policy.measures_policy import together_of
+from gencard.controller.policy.measuring import price_of_noise
+from gencard.controller.policy.policy import Policy
+from gencard.controller.records.holdings import Holding, Holdings
+from gencard.controller.sandbox.trial import check_isolation
+from gencard.controller.settings.settings import Settings
+from gencard.controller.settings.settings_boxes import BuiltInBox, ProgramBox
+from gencard.controller.state.ledger import Ledger
+from gencard.core.card.budget import Mechanism, Privacy
+from gencard.core.errors import InvalidInputError
+from gencard.core.evaluation.measure import Measure, Need, Sight
+from gencard.core.evaluation.registry import measure_named
+from gencard.core.transform import AS_COUNTED
+from gencard.core.utility.prediction.gap import gap_of
+
+
+def check_caps(tx: Connection, ledger: Ledger) -> None:
+    """A cap below what is spent allows nothing more; it is a slip, or a freeze that can be exact.
+
+    Raises:
+        InvalidInputError: An account spent more than its cap.
+    """
+    for account, spent, cap in ledger.over_cap(tx):
+        holder = f" of {account.holder}" if account.holder else ""
+        problem = (
+            f"allows {cap}, but {spent} are spent already{holder}, so nothing more can be released; "
+            "set the cap to at least what is spent"
+        )
+        raise InvalidInputError(field=f"{account.dataset}: caps.{account.scope}", problem=problem)
+
+
+def check_reviewed(holdings: Holdings) -> None:
+    """A drafted schema shows labels and edges of records: a person reads it before anybody else.
+
+    Raises:
+        InvalidInputError: A schema was drafted from records and nobody has reviewed it.
+    """
+    for holding in holdings:
+        if not holding.schema.reviewed:
+            raise InvalidInputError(
+                field=f"{holding.name}: reviewed",
+                problem="is false; read the schema, then set it to true",
+            )
+
+
+def check_apart(holdings: Holdings) -> None:
+    """The same records under two names would have two ledgers, and could be told by two schemas.
+
+    Raises:
+        InvalidInputError: Two datasets are of one version.
+    """
+    first: dict[str, str] = {}
+    for holding in holdings:
+        other = first.setdefault(holding.version, holding.name)
+        if other != holding.name:
+            raise InvalidInputError(field=holding.name, problem=f"holds the same records as {other}")
+
+
+def check_measures(holdings: Holdings) -> None:
+    """A holdout that is no holdout, or a key that nobody has, would make measures say what is not so.
+
+    Raises:
+        InvalidInputError: A holdout holds the records of a dataset, keys and target are undeclared
+            or the same, the gap means nothing, or the policy offers a measure that this dataset or
+            this policy leaves no release for.
+        UnknownAttributeError: The gap names an attribute that is undeclared.
+    """
+    versions = {holding.version for holding in holdings}
+    for holding in holdings:
+        if holding.holdout is not None and holding.holdout.version in versions:
+            problem = "holds the same records as a dataset, which releases are made from"
+            raise InvalidInputError(field=f"{holding.name}: holdout", problem=problem)
+        declared = holding.declared
+        named = [*declared.keys, *([declared.target] if declared.target else [])]
+        if len(set(named)) != len(named) or not set(named) <= set(holding.domain.attributes):
+            problem = "keys and target must be different attributes of the schema"
+            raise InvalidInputError(field=f"{holding.name}: measures", problem=problem)
+        if declared.gap is not None:
+            gap_of(declared.gap, holding.schema.coding)
+        for problem in _vain_measures(holding):
+            raise InvalidInputError(field=f"{holding.name}: policy.measures", problem=problem)
+
+
+def _vain_measures(holding: Holding) -> Iterator[str]:
+    """Why measures that the policy offers can be taken of no card."""
+    policy = holding.policy
+    if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
+        yield f"names '{policy.measures[0]}', but measures go with exact counts as they are alone"
+    there = tuple(
+        name for name in holding.domain.attributes if objection((name,), policy, holding.domain) is None
+    )
+    for name in policy.measures:
+        measure = measure_named(name)
+        lacking = measure.lacks(there, holding.declared, holdout=holding.holdout is not None)
+        if lacking:
+            yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in lacking)}"
+        if not _can_look(measure, holding):
+            yield f"names '{name}', but does not allow {measure.sight} together"
+
+
+def _can_look(measure: Measure, holding: Holding) -> bool:
+    """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
+    together, declared = together_of(holding.policy), holding.declared
+    if measure.sight is Sight.KEYS:
+        return any(together.allows_table((key, declared.target)) for key in declared.keys)
+    if measure.sight is Sight.GAP and declared.gap is not None:
+        return together.allows_table(declared.gap.attributes)
+    return True
+
+
+_SETTING = {
+    Need.HOLDOUT: "a holdout",
+    Need.TARGET: "measures.target, of which the policy allows a marginal",
+    Need.GAP: "measures.gap, of whose attributes the policy allows marginals",
+    Need.KEYS: "measures.keys, of which the policy allows a marginal",
+}
+"""What a measure can lack before there is a release."""
+
+
+def check_cells(settings: Settings) -> None:
+    """What reads records in a cell is not served where no cell can be closed.
+
+    Raises:
+        IsolationError: The settings name such black boxes, and see ``cell.trial``.
+    """
+    if any(isinstance(box, ProgramBox | BuiltInBox) for box in settings.black_boxes):
+        check_isolation(settings.cell.isolation, settings.state.folder)
+
+
+def check_policies(holdings: Holdings, generators: Collection[str], facts: Facts) -> None:
+    """A policy that names what is not there forbids or allows nothing, in silence.
+
+    Args:
+        generators: The names of the catalogue.
+        facts: What a policy has to know of each of them.
+
+    Raises:
+        InvalidInputError: It forbids undeclared attributes, or offers what cannot be carried out.
+    """
+    for holding in holdings:
+        for field, problem in _mistakes(holding, generators):
+            raise InvalidInputError(field=f"{holding.name}: policy.{field}", problem=problem)
+        for problem in _private_mistakes(holding.policy, facts):
+            raise InvalidInputError(field=f"{holding.name}: policy.generators", problem=problem)
+
+
+def _mistakes(holding: Holding, generators: Collection[str]) -> list[tuple[str, str]]:
+    policy, declared = holding.policy, set(holding.domain.attributes)
+    wrong = {
+        ("forbidden", "names an attribute that the schema does not declare"): any(
+            not clique or not declared.issuperset(clique) for clique in policy.forbidden
+        ),
+        ("generators", "must name one or more, each of the catalogue"): not policy.generators
+        or not set(generators) >= set(policy.generators),
+        ("mechanisms", "must name one or more"): not policy.mechanisms,
+        ("noise", "must say, for a policy with noise, which one and its neighbouring relation"): (
+            policy.noise is None and set(policy.mechanisms) != {Mechanism.EXACT}
+        ),
+        ("noise", "must be one of the mechanisms, and within most_per_card"): (
+            policy.noise is not None and not _is_on_offer(policy.noise, policy)
+        ),
+    }
+    return [mistake for mistake, made in wrong.items() if made]
+
+
+def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
+    """Why no card could ever name a black box of tier private that the policy offers."""
+    relation = relation_of(policy, facts)
+    for name in policy.generators:
+        privacy = facts(name).privacy
+        if privacy is None:
+            continue
+        if privacy.neighbouring != relation:
+            yield (
+                f"names '{name}', which is private for {privacy.neighbouring} neighbours; all noise on "
+                f"a dataset has one relation, and here it is {relation}"
+            )
+        if not price_of_noise(privacy).fits(policy.most_per_card):
+            price = price_of_noise(privacy)
+            yield f"names '{name}', whose price of {price} for a card is over most_per_card"
+
+
+def _is_on_offer(noise: Privacy, policy: Policy) -> bool:
+    price = price_of_noise(noise)
+    return noise.mechanism in policy.mechanisms and price.fits(policy.most_per_card)

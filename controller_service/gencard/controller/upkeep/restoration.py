@@ -1,0 +1,180 @@
+"""A state that comes back from a backup, and what became of everything since.
+
+Whatever was released after the backup is known to the world and not to the ledger. So nothing is free
+again by a restore: what is left of each budget is held, in a line that only a steward can void, once it
+is known what had happened; reservations are settled, since they may have been used; unfinished work is
+called off, since it may have been done. Only where the steward says that nothing came after the backup,
+and no checkpoint shows otherwise, the state goes on as it was.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.audits.audit_resumption import KIND as AUDIT
+from gencard.controller.cards.card_audits import CardAudits
+from gencard.controller.desk import Desk
+from gencard.controller.settings.private_file import flush_folder
+from gencard.controller.settings.settings_tables import State
+from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.operations import OperationStore
+from gencard.controller.upkeep.backup_list import FILE, BackupList, copied, list_of
+from gencard.controller.upkeep.state_check import check_state
+from gencard.core.card.budget import Spend, SpendState
+from gencard.core.errors import InvalidInputError, StorageError, VerificationError
+from gencard.wire.signatures.identity import Identity
+
+HELD = "restore"
+"""Kind of the ledger's line that holds what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore found, and did.
+
+    Args:
+        entries: Of the log as it came back.
+        known: Entries that the log is known to have had.
+        held: Lines that hold what is left of each dataset's budget.
+        settled: Reservations that were settled.
+        ended: Operations that were called off.
+    """
+
+    entries: int
+    known: int
+    held: tuple[Spend, ...]
+    settled: int
+    ended: int
+
+
+def check_restored(state: State) -> None:
+    """A backup is not served before somebody said what became of everything since.
+
+    Raises:
+        InvalidInputError: The folder holds a backup that was copied there and not restored.
+    """
+    if (state.folder / FILE).exists():
+        problem = "holds a backup; take it into service with `gencard-controller restore`"
+        raise InvalidInputError(field="state.folder", problem=problem)
+
+
+def place(backup: Path, state: State) -> BackupList:
+    """Copy a backup to where the state is to be; its list comes first, and goes last.
+
+    Raises:
+        InvalidInputError: Something is there already, or the settings name another database.
+        VerificationError: A file is not the one that was backed up.
+        StorageError: Something cannot be read or written; nothing stays.
+    """
+    if state.url is not None:
+        raise InvalidInputError(
+            field="state.url", problem="names a database that is restored by its own tools"
+        )
+    if any(path.name != "lock" for path in state.folder.glob("*")):
+        raise InvalidInputError(field="state.folder", problem="is not empty, and nothing is overwritten")
+    found = list_of(backup)
+    try:
+        copied(backup / FILE, state.folder / FILE)
+        for name, digest in found.files.items():
+            if copied(backup / name, state.folder / name) != digest:
+                raise VerificationError(problem=f"{name} of the backup was changed")
+        return found
+    except FileNotFoundError:
+        clear(state)
+    except BaseException:
+        clear(state)
+        raise
+    raise StorageError
+
+
+def clear(state: State) -> None:
+    """Take away what was placed."""
+    for path in state.folder.glob("*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != "lock":
+            path.unlink(missing_ok=True)
+
+
+def take_over(desk: Desk, steward: str, known: Sequence[bytes], *, complete: bool) -> Restored:
+    """Check the state that lies there, and write down what became of everything since.
+
+    Args:
+        known: Checkpoints of the log that others keep.
+        complete: Nothing was decided after the backup: the state goes on as it was.
+
+    Raises:
+        InvalidInputError: A checkpoint shows that it is not complete.
+        VerificationError, StorageError: The state is not whole.
+    """
+    with desk.database.transaction() as tx:
+        entries, most = desk.log.size(tx), check_state(desk, tx, known)
+        if complete and most > entries:
+            problem = f"a checkpoint covers {most} entries of the log, and the backup has {entries}"
+            raise InvalidInputError(field="complete", problem=problem)
+        restored = Restored(entries, most, (), 0, 0)
+        if not complete:
+            restored = _close(desk, tx, entries, most)
+        _log(desk, tx, steward, "complete" if complete else "older", restored)
+    _forget_list(desk.settings.state)
+    return restored
+
+
+def _close(desk: Desk, tx: Connection, entries: int, known: int) -> Restored:
+    ended = _end_operations(desk, tx)
+    settled = _settle(desk, tx)
+    held = tuple(line for name in desk.ledger.datasets if (line := _hold(desk, tx, name)))
+    return Restored(entries, known, held, settled, ended)
+
+
+def _end_operations(desk: Desk, tx: Connection) -> int:
+    """Call off what was unfinished; it may have been finished since."""
+    store, waiting = OperationStore(), OperationStore().unfinished(tx)
+    audits = CardAudits(desk.cards, desk.boxes, AuditStore())
+    for operation in waiting:
+        store.cancel(tx, operation.name, desk.cards.clock())
+        if operation.kind == AUDIT:
+            audits.give_up(tx, operation.resource, ())
+    return len(waiting)
+
+
+def _settle(desk: Desk, tx: Connection) -> int:
+    """Reservations stay spent; what is held since an earlier restore stays held."""
+    lines = [line for line in desk.ledger.all(tx) if line.state is SpendState.RESERVED]
+    used = [line for line in lines if line.kind != HELD]
+    for line in used:
+        desk.ledger.settle(tx, line.line, desk.cards.clock())
+    return len(used)
+
+
+def _hold(desk: Desk, tx: Connection, dataset: str) -> Spend | None:
+    controller = desk.cards.controller
+    project = Identity.of(controller).project
+    now = desk.cards.clock()
+    return desk.ledger.hold_rest(tx, dataset, project=project, holder=controller, kind=HELD, now=now)
+
+
+def _log(desk: Desk, tx: Connection, steward: str, reason: str, restored: Restored) -> None:
+    details = {
+        "reason": reason,
+        "entries": str(restored.entries),
+        "known_entries": str(restored.known),
+    }
+    now = desk.cards.clock()
+    desk.log.append(tx, action="restore", actor=steward, resource="state", details=details, now=now)
+
+
+def _forget_list(state: State) -> None:
+    """From now on the state may be served; raises StorageError."""
+    try:
+        if (state.folder / FILE).exists():
+            os.unlink(state.folder / FILE)
+            flush_folder(state.folder)
+        return
+    except OSError:
+        pass
+    raise StorageError

@@ -1,0 +1,1 @@
+"""Protobuf messages from and to the types of the core."""

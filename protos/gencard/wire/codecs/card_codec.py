@@ -1,0 +1,154 @@
+"""Terms, offers and cards: core values <-> messages."""
+
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.terms import AuditTerms, Change, Proposal
+from gencard.core.errors import InvalidInputError
+from gencard.v1 import common_pb2 as common
+from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire.codecs.moment_codec import moment_message, moment_of
+from gencard.wire.codecs.money import price_message, price_of, privacy_message, privacy_of
+from gencard.wire.codecs.transform_codec import transform_message, transform_of
+
+_STATE = {state: pb.Card.State.Value(f"STATE_{state.name}") for state in CardState}
+_STATE_OF = {number: state for state, number in _STATE.items()}
+_TURN = {
+    Turn.NOBODY: pb.TURN_UNSPECIFIED,
+    Turn.ANALYST: pb.TURN_ANALYST,
+    Turn.CONTROLLER: pb.TURN_CONTROLLER,
+}
+_TURN_OF = {number: turn for turn, number in _TURN.items()}
+
+
+def timestamp(time: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(time)
+    return message
+
+
+def datetime_of(message: Timestamp) -> datetime:
+    """Raises InvalidInputError for a time before year 1 or after year 9999."""
+    try:
+        return message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError(field="time", problem="is out of range")
+
+
+def terms_message(proposal: Proposal) -> common.Terms:
+    return common.Terms(
+        dataset=proposal.dataset,
+        purpose=proposal.purpose,
+        marginals=[common.Clique(attributes=clique) for clique in proposal.marginals],
+        privacy=privacy_message(proposal.privacy),
+        generator=proposal.generator,
+        rows=proposal.rows,
+        audit=common.AuditTerms(
+            runs=proposal.audit.runs, order=proposal.audit.order, alpha=proposal.audit.alpha
+        ),
+        weights=proposal.weights,
+        transform=transform_message(proposal.transform),
+        moments=map(moment_message, proposal.moments),
+        measures=proposal.measures,
+        without_uniques=proposal.without_uniques,
+    )
+
+
+def proposal_of(message: common.Terms) -> Proposal:
+    """The terms as a value.
+
+    Raises:
+        InvalidInputError, InvalidCliqueError, InvalidNumberError: What the constructors refuse.
+    """
+    if not message.HasField("privacy"):
+        raise InvalidInputError(field="terms.privacy", problem="is missing")
+    audit = message.audit
+    return Proposal(
+        dataset=message.dataset,
+        purpose=message.purpose,
+        marginals=tuple(tuple(clique.attributes) for clique in message.marginals),
+        generator=message.generator,
+        rows=message.rows,
+        privacy=privacy_of(message.privacy),
+        audit=AuditTerms(audit.runs, audit.order, audit.alpha)
+        if message.HasField("audit")
+        else AuditTerms(),
+        weights=tuple(message.weights),
+        transform=transform_of(message.transform),
+        moments=tuple(map(moment_of, message.moments)),
+        measures=tuple(message.measures),
+        without_uniques=message.without_uniques,
+    )
+
+
+def offer_message(offer: Offer) -> pb.Offer:
+    return pb.Offer(
+        terms=terms_message(offer.terms),
+        changes=[
+            pb.Change(field=change.field, old=change.old, new=change.new, reason=change.reason)
+            for change in offer.changes
+        ],
+        price=price_message(offer.price),
+        statement=offer.statement,
+        digest=offer.digest,
+        expire_time=timestamp(offer.expire_time),
+        measures_price=price_message(offer.measures_price),
+        held_by=offer.held_by,
+    )
+
+
+def offer_of(message: pb.Offer) -> Offer:
+    return Offer(
+        terms=proposal_of(message.terms),
+        changes=tuple(
+            Change(change.field, change.old, change.new, change.reason) for change in message.changes
+        ),
+        price=price_of(message.price),
+        statement=message.statement,
+        digest=message.digest,
+        expire_time=datetime_of(message.expire_time),
+        measures_price=price_of(message.measures_price),
+        held_by=tuple(message.held_by),
+    )
+
+
+def card_message(card: Negotiation) -> pb.Card:
+    return pb.Card(
+        name=card.name,
+        state=_STATE[card.state],
+        turn=_TURN[card.turn],
+        etag=card.etag,
+        analyst=card.analyst,
+        proposed=terms_message(card.proposed),
+        offer=None if card.offer is None else offer_message(card.offer),
+        history=[
+            pb.Step(actor=step.actor, action=step.action, remark=step.remark, time=timestamp(step.time))
+            for step in card.history
+        ],
+        envelope=card.envelope,
+        attestations=card.attestations,
+    )
+
+
+def card_of(message: pb.Card) -> Negotiation:
+    """Raises InvalidInputError where state or turn is not one of the known ones."""
+    if message.state not in _STATE_OF or message.turn not in _TURN_OF:
+        raise InvalidInputError(field="card.state", problem="is not one of the known ones")
+    return Negotiation(
+        name=message.name,
+        state=_STATE_OF[message.state],
+        turn=_TURN_OF[message.turn],
+        etag=message.etag,
+        analyst=message.analyst,
+        proposed=proposal_of(message.proposed),
+        offer=offer_of(message.offer) if message.HasField("offer") else None,
+        history=tuple(
+            Step(step.actor, step.action, step.remark, datetime_of(step.time))
+            for step in message.history
+        ),
+        envelope=message.envelope,
+        attestations=tuple(message.attestations),
+    )

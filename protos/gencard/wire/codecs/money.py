@@ -1,0 +1,147 @@
+"""Privacy and prices on the wire and in documents: exact decimals as strings."""
+
+from decimal import Decimal, InvalidOperation
+
+from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.v1 import common_pb2 as pb
+from gencard.wire.signatures.canonical import Document, integer_of, text_of
+
+_MECHANISM = {
+    Mechanism.EXACT: pb.Privacy.MECHANISM_EXACT,
+    Mechanism.LAPLACE: pb.Privacy.MECHANISM_LAPLACE,
+    Mechanism.GAUSSIAN: pb.Privacy.MECHANISM_GAUSSIAN,
+    Mechanism.GENERATOR: pb.Privacy.MECHANISM_GENERATOR,
+}
+_NEIGHBOURING = {
+    None: pb.Privacy.NEIGHBOURING_UNSPECIFIED,
+    Neighbouring.ADD_REMOVE: pb.Privacy.NEIGHBOURING_ADD_REMOVE,
+    Neighbouring.REPLACE_ONE: pb.Privacy.NEIGHBOURING_REPLACE_ONE,
+}
+_MECHANISM_OF: dict[int, Mechanism] = {number: mechanism for mechanism, number in _MECHANISM.items()}
+_NEIGHBOURING_OF: dict[int, Neighbouring | None] = {
+    number: relation for relation, number in _NEIGHBOURING.items()
+}
+LONGEST_AMOUNT = 32
+"""Characters of a decimal."""
+
+
+def decimal_text(number: Decimal) -> str:
+    """Plain digits, no exponent, no trailing zeros."""
+    text = f"{abs(number) if number == 0 else number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def mechanism_message(mechanism: Mechanism) -> pb.Privacy.Mechanism.ValueType:
+    return _MECHANISM[mechanism]
+
+
+def mechanism_of(number: int) -> Mechanism:
+    """Raises InvalidInputError for a mechanism that is not said or not known."""
+    if number not in _MECHANISM_OF:
+        raise InvalidInputError(field="privacy.mechanism", problem="is not one of the known ones")
+    return _MECHANISM_OF[number]
+
+
+def neighbouring_message(relation: Neighbouring | None) -> pb.Privacy.Neighbouring.ValueType:
+    return _NEIGHBOURING[relation]
+
+
+def neighbouring_of(number: int) -> Neighbouring | None:
+    """Raises InvalidInputError for a relation that is not known."""
+    if number not in _NEIGHBOURING_OF:
+        raise InvalidInputError(field="privacy.neighbouring", problem="is not one of the known ones")
+    return _NEIGHBOURING_OF[number]
+
+
+def privacy_message(privacy: Privacy) -> pb.Privacy:
+    return pb.Privacy(
+        mechanism=_MECHANISM[privacy.mechanism],
+        neighbouring=neighbouring_message(privacy.neighbouring),
+        epsilon="" if privacy.epsilon is None else decimal_text(privacy.epsilon),
+        rho="" if privacy.rho is None else decimal_text(privacy.rho),
+        delta="" if privacy.delta is None else decimal_text(privacy.delta),
+    )
+
+
+def privacy_of(message: pb.Privacy) -> Privacy:
+    """Raises InvalidInputError or InvalidNumberError where the parts do not make a privacy."""
+    return Privacy(
+        mechanism=mechanism_of(message.mechanism),
+        neighbouring=neighbouring_of(message.neighbouring),
+        epsilon=decimal_of(message.epsilon, "privacy.epsilon") if message.epsilon else None,
+        rho=decimal_of(message.rho, "privacy.rho") if message.rho else None,
+        delta=delta_of(message.delta) if message.delta else None,
+    )
+
+
+def price_message(price: Price) -> pb.Price:
+    return pb.Price(
+        statistics=price.statistics,
+        epsilon=decimal_text(price.epsilon),
+        rho=decimal_text(price.rho),
+    )
+
+
+def price_of(message: pb.Price) -> Price:
+    """Raises InvalidNumberError where an amount is no decimal from 0 to 1e9 with nine places."""
+    return Price(message.statistics, amount_of(message.epsilon), amount_of(message.rho))
+
+
+def amount_of(text: str) -> Decimal:
+    """An amount of a price; nothing said is nothing spent. Its range is for Price to check.
+
+    Raises:
+        InvalidNumberError: Not a decimal.
+    """
+    if len(text) <= LONGEST_AMOUNT:
+        try:
+            return Decimal(text or "0")
+        except InvalidOperation:
+            pass
+    raise InvalidNumberError(field="price", expected="a decimal")
+
+
+def price_document(price: Price) -> Document:
+    return {
+        "epsilon": decimal_text(price.epsilon),
+        "rho": decimal_text(price.rho),
+        "statistics": str(price.statistics),
+    }
+
+
+def price_of_document(document: Document) -> Price:
+    """Raises KeyError, TypeError, ValueError or InvalidNumberError where the document is no price."""
+    return Price(
+        integer_of(document["statistics"]),
+        amount_of(text_of(document["epsilon"])),
+        amount_of(text_of(document["rho"])),
+    )
+
+
+def privacy_document(privacy: Privacy) -> Document:
+    document = {"mechanism": str(privacy.mechanism)}
+    if privacy.neighbouring is not None:
+        document["neighbouring"] = str(privacy.neighbouring)
+    if privacy.epsilon is not None:
+        document["epsilon"] = decimal_text(privacy.epsilon)
+    if privacy.rho is not None:
+        document["rho"] = decimal_text(privacy.rho)
+    if privacy.delta is not None:
+        document["delta"] = decimal_text(privacy.delta)
+    return document
+
+
+def privacy_of_document(document: Document) -> Privacy:
+    """Raises KeyError, TypeError, ValueError or what Privacy refuses, where it is no privacy."""
+
+    def budget(field: str) -> Decimal | None:
+        return decimal_of(text_of(document[field]), field) if field in document else None
+
+    return Privacy(
+        Mechanism(document["mechanism"]),
+        Neighbouring(document["neighbouring"]) if "neighbouring" in document else None,
+        budget("epsilon"),
+        budget("rho"),
+        delta_of(text_of(document["delta"])) if "delta" in document else None,
+    )

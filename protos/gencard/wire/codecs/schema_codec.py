@@ -1,0 +1,117 @@
+"""The public schema: core values <-> messages and documents."""
+
+from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.errors import InvalidInputError
+from gencard.v1 import catalog_pb2 as pb
+from gencard.v1 import common_pb2 as common
+from gencard.wire.signatures.canonical import Document, digest_of, integer_of, text_of, texts_of
+
+
+def attribute_message(attribute: Attribute) -> pb.Attribute:
+    message = pb.Attribute(name=attribute.name, description=attribute.description)
+    match attribute.coding:
+        case Labels(labels, integer, ordered, missing):
+            message.labels.CopyFrom(
+                pb.Labels(labels=labels, integer=integer, ordered=ordered, missing=missing)
+            )
+        case Edges(edges, missing):
+            message.edges.CopyFrom(pb.Edges(edges=edges, missing=missing))
+    return message
+
+
+def attribute_of(message: pb.Attribute) -> Attribute:
+    """Raises InvalidInputError or InvalidCodingError where the message holds no attribute."""
+    coding: Labels | Edges
+    if message.HasField("labels"):
+        labels = message.labels
+        coding = Labels(tuple(labels.labels), labels.integer, labels.ordered, labels.missing)
+    elif message.HasField("edges"):
+        coding = Edges(tuple(message.edges.edges), message.edges.missing)
+    else:
+        raise InvalidInputError(field="attribute.coding", problem="is missing")
+    return Attribute(message.name, coding, message.description)
+
+
+def zeros_message(zeros: StructuralZeros) -> pb.StructuralZeros:
+    return pb.StructuralZeros(
+        clique=common.Clique(attributes=zeros.clique),
+        cells=[pb.Cell(codes=cell) for cell in zeros.cells],
+    )
+
+
+def zeros_of(message: pb.StructuralZeros) -> StructuralZeros:
+    return StructuralZeros(
+        tuple(message.clique.attributes), tuple(tuple(cell.codes) for cell in message.cells)
+    )
+
+
+def coding_of(message: pb.Dataset) -> Coding:
+    """The coding of a dataset's catalogue entry."""
+    return Coding(
+        tuple(attribute_of(attribute) for attribute in message.attributes),
+        tuple(zeros_of(zeros) for zeros in message.structural_zeros),
+    )
+
+
+def coding_document(coding: Coding) -> Document:
+    """The part of the schema that gives codes their meaning."""
+    return {
+        "attributes": [_attribute_document(attribute) for attribute in coding.attributes],
+        "structuralZeros": [
+            {"cells": [list(map(str, cell)) for cell in zeros.cells], "clique": list(zeros.clique)}
+            for zeros in coding.structural_zeros
+        ],
+    }
+
+
+def coding_of_document(document: Document) -> Coding:
+    """The coding that a document holds; descriptions are not part of it.
+
+    Raises:
+        InvalidInputError: The document is malformed, or is not what the core accepts.
+    """
+    try:
+        return Coding(
+            tuple(map(_attribute_of_document, document["attributes"])),
+            tuple(map(_zeros_of_document, document["structuralZeros"])),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise InvalidInputError(field="schema", problem="is malformed") from None
+
+
+def coding_digest(coding: Coding) -> str:
+    """SHA-256, in hex, of the coding's canonical document; named by the card."""
+    return digest_of(coding_document(coding))
+
+
+def _attribute_document(attribute: Attribute) -> Document:
+    match attribute.coding:
+        case Labels(labels, integer, ordered, missing):
+            coding: Document = {
+                "integer": integer,
+                "labels": list(labels),
+                "missing": missing,
+                "ordered": ordered,
+            }
+        case Edges(edges, missing):
+            coding = {"edges": [repr(float(edge)) for edge in edges], "missing": missing}
+    return {"name": attribute.name, **coding}
+
+
+def _attribute_of_document(entry: Document) -> Attribute:
+    name, missing = text_of(entry["name"]), _flag(entry["missing"])
+    if "edges" in entry:
+        return Attribute(name, Edges(tuple(map(float, texts_of(entry["edges"]))), missing))
+    labels = texts_of(entry["labels"])
+    return Attribute(name, Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing))
+
+
+def _zeros_of_document(entry: Document) -> StructuralZeros:
+    cells = tuple(tuple(map(integer_of, cell)) for cell in entry["cells"])
+    return StructuralZeros(texts_of(entry["clique"]), cells)
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise TypeError

@@ -1,0 +1,229 @@
+"""Signing keys that follow one another: which key signed in which period, each change signed by both.
+
+A change of key is a statement about the new key, signed by the key before it and by the new one. Who
+trusts any key of the chain can follow it: forwards, as the older key names the newer, and backwards, as
+the newer key says which one was in force until then.
+
+What a history does not prove: that a retired key which was stolen did not sign, later, a statement that
+bears a time of its own period.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.wire.documents.statements import KEY_CHANGE, predicate_of, statement
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import document_of, integer_of, json_bytes, text_of, time_text_of
+
+CARDS, LOG = "cards", "log"
+"""What the controller's two keys sign: cards, receipts, verdicts and revocations; checkpoints."""
+
+LINKS = "keyChanges"
+"""The one field of a file of changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """One link of the chain.
+
+    Args:
+        use: What the keys sign.
+        number: Which change of this use, from 1.
+        previous: The key that was in force until then.
+        key: The key that is in force from then on.
+        time: When, in UTC, to the second.
+    """
+
+    use: str
+    number: int
+    previous: Ed25519PublicKey
+    key: Ed25519PublicKey
+    time: str
+
+    def signed(self, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> bytes:
+        """The change as an envelope, signed with both keys."""
+        return dsse.sign(self.statement, [old, new])
+
+    @property
+    def statement(self) -> bytes:
+        """What both sign; its subject is the new key."""
+        facts = {
+            "key": self.key.public_bytes_raw().hex(),
+            "number": str(self.number),
+            "previous": self.previous.public_bytes_raw().hex(),
+            "time": self.time,
+            "use": self.use,
+        }
+        return statement(KEY_CHANGE, f"keys/{self.use}", facts, dsse.key_id(self.key))
+
+
+def key_change_of(envelope: bytes) -> KeyChange:
+    """The change in an envelope, once both keys are found to have signed it.
+
+    Raises:
+        VerificationError: A signature is missing or wrong, or it is no change of a key.
+    """
+    payload, _ = dsse.opened(envelope)
+    facts = predicate_of(payload, KEY_CHANGE)
+    try:
+        change = KeyChange(
+            use=text_of(facts["use"]),
+            number=integer_of(facts["number"]),
+            previous=_key_of(facts["previous"]),
+            key=_key_of(facts["key"]),
+            time=time_text_of(facts["time"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise VerificationError(problem="the document is not a change of a key") from None
+    if change.statement != payload:
+        raise VerificationError(problem="the change of a key is not in its canonical form")
+    dsse.verify(envelope, [change.previous, change.key])
+    return change
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """When a key was in force; empty times where there is no bound.
+
+    A second belongs to the key that ends in it and to the one that begins in it.
+    """
+
+    key: Ed25519PublicKey
+    since: str
+    until: str
+
+    def check(self, payload: bytes) -> None:
+        """Raises VerificationError where a statement was not made in this period."""
+        if not self.since and not self.until:
+            return
+        earliest, latest = _span_of(payload)
+        if latest < self.since:
+            raise VerificationError(problem="the key that signed this was not in force yet")
+        if self.until and self.until < earliest:
+            raise VerificationError(problem="the key that signed this was in force no more")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHistory:
+    """The key that one was given, and those before and after it.
+
+    Args:
+        pinned: The key that is trusted for itself.
+        use: What it signs.
+        changes: All changes of that use, oldest first.
+
+    Raises:
+        VerificationError: The changes are no unbroken chain, or it does not hold the pinned key.
+    """
+
+    pinned: Ed25519PublicKey
+    use: str
+    changes: tuple[KeyChange, ...] = ()
+
+    def __post_init__(self) -> None:
+        for place, change in enumerate(self.changes, start=1):
+            if change.use != self.use or change.number != place:
+                raise VerificationError(problem=f"change {place} of the key for {self.use} is missing")
+        for older, newer in pairwise(self.changes):
+            if newer.previous != older.key or newer.time < older.time:
+                raise VerificationError(problem=f"change {newer.number} of the key breaks the chain")
+        keys = [period.key for period in self.periods]
+        if len(set(map(dsse.key_id, keys))) != len(keys):
+            raise VerificationError(problem="a key comes back in the history of keys")
+        if self.pinned not in keys:
+            raise VerificationError(problem="the history of keys does not lead to the key that you hold")
+
+    @property
+    def periods(self) -> tuple[Period, ...]:
+        """Every key, oldest first."""
+        first = self.changes[0].previous if self.changes else self.pinned
+        keys = (first, *(change.key for change in self.changes))
+        turns = ("", *(change.time for change in self.changes), "")
+        return tuple(map(Period, keys, turns, turns[1:]))
+
+    def followed(self, envelopes: Iterable[bytes]) -> "KeyHistory":
+        """What is known here or, where it goes further, what these changes tell; other uses aside.
+
+        Raises:
+            VerificationError: A change is not right, or one of the two does not continue the other.
+        """
+        told = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
+        if any(mine != theirs for mine, theirs in zip(self.changes, told, strict=False)):
+            raise VerificationError(
+                problem="the history of keys was forked: it told of another key before"
+            )
+        return KeyHistory(self.pinned, self.use, max(self.changes, told, key=len))
+
+    def continued_by(self, envelopes: Iterable[bytes]) -> "KeyHistory":
+        """The history that these changes tell, which must hold all of this one.
+
+        Raises:
+            VerificationError: As ``followed``, or they tell less than was known.
+        """
+        told = KeyHistory(self.pinned, self.use).followed(envelopes)
+        if len(told.changes) < len(self.changes):
+            raise VerificationError(problem="the history of keys was shortened")
+        return self.followed(envelopes)
+
+    def knows_signer(self, envelope: bytes) -> bool:
+        """Whether a key of this history is named in an envelope; raises VerificationError."""
+        return bool(self._signers(envelope))
+
+    def payload_of(self, envelope: bytes) -> bytes:
+        """The payload of an envelope that one of the keys signed, in the period of that key.
+
+        Raises:
+            VerificationError: None did, a signature is wrong, or the statement is of another time.
+        """
+        signers = self._signers(envelope) or self.periods
+        payload = dsse.verify(envelope, [signers[-1].key])
+        signers[-1].check(payload)
+        return payload
+
+    def _signers(self, envelope: bytes) -> tuple[Period, ...]:
+        """Whose keys are named in an envelope; nothing is verified."""
+        _, signatures = dsse.opened(envelope)
+        return tuple(period for period in self.periods if dsse.key_id(period.key) in signatures)
+
+
+def changes_file(envelopes: Iterable[bytes]) -> bytes:
+    """Changes of keys as one canonical document, to be kept."""
+    return json_bytes({LINKS: [document_of(envelope, "change") for envelope in envelopes]})
+
+
+def changes_in(content: bytes) -> list[bytes]:
+    """The envelopes in such a document, not verified.
+
+    Raises:
+        VerificationError: It is no such document.
+    """
+    try:
+        return [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
+    except (KeyError, TypeError, AttributeError, InvalidInputError):
+        raise VerificationError(problem="the document holds no changes of keys") from None
+
+
+def _span_of(payload: bytes) -> tuple[str, str]:
+    """Times between which a statement was signed: those of an offer and its end, or one moment.
+
+    A card bears the time of its offer, and is signed at any time until the offer ends.
+    """
+    try:
+        facts = document_of(payload, "statement")["predicate"]
+        names = ("offered", "expires") if "offered" in facts else ("time", "time")
+        earliest, latest = (time_text_of(facts[name]) for name in names)
+    except (KeyError, TypeError, ValueError, InvalidInputError):
+        raise VerificationError(problem="the statement does not say when it was made") from None
+    return earliest, latest
+
+
+def _key_of(value: object) -> Ed25519PublicKey:
+    """Raises TypeError or ValueError where it is not a key in lower-case hex."""
+    text = text_of(value)
+    if text != text.lower():
+        raise ValueError
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))

@@ -1,0 +1,1 @@
+"""The transparency log: its Merkle tree, entries and proofs."""

@@ -1,0 +1,113 @@
+"""A release's entry in the controller's log, with the proof that a signed checkpoint covers it.
+
+The leaf of the log's Merkle tree is the hash of the entry's bytes, so anybody can rebuild it from the
+entry and follow the path up to the checkpoint's root (RFC 9162, 2.1.3.2).
+"""
+
+from dataclasses import dataclass
+
+from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.wire.documents.receipt import Receipt
+from gencard.wire.log.merkle import check_inclusion, leaf_hash
+from gencard.wire.signatures.canonical import (
+    Document,
+    document_of,
+    integer_of,
+    json_bytes,
+    text_of,
+    texts_of,
+)
+
+FORMAT = "gencard.log-entry.v1"
+_FIELDS = {"entry", "format", "path", "size"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of the log and where it stands.
+
+    Args:
+        body: The entry: RFC 8785 JSON bytes, as the log hashes them.
+        size: Number of entries of the log that the path is for.
+        path: Hashes from the leaf upwards, 32 bytes each.
+    """
+
+    body: bytes
+    size: int
+    path: tuple[bytes, ...]
+
+
+def log_entry_document(entry: LogEntry) -> bytes:
+    """The one sequence of bytes for an entry with its proof."""
+    return json_bytes(
+        {
+            "entry": entry.body.decode(),
+            "format": FORMAT,
+            "path": [step.hex() for step in entry.path],
+            "size": str(entry.size),
+        }
+    )
+
+
+def log_entry_of_document(data: bytes) -> LogEntry:
+    """Raises VerificationError where the bytes are not an entry with its proof, in its one form."""
+    try:
+        document = document_of(data, "log entry")
+        path = tuple(map(bytes.fromhex, texts_of(document["path"])))
+        entry = LogEntry(text_of(document["entry"]).encode(), integer_of(document["size"]), path)
+    except (InvalidInputError, KeyError, TypeError, ValueError):
+        raise VerificationError(problem="the document is not a log entry") from None
+    if log_entry_document(entry) != data:
+        raise VerificationError(problem="the log entry is not in its canonical form")
+    return entry
+
+
+def is_log_entry(document: Document) -> bool:
+    """Whether a JSON document has the fields of a log entry."""
+    return document.keys() == _FIELDS and document["format"] == FORMAT
+
+
+def resource_of(body: bytes) -> str:
+    """What an entry is about; raises VerificationError where the bytes are no entry."""
+    return _text(_facts(body), "resource")
+
+
+def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
+    """Check that an entry of the log is the one that the receipt of a release names.
+
+    Raises:
+        VerificationError: It is about something else; names what.
+    """
+    facts = _facts(body)
+    details = facts.get("details")
+    said = details if isinstance(details, dict) else {}
+    agreements = {
+        "kind of entry": facts.get("action") == "release",
+        "index": facts.get("index") == str(receipt.log_index),
+        "release": facts.get("resource") == receipt.name,
+        "controller": facts.get("actor") == controller,
+        "rows": said.get("data_digest") == receipt.rows_digest,
+        "psi": said.get("psi_digest", "") == receipt.psi_digest,
+    }
+    for what, agrees in agreements.items():
+        if not agrees:
+            raise VerificationError(problem=f"the log's entry has another {what} than the receipt")
+
+
+def check_in_log(entry: LogEntry, index: int, root: bytes) -> None:
+    """Check that the log with this root holds the entry at ``index``; raises VerificationError."""
+    check_inclusion(leaf_hash(entry.body), index, entry.size, entry.path, root)
+
+
+def _facts(body: bytes) -> Document:
+    try:
+        return document_of(body, "entry")
+    except InvalidInputError:
+        raise VerificationError(problem="the log's entry is malformed") from None
+
+
+def _text(facts: Document, name: str) -> str:
+    value = facts.get(name)
+    if not isinstance(value, str):
+        raise VerificationError(problem="the log's entry is malformed")
+    return value

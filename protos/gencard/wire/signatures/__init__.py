@@ -1,0 +1,1 @@
+"""Canonical JSON, identities, and signatures over statements (DSSE)."""

@@ -1,0 +1,172 @@
+"""AIM: round after round, the marginal that the model knows worst is chosen and measured privately.
+
+R. McKenna, B. Mullins, D. Sheldon, G. Miklau, "AIM: An Adaptive and Iterative Mechanism for
+Differentially Private Synthetic Data", PVLDB 15(11), 2022, algorithm 2.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
+from gencard.boxes.marginals.aim_candidates import Candidates
+from gencard.boxes.marginals.kept_model import KeptModel, ModelBox, check_attributes
+from gencard.boxes.marginals.noisy_model import NoisyModel
+from gencard.boxes.promise import (
+    APPROXIMATE,
+    approximate,
+    approximate_claim,
+    approximate_privacy,
+    noise_of,
+    whole,
+)
+from gencard.boxes.purse import GRID, Purse, misfit
+from gencard.core.blackbox.contract import Progress, quiet
+from gencard.core.card.budget import Privacy
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.generators.admitted import check_settings
+from gencard.core.generators.maximum_entropy.junction_tree import check_cells
+from gencard.core.noise.mechanisms import Noise
+from gencard.core.statistics.marginal import count_all
+
+_MEASURING = Fraction(9, 10)
+"""Of a round's budget; the rest is for the choice."""
+
+_MEAN = sqrt(2 / pi)
+"""Mean size of normal noise of stddev 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim(ModelBox):
+    """Choices among all marginals inside the workload, scored by what measuring them would mend.
+
+    A score is the clique's weight, which is how much the workload overlaps with it, times the L1
+    distance between marginal and model less the noise that would be measured. Where a round changed
+    no more than noise does, those after it get four times its budget. The model grows in proportion to
+    what is spent, up to ``max_cells``.
+
+    Args:
+        workload: Cliques that matter; none for all pairs.
+        rounds: For each attribute: the first rounds spend one part in so many.
+        max_cells: Bound on the cells of the model's junction tree.
+
+    Raises:
+        InvalidNumberError: A number is below 1.
+    """
+
+    privacy: Privacy
+    noise: Noise
+    workload: tuple[Clique, ...] = ()
+    rounds: int = 16
+    max_cells: int = 1 << 17
+
+    def __post_init__(self) -> None:
+        check_settings(rounds=self.rounds, max_cells=self.max_cells)
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
+        """Fit to records.
+
+        Raises:
+            InvalidDatasetError: There is no attribute.
+            InvalidCliqueError, UnknownAttributeError: The workload is not one of the dataset.
+            TooLargeError: The workload has too many subsets, or too many cells in those to choose from.
+            ModelTooLargeError: The attributes alone have more cells than the model may have.
+        """
+        check_attributes(dataset)
+        _check_cells(dataset.domain, self.max_cells)
+        progress("attributes", 0.0)
+        run = _Run(dataset, self)
+        progress("rounds", 0.1)  # how many there will be follows from noisy answers, so no more is told
+        while run.purse.left:
+            run.round()
+        return KeptModel(run.model.tree)
+
+
+class _Run:
+    """One fit, between rounds.
+
+    Attributes:
+        part: What the next round may spend.
+        model: Fitted to all that was measured.
+    """
+
+    def __init__(self, dataset: Dataset, aim: Aim) -> None:
+        self.purse = Purse(aim.privacy, aim.noise)
+        self.part = self.purse.whole / (aim.rounds * len(dataset.domain))
+        self._candidates = Candidates.of(dataset.domain, aim.workload, aim.max_cells)
+        cliques = self._candidates.cliques
+        self._counts = dict(zip(cliques, count_all(dataset, cliques), strict=True))
+        self._max_cells = aim.max_cells
+        alone = [(name,) for name in dataset.domain.attributes]
+        spent = _MEASURING * self.part * len(alone)
+        self.model = NoisyModel(dataset.domain, self.purse.all_measured(dataset, alone, spent))
+
+    def round(self) -> None:
+        """Choose, measure, fit; the last round spends all that is left."""
+        last = self.purse.left < 2 * self.part
+        part = self.purse.left if last else self.part
+        clique = self._choice(part)
+        measured = self.purse.measured(clique, self._counts[clique], _MEASURING * part)
+        before = self.model.expected([clique])[clique]
+        self.model = self.model.with_one(measured)
+        change = float(np.abs(self.model.expected([clique])[clique] - before).sum())
+        if change <= _MEAN * measured.stddev * before.size:
+            self.part *= 4
+
+    def _choice(self, part: Fraction) -> Clique:
+        choice = (1 - _MEASURING) * part
+        share = 1 - (self.purse.left - part) / self.purse.whole
+        allowed = self._candidates.within(self.model, int(self._max_cells * share))
+        bias = _MEAN * self.purse.stddev(_MEASURING * part)
+        expected = self.model.expected(allowed)
+        weights = [self._candidates.weights[clique] for clique in allowed]
+        scores = [
+            weight * (misfit(self._counts[clique], expected[clique]) - _noise(bias, expected[clique]))
+            for weight, clique in zip(weights, allowed, strict=True)
+        ]
+        sensitivity = max(weights) * self.purse.moved * GRID
+        return allowed[self.purse.chosen(np.array(scores), sensitivity, choice)]
+
+
+def _noise(bias: float, table: NDArray[Any]) -> int:
+    """Expected L1 size of the noise on a marginal, on the grid of scores."""
+    return round(bias * table.size * GRID)
+
+
+def _check_cells(domain: Domain, most: int) -> None:
+    """Raises ModelTooLargeError where the attributes alone have more cells than the model may have."""
+    check_cells(domain, [(name,) for name in domain.attributes], most)
+
+
+def _check(parameters: Parameters, workload: tuple[Clique, ...], domain: Domain) -> None:
+    """Raises what a fit raises before it spends anything."""
+    most = whole(parameters, "max_cells", 1, 50_000_000)
+    _check_cells(domain, most)
+    Candidates.of(domain, workload, most)
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> Aim:
+    return Aim(
+        approximate(parameters),
+        noise_of(surroundings),
+        surroundings.workload,
+        whole(parameters, "rounds", 1, 1_000),
+        whole(parameters, "max_cells", 1, 50_000_000),
+    )
+
+
+ENTRY = BoxEntry(
+    "AIM: round after round the marginal of the workload that the model knows worst is measured with "
+    "noise (McKenna, Mullins, Sheldon, Miklau 2022).",
+    {**APPROXIMATE, "rounds": "16", "max_cells": "131072"},
+    approximate_claim,
+    _make,
+    privacy=approximate_privacy,
+    within_workload=True,
+    check=_check,
+)

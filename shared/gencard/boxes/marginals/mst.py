@@ -1,0 +1,129 @@
+"""MST: the maximum spanning tree of pairs, chosen and measured privately.
+
+R. McKenna, G. Miklau, D. Sheldon, "Winning the NIST Contest: A scalable and general approach to
+differentially private synthetic data", Journal of Privacy and Confidentiality 11(3), 2021, section 4.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
+from gencard.boxes.marginals.kept_model import KeptModel, ModelBox, check_attributes
+from gencard.boxes.marginals.merged_levels import MergedLevels
+from gencard.boxes.promise import (
+    APPROXIMATE,
+    approximate,
+    approximate_claim,
+    approximate_privacy,
+    noise_of,
+)
+from gencard.boxes.purse import GRID, Purse, Tell, misfit
+from gencard.core.blackbox.contract import Progress, quiet
+from gencard.core.card.budget import Privacy
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.spanning_tree import SpanningTree
+from gencard.core.noise.mechanisms import Noise
+from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.reconcile import reconcile
+
+
+@dataclass(frozen=True, slots=True)
+class Mst(ModelBox):
+    """A third of rho each: every attribute, the choice of a tree of pairs, and the pairs on it.
+
+    Levels that noise drowns are merged before pairs are looked at. A pair's score is the L1 distance,
+    in records, between its marginal and that of independent attributes; an edge is drawn by the
+    exponential mechanism among those that close no circle (Kruskal's algorithm, privately).
+    """
+
+    privacy: Privacy
+    noise: Noise
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
+        """Fit to records.
+
+        Raises:
+            InvalidDatasetError: There is no attribute.
+            ModelTooLargeError: A tree of pairs may have too many cells.
+        """
+        check_attributes(dataset)
+        names = dataset.domain.attributes
+        _check_tree(dataset.domain)
+        purse = Purse(self.privacy, self.noise)
+        third = purse.whole / (3 if len(names) > 1 else 1)
+        progress("attributes", 0.0)
+        alone = purse.all_measured(dataset, [(name,) for name in names], third)
+        levels = MergedLevels.of(dataset.domain, alone)
+        small = levels.merged(dataset)
+        merged = [one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)]
+        edges = _chosen(small, merged, purse, third, lambda done: progress("choice", 0.2 + 0.2 * done))
+        pairs = purse.all_measured(small, edges, third, lambda done: progress("pairs", 0.4 + 0.2 * done))
+        psi = Psi(small.domain, (*merged, *pairs))
+        progress("model", 0.6)
+        return KeptModel(levels.apart(Graphical().fit(psi, small.domain)))
+
+
+def _chosen(
+    dataset: Dataset, alone: Sequence[Measurement], purse: Purse, budget: Fraction, tell: Tell
+) -> list[Clique]:
+    """The edges of the tree."""
+    scores = _scores(dataset, alone, tell)
+    group = {name: name for name in dataset.domain.attributes}
+    edges: list[Clique] = []
+    while len(edges) < len(group) - 1:
+        open_pairs = [pair for pair in scores if group[pair[0]] != group[pair[1]]]
+        among = np.array([scores[pair] for pair in open_pairs])
+        part = budget / (len(group) - 1)
+        one, other = open_pairs[purse.chosen(among, purse.moved * GRID, part)]
+        edges.append((one, other))
+        joined, left = group[one], group[other]
+        group = {name: joined if of == left else of for name, of in group.items()}
+    return edges
+
+
+def _scores(dataset: Dataset, alone: Sequence[Measurement], tell: Tell) -> Mapping[Clique, int]:
+    """How far each pair is from independence, the number of records being that of the noisy counts."""
+    agreed = reconcile(Psi(dataset.domain, tuple(alone))).measurements
+    records = float(agreed[0].values.sum())
+    shares = {marginal.clique[0]: marginal.values / records for marginal in agreed}
+    return {
+        (one, other): misfit(table, records * np.outer(shares[one], shares[other]))
+        for (one, other), table in _counted(dataset, tell)
+    }
+
+
+def _counted(dataset: Dataset, tell: Tell) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
+    """Every pair with its counts; what is held are those of one attribute, which are a tree of pairs."""
+    names = dataset.domain.attributes
+    for place, one in enumerate(names):
+        tell(place / len(names))
+        pairs = [(one, other) for other in names[place + 1 :]]
+        yield from zip(pairs, count_all(dataset, pairs), strict=True)
+
+
+def _check_tree(domain: Domain) -> None:
+    """Raises ModelTooLargeError where some tree of pairs has too many cells."""
+    names = domain.attributes
+    SpanningTree().check([*combinations(names, 2)] or [names], domain)
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> Mst:
+    return Mst(approximate(parameters), noise_of(surroundings))
+
+
+ENTRY = BoxEntry(
+    "MST: a spanning tree of pairs, chosen and measured with noise (McKenna, Miklau, Sheldon 2021).",
+    APPROXIMATE,
+    approximate_claim,
+    _make,
+    privacy=approximate_privacy,
+    check=lambda _parameters, _workload, domain: _check_tree(domain),
+)

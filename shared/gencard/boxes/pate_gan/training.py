@@ -1,0 +1,96 @@
+"""The training of PATE-GAN. Imports PyTorch: loaded only where something is fitted."""
+
+import numpy as np
+import torch
+
+from gencard.boxes.nets.blocks import Blocks
+from gencard.boxes.nets.fitted import FittedNet
+from gencard.boxes.nets.generator import Generator, Tensor, adam, normal
+from gencard.boxes.nets.layout import Layout, Rows
+from gencard.boxes.pate_gan.critics import Critics
+from gencard.boxes.pate_gan.options import Options
+from gencard.boxes.pate_gan.shards import shards_of
+from gencard.core.blackbox.contract import Progress
+from gencard.core.noise.mechanisms import Noise
+
+_SETTLING_ROWS = 5_000
+"""Over which the normalisations of the fitted net are taken."""
+
+
+def trained(
+    layout: Layout,
+    rows: Rows,
+    options: Options,
+    noise: Noise,
+    *,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> FittedNet:
+    """A generator trained against a student; there are at least as many records as teachers."""
+    training = _Training(layout, rows, options, rng)
+    iterations = options.affordable
+    for iteration in range(iterations):
+        training.teach()
+        training.study(noise)
+        training.step_generator()
+        progress("iterations", (iteration + 1) / iterations)
+    return training.fitted()
+
+
+class _Training:
+    """Teachers see records; the student and the generator see made-up rows and noisy votes."""
+
+    def __init__(self, layout: Layout, rows: Rows, options: Options, rng: np.random.Generator) -> None:
+        self._layout, self._rows, self._options, self._rng = layout, rows, options, rng
+        self._blocks = Blocks(layout)
+        self._shards = shards_of(len(rows.entries), options.teachers, rng)
+        self._generator = Generator(options.embedding, 0, options.generator, layout.width, rng=rng)
+        self._teachers, self._student = (
+            Critics(nets, layout.width, units, options.critic_rate, rng=rng)
+            for nets, units in ((options.teachers, options.teacher), (1, options.student))
+        )
+        self._adam = adam(self._generator.parameters, options.generator_rate)
+
+    def teach(self) -> None:
+        """Steps of every teacher on its shard and on made-up rows, which are the same for all."""
+        batch = max(2, min(self._options.batch_size, int(self._shards.sizes.max())))
+        labels = torch.cat([torch.ones(batch), torch.zeros(batch)])
+        for _ in range(self._options.teacher_steps):
+            positions = self._shards.drawn(batch, self._rng)
+            dense = self._rows.dense(positions.ravel(), self._layout.width)
+            true = torch.from_numpy(dense.reshape(*positions.shape, -1))
+            false = self._made_up(batch).expand(len(positions), -1, -1)
+            self._teachers.learn(torch.cat([true, false], dim=1), labels)
+
+    def study(self, noise: Noise) -> None:
+        """Noisy votes on made-up rows, once, and steps of the student on them.
+
+        More than half of the teachers make a label of 1, fewer one of 0, just half 1/2.
+        """
+        rows = self._made_up(self._options.batch_size)
+        noisy = noise.laplace(self._teachers.votes(rows), self._options.noise)
+        labels = (np.sign(2 * noisy - self._options.teachers) + 1) / 2
+        for _ in range(self._options.student_steps):
+            self._student.learn(rows, torch.from_numpy(labels.astype(np.float32)))
+
+    def step_generator(self) -> None:
+        """A step towards rows that the student takes for real."""
+        outputs = self._generator(*self._inputs(self._options.batch_size))
+        logits = self._student.logits(self._blocks.hard_row(outputs, self._rng))
+        loss = torch.nn.functional.softplus(-logits).mean()
+        parameters = self._generator.parameters
+        for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            each.grad = gradient
+        self._adam.step()
+
+    def fitted(self) -> FittedNet:
+        net = self._generator.fitted(*self._inputs(_SETTLING_ROWS))
+        return FittedNet(self._layout, net, self._options.embedding, np.empty(0))
+
+    def _made_up(self, batch: int) -> Tensor:
+        with torch.no_grad():
+            return self._blocks.hard_row(self._generator(*self._inputs(batch)), self._rng)
+
+    def _inputs(self, batch: int) -> tuple[Tensor, Tensor]:
+        """Noise, and no condition."""
+        return normal((batch, self._options.embedding), self._rng), torch.empty(0)

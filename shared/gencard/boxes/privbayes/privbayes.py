@@ -1,0 +1,155 @@
+"""PrivBayes: a Bayesian network, its edges chosen and its tables measured privately.
+
+J. Zhang, G. Cormode, C. Procopiuc, D. Srivastava, X. Xiao, "PrivBayes: Private Data Release via Bayesian
+Networks", ACM TODS 42(4), 2017; general domains as they are coded (section 5, "vanilla").
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+
+from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
+from gencard.boxes.marginals.kept_model import KeptModel, ModelBox, check_attributes
+from gencard.boxes.privbayes.parent_scores import ParentScores
+from gencard.boxes.privbayes.parent_sets import Pair, pairs_to_choose_from
+from gencard.boxes.promise import noise_of, whole
+from gencard.boxes.purse import Purse
+from gencard.core.blackbox.contract import Progress, quiet
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of, inside_generator
+from gencard.core.card.claim import Claim
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidNumberError
+from gencard.core.generators.network_model import NetworkModel, Node
+from gencard.core.generators.replay import rng_of
+from gencard.core.noise.mechanisms import Noise
+from gencard.core.statistics.marginal import count
+from gencard.core.statistics.reconcile import on_simplex
+
+_MOST_CELLS = 1 << 18
+"""A larger table is not worth the seconds that its noise takes, however useful it would be."""
+
+_SCORED = 2_000
+"""Pairs that are scored before progress is told again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrivBayes(ModelBox):
+    r"""Pure epsilon; the number of records n is public, so neighbours differ by replacing one.
+
+    An attribute with its parents is chosen by the exponential mechanism, d - 1 times, among tables that
+    are :math:`\theta`-useful: the mean of their counts is at least :math:`\theta` times the scale of the
+    noise. The d tables get Laplace noise, and become the nearest ones without negative counts.
+
+    Args:
+        theta: Usefulness that a table must have.
+        beta: Part of epsilon for the choices; the rest is for the tables.
+        degree: Most parents of an attribute.
+
+    Raises:
+        InvalidNumberError: theta is not positive, beta not between 0 and 1, or the degree negative.
+    """
+
+    privacy: Privacy
+    noise: Noise
+    theta: Fraction = Fraction(4)
+    beta: Fraction = Fraction(3, 10)
+    degree: int = 4
+
+    def __post_init__(self) -> None:
+        if self.theta <= 0:
+            raise InvalidNumberError(field="theta", expected="above zero")
+        if not 0 < self.beta < 1:
+            raise InvalidNumberError(field="beta", expected="between 0 and 1")
+        if self.degree < 0:
+            raise InvalidNumberError(field="degree", expected="zero or more")
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:
+        """Fit to records; the seed draws the attribute to begin with.
+
+        Raises:
+            InvalidDatasetError: There is no attribute.
+            InvalidNumberError: The seed is out of range.
+        """
+        check_attributes(dataset)
+        purse = Purse(self.privacy, self.noise)
+        first = int(rng_of(seed).integers(len(dataset.domain)))
+        network = self._network(dataset, dataset.domain.attributes[first], purse, progress)
+        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, purse, progress)))
+
+    def _network(self, dataset: Dataset, first: str, purse: Purse, progress: Progress) -> Sequence[Pair]:
+        """Choices that spend beta of epsilon; none, and nothing spent, where no parent can be useful."""
+        domain, number, choosing = dataset.domain, len(dataset.domain), self.beta * purse.whole
+        useful = len(dataset) * (purse.whole - choosing) / (2 * number * self.theta)
+        most_cells = min(int(useful), _MOST_CELLS)
+        if self.degree == 0 or prod(sorted(domain.sizes)[:2]) > most_cells:
+            return [Pair(name, ()) for name in domain.attributes]
+        network, scores = [Pair(first, ())], ParentScores(dataset)
+        while len(network) < number:
+            offered = pairs_to_choose_from(domain, network, most_cells, self.degree)
+            found = []
+            for begin in range(0, len(offered), _SCORED):
+                done = len(network) + begin / len(offered)
+                progress("network", 0.5 * done / number)
+                found.append(scores.of(offered[begin : begin + _SCORED]))
+            chosen = purse.chosen(np.concatenate(found), scores.sensitivity, choosing / (number - 1))
+            network.append(offered[chosen])
+        return network
+
+
+def _nodes(
+    dataset: Dataset, network: Sequence[Pair], purse: Purse, progress: Progress
+) -> tuple[Node, ...]:
+    """Each table with an equal part of what is left, near to nothing below zero, of n records."""
+    part = purse.left / len(network)
+    nodes = []
+    for number, pair in enumerate(network):
+        progress("tables", 0.5 + 0.5 * number / len(network))
+        clique = (*pair.parents, pair.attribute)
+        noisy = purse.measured(clique, count(dataset, clique), part).values.astype(np.float64)
+        table = on_simplex(noisy, len(dataset)) if len(dataset) else np.zeros(noisy.shape)
+        nodes.append(Node(pair.attribute, pair.parents, table))
+    return tuple(nodes)
+
+
+def _privacy(parameters: Parameters) -> Privacy:
+    epsilon = decimal_of(parameters["epsilon"], "epsilon")
+    return Privacy(Mechanism.LAPLACE, Neighbouring.REPLACE_ONE, epsilon=epsilon)
+
+
+def _claim(parameters: Parameters) -> Claim:
+    return Claim(
+        "All choices and tables of one fit together keep epsilon; the number of records is public, so "
+        "neighbours differ by replacing one record.",
+        _privacy(parameters).epsilon,
+        Decimal(0),
+        Neighbouring.REPLACE_ONE,
+    )
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> PrivBayes:
+    return PrivBayes(
+        _privacy(parameters),
+        noise_of(surroundings),
+        _fraction(parameters, "theta"),
+        _fraction(parameters, "beta"),
+        whole(parameters, "degree", 0, 16),
+    )
+
+
+def _fraction(parameters: Parameters, name: str) -> Fraction:
+    """A decimal, exact; raises InvalidNumberError where it is none or out of any range."""
+    return Fraction(decimal_of(parameters[name], name))
+
+
+ENTRY = BoxEntry(
+    "PrivBayes: a Bayesian network, its edges chosen and its tables measured with noise (Zhang et al. "
+    "2017).",
+    {"epsilon": "1", "theta": "4", "beta": "0.3", "degree": "4"},
+    _claim,
+    _make,
+    privacy=lambda parameters: inside_generator(_privacy(parameters)),
+)

@@ -1,0 +1,116 @@
+"""A privacy budget, and the only hand that spends it."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.card.budget import Mechanism, Privacy
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.noise.mechanisms import (
+    Integers,
+    Noise,
+    choice_scale,
+    count_scale,
+    moved,
+    noisy_marginal,
+    parts,
+    stddev_of,
+)
+from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.psi import Measurement
+
+GRID = 1 << 10
+"""Scores are whole numbers of this part of a record, so that what a record does to them is exact."""
+
+_FINE = 1 << 10
+"""Weights of budgets are whole numbers of this part."""
+
+Tell = Callable[[float], None]
+"""Called with the share of a step that is done, 0 to 1; it may raise, as ``Progress`` may."""
+
+
+class Purse:
+    """Steps of one fit, each with its part of the budget, as exact fractions that add up.
+
+    Laplace: parts of epsilon, noise and choices of pure differential privacy. Gaussian: parts of rho.
+    Each step's noise is sized so that it spends its part, rounded towards privacy.
+    """
+
+    def __init__(self, privacy: Privacy, noise: Noise) -> None:
+        self._privacy, self._noise = privacy, noise
+        (self.whole,) = parts(privacy, [1])
+        self.left = self.whole
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self._privacy.mechanism
+
+    @property
+    def moved(self) -> int:
+        """The most that one record moves the counts of a marginal, added up: 1, or 2 to replace one."""
+        return int(moved(self._privacy))
+
+    def stddev(self, budget: Fraction) -> float:
+        """Standard deviation of the noise on a count, in records, that is measured with this part."""
+        return stddev_of(self.mechanism, count_scale(self._privacy, budget))
+
+    def measured(self, clique: Clique, counts: NDArray[Any], budget: Fraction) -> Measurement:
+        """One marginal with noise on every count, zeros included."""
+        self._spend(budget)
+        return noisy_marginal(Measurement(clique, counts), self._privacy, self._noise, budget)
+
+    def all_measured(
+        self,
+        dataset: Dataset,
+        cliques: Sequence[Clique],
+        budget: Fraction,
+        tell: Tell = lambda _done: None,
+    ) -> list[Measurement]:
+        r"""Several marginals of a dataset, larger ones with more of the budget.
+
+        With parts in proportion to :math:`n_c^{2/3}`, where :math:`n_c` is the number of cells, Gaussian
+        noise has the least expected size over all cells of all of them: that is
+        :math:`\sum_c n_c \sigma_c` with :math:`\sum_c 1 / \sigma_c^2` given.
+
+        Args:
+            tell: Called before each with the share that is done.
+
+        Raises:
+            TooLargeError: They have too many cells.
+        """
+        tables = count_all(dataset, cliques)
+        weights = [round(_FINE * float(np.cbrt(counts.size**2))) for counts in tables]
+        found = []
+        for number, (clique, counts) in enumerate(zip(cliques, tables, strict=True)):
+            tell(number / len(cliques))
+            part = budget * Fraction(weights[number], sum(weights))
+            found.append(self.measured(clique, counts, part))
+        return found
+
+    def chosen(self, scores: Integers, sensitivity: int, budget: Fraction) -> int:
+        """A position, more likely where the score is higher: the exponential mechanism.
+
+        Args:
+            sensitivity: The most that any score moves between neighbours.
+        """
+        self._spend(budget)
+        scale = choice_scale(self.mechanism, Fraction(sensitivity), budget)
+        return self._noise.choose(np.asarray(scores, dtype=np.int64), scale)
+
+    def _spend(self, budget: Fraction) -> None:
+        if not 0 < budget <= self.left:
+            raise AssertionError("a step wants what is not there")
+        self.left -= budget
+
+
+def misfit(counts: NDArray[Any], expected: NDArray[np.float64]) -> int:
+    """L1 distance of a marginal from what a model expects, both in records; in units of 1 / ``GRID``.
+
+    The expectation is rounded to the grid, so one record more moves the distance by ``GRID`` at most,
+    without any rounding.
+    """
+    return int(np.abs(counts * GRID - np.rint(expected * GRID).astype(np.int64)).sum())

@@ -1,0 +1,1 @@
+"""Boxes of known behaviour for audits and tests: honest, leaking a marginal, or copying rows."""

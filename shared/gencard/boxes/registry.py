@@ -1,0 +1,44 @@
+"""The built-in black boxes by name: all of them read records, and all are audited."""
+
+from collections.abc import Mapping
+
+from gencard.boxes.ctgan import entry as ctgan
+from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
+from gencard.boxes.marginals import aim, mst
+from gencard.boxes.pate_gan import entry as pate_gan
+from gencard.boxes.privbayes import privbayes
+from gencard.boxes.synthpop import entry as synthpop
+from gencard.core.blackbox.contract import BlackBox
+from gencard.core.errors import InvalidInputError
+
+BOXES: Mapping[str, BoxEntry] = {
+    "mst": mst.ENTRY,
+    "aim": aim.ENTRY,
+    "privbayes": privbayes.ENTRY,
+    "synthpop": synthpop.ENTRY,
+    "ctgan": ctgan.ENTRY,
+    "pate-gan": pate_gan.ENTRY,
+}
+"""In the order in which they are offered."""
+
+
+def box_named(name: str, parameters: Parameters, surroundings: Surroundings) -> BlackBox:
+    """A built-in box with these parameters; those not named have their defaults.
+
+    Raises:
+        InvalidInputError: There is none of this name, it has no such parameter, or a value is wrong.
+    """
+    if name not in BOXES:
+        raise InvalidInputError(field="black_box", problem="there is none of this name")
+    return BOXES[name].make(complete(BOXES[name], parameters), surroundings)
+
+
+def complete(entry: BoxEntry, parameters: Parameters) -> Parameters:
+    """The parameters with defaults for those that are not named.
+
+    Raises:
+        InvalidInputError: One has no such name.
+    """
+    if not parameters.keys() <= entry.parameters.keys():
+        raise InvalidInputError(field="parameters", problem="name one that the black box does not have")
+    return {**entry.parameters, **parameters}

@@ -1,0 +1,88 @@
+"""SynthPop as a black box: it reads records, promises nothing, and its fit can be kept."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gencard.boxes.synthpop.file import fit_of
+from gencard.boxes.synthpop.fitted import FittedTrees
+from gencard.boxes.synthpop.growth import Growth
+from gencard.boxes.synthpop.options import Options
+from gencard.boxes.synthpop.scale import Scale, density_of, scales_of
+from gencard.boxes.synthpop.step import Step, step_of
+from gencard.boxes.synthpop.visits import Visit, visits_of
+from gencard.core.blackbox.contract import Progress, quiet
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidDatasetError
+from gencard.core.generators.replay import rng_of
+
+_RANDOM_STATES = 2**32
+"""What scikit-learn takes as a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SynthPop:
+    """Each attribute drawn from the leaf of a tree grown on the attributes before it [1]_.
+
+    The first attribute is a bootstrap of its records. Names are drawn by classification trees,
+    numbers by regression trees; where numbers may be missing, first whether they are.
+
+    Args:
+        options: How trees are grown and used.
+        values: For each attribute with numbers that of each code, NaN for missing.
+
+    References:
+        .. [1] B. Nowok, G. M. Raab, C. Dibben, "synthpop: Bespoke Creation of Synthetic Data in R",
+           Journal of Statistical Software 74(11), 2016.
+    """
+
+    options: Options = field(default_factory=Options)
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        return self.fit(dataset, seed=seed).sample(rows, seed=seed)
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> FittedTrees:
+        """Grow the trees; the seed says which of equally good splits is taken.
+
+        Raises:
+            InvalidDatasetError: There is no record.
+            InvalidInputError: Options or numbers do not fit the domain (``visits_of``, ``scales_of``).
+        """
+        visits = visits_of(self.options, dataset.domain)
+        scales = scales_of(self.values, dataset.domain)
+        if not len(dataset):
+            raise InvalidDatasetError(problem="there is no record")
+        rng = rng_of(seed)
+        steps = []
+        for number, step in enumerate(self._steps(dataset, visits, scales, rng)):
+            steps.append(step)
+            progress(f"tree of '{visits[number].attribute}'", (number + 1) / len(visits))
+        return FittedTrees(dataset.domain, tuple(steps))
+
+    def load(self, saved: bytes) -> FittedTrees:
+        """A fit that was saved.
+
+        Raises:
+            BlackBoxError: The bytes are not what ``save`` gave.
+        """
+        return FittedTrees(*fit_of(saved))
+
+    def _steps(
+        self,
+        dataset: Dataset,
+        visits: tuple[Visit, ...],
+        scales: Mapping[str, Scale],
+        rng: np.random.Generator,
+    ) -> Iterator[Step]:
+        options = self.options
+        growth = Growth(options.minimum_leaf, options.complexity, options.pruning == "misclassification")
+        for visit in visits:
+            state = int(rng.integers(_RANDOM_STATES))
+            step = step_of(visit, dataset, scales, growth, random_state=state)
+            scale = scales.get(visit.attribute) if options.smoothing == "density" else None
+            if scale:
+                codes = dataset.column(visit.attribute)
+                step = replace(step, density=density_of(scale.numbers, codes))
+            yield step

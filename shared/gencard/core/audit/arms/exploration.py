@@ -1,0 +1,198 @@
+"""Step 1: look for a direction in which the outputs of a box follow its inputs outside Phi."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from scipy import stats
+
+from gencard.core.audit.arms.comparison import holm
+from gencard.core.audit.pairs.direction import Basis, Direction
+from gencard.core.audit.pairs.extremal_pair import ExtremalPair
+from gencard.core.audit.pairs.neighbouring_rows import neighbour_shares
+from gencard.core.audit.pairs.weights import within_blocks
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.statistics.interactions import FloatArray
+
+LARGEST_Z = 1e6
+"""Where a box has no randomness, z has no bound; it is cut here."""
+_NOISE_OF_Z = 1.0
+"""The root mean square of z without a leak."""
+_WEAK = 0.1
+"""Beside a block of large z, those below this part of it are taken for noise too."""
+_NOISE_OF_ENERGY = 3.0
+"""The same for what does not follow the input; stricter, because its direction is estimated too."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvidence:
+    """What one block showed in step 1.
+
+    Args:
+        dimension: Of the block, ``prod(n_i - 1)``.
+        z: How far the outputs follow the input's difference, in standard errors.
+        reproduced: The paper's diagonal coefficient pooled over the block: 0 not reproduced, 1 copied.
+        energy: Squared difference of the mean outputs, unbiased, in standard errors: also sees leaks
+            that do not follow the input.
+        p_value: Of ``z``, two-sided, adjusted by Holm over all blocks.
+    """
+
+    clique: Clique
+    dimension: int
+    z: float
+    reproduced: float
+    energy: float
+    p_value: float
+
+    @property
+    def strength(self) -> float:
+        """The larger of the two signs of a leak, in standard errors."""
+        return max(abs(self.z), self.energy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The outputs of one side in step 1, as far as they are looked at.
+
+    Args:
+        coordinates: One row for each run.
+        shares: Mean marginal on each clique.
+        neighbours: Mean of ``neighbour_shares``.
+    """
+
+    coordinates: FloatArray
+    shares: list[FloatArray]
+    neighbours: FloatArray
+
+    @classmethod
+    def of(cls, basis: Basis, datasets: Iterable[Dataset]) -> "Sample":
+        shares, neighbours = [], []
+        for dataset in datasets:
+            shares.append(basis.shares(dataset))
+            neighbours.append(neighbour_shares(dataset))
+        coordinates = np.array([basis.coordinates(tables) for tables in shares])
+        means = [sum(tables) / len(tables) for tables in zip(*shares, strict=True)]
+        return cls(coordinates, means, np.mean(neighbours, axis=0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """What step 2 needs of step 1.
+
+    Args:
+        difference: Coordinates of the input's difference, high minus low.
+        response: For each block, which part of its difference the output is expected to follow.
+        aside: Coordinates of the output's difference that does not follow the input.
+        centre: Mean coordinates of all outputs.
+        shares: Mean marginals of all outputs.
+        neighbours: Weights on ``neighbour_shares``.
+    """
+
+    basis: Basis
+    blocks: tuple[BlockEvidence, ...]
+    difference: FloatArray
+    response: FloatArray
+    aside: FloatArray
+    centre: FloatArray
+    shares: list[FloatArray]
+    neighbours: FloatArray
+
+    def towards(self, difference: FloatArray) -> Direction:
+        """On along ``difference``, each block by how much of it is expected to come out again.
+
+        What comes out in blocks in which the inputs do not differ follows the others, all of them.
+        """
+        vector = np.zeros_like(difference)
+        for part, response in zip(self.basis.parts, self.response, strict=True):
+            before, now = (float(np.linalg.norm(d[part])) for d in (self.difference, difference))
+            if before and now:
+                strength = abs(response) + float(np.linalg.norm(self.aside[part])) / before
+                vector[part] = (strength + self._elsewhere) * difference[part] / now
+        return self.basis.direction(self.basis.tables(vector))
+
+    @property
+    def _elsewhere(self) -> float:
+        """Length of ``aside`` in blocks in which the inputs do not differ, beside their difference."""
+        still = (self.aside[part] for part in self.basis.parts if not self.difference[part].any())
+        length = sqrt(sum(float(aside @ aside) for aside in still))
+        return length / float(np.linalg.norm(self.difference))
+
+    @property
+    def strongest_first(self) -> tuple[BlockEvidence, ...]:
+        """The blocks by their strength."""
+        return tuple(sorted(self.blocks, key=lambda block: -block.strength))
+
+
+def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Findings:
+    """Compare the outputs on the two sides of a pair, block by block."""
+    difference = basis.difference(pair.low, pair.high)
+    shares = [(one + other) / 2 for one, other in zip(low.shares, high.shares, strict=True)]
+    weights = within_blocks(basis, difference, shares)
+    change = high.coordinates - low.coordinates
+    blocks = [_Block(change[:, part], difference[part], weights[part]) for part in basis.parts]
+    p_values = holm([block.p_value for block in blocks])
+    return Findings(
+        basis,
+        tuple(
+            BlockEvidence(clique, block.dimension, block.z, block.reproduced, block.energy, p_value)
+            for clique, block, p_value in zip(basis.cliques, blocks, p_values, strict=True)
+        ),
+        difference,
+        _responses(blocks),
+        np.concatenate([block.aside for block in blocks]),
+        np.concatenate([low.coordinates, high.coordinates]).mean(axis=0),
+        shares,
+        (high.neighbours - low.neighbours) / (high.neighbours + low.neighbours + 1 / len(pair.low)),
+    )
+
+
+class _Block:
+    """One block's statistics over the runs of step 1."""
+
+    def __init__(self, change: FloatArray, difference: FloatArray, weights: FloatArray) -> None:
+        self.dimension = len(difference)
+        self.reference = float(difference @ weights)
+        follows = change @ weights
+        self.z = _standardised(follows)
+        self.reproduced = float(follows.mean()) / self.reference if self.reference else 0.0
+        self.p_value = 2 * float(stats.t.sf(abs(self.z), len(follows) - 1))
+        self.energy = _energy(change)
+        rest = change - np.outer(change @ difference, difference) / (difference @ difference or 1.0)
+        self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
+
+
+def _responses(blocks: list[_Block]) -> FloatArray:
+    """Expected responses; the strongest block is kept also where all look like noise."""
+    noise = max(_NOISE_OF_Z, _WEAK * max(abs(block.z) for block in blocks))
+    responses = np.array([_beyond(noise, block.z) * block.reproduced for block in blocks])
+    if not responses.any() and not any(block.aside.any() for block in blocks):
+        strongest = int(np.argmax([abs(block.z) if block.reference else -1.0 for block in blocks]))
+        responses[strongest] = blocks[strongest].reproduced or 1.0
+    return responses
+
+
+def _standardised(values: FloatArray) -> float:
+    """Mean in standard errors, cut at ``LARGEST_Z``; 0 where all values are."""
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
+    if abs(mean) >= LARGEST_Z * error:
+        return float(np.sign(mean)) * LARGEST_Z
+    return mean / error
+
+
+def _energy(change: FloatArray) -> float:
+    """Mean product of the changes of two different runs, in standard errors.
+
+    Without a leak each run's change is as likely as its opposite, so that the products of different
+    pairs of runs are uncorrelated and of mean 0.
+    """
+    products = change @ change.T
+    products[np.diag_indices_from(products)] = 0
+    size = float(np.sqrt(2 * np.square(products).sum()))
+    return float(products.sum()) / size if size else 0.0
+
+
+def _beyond(noise: float, value: float) -> float:
+    """The part of an estimate that noise of this size does not explain (James and Stein)."""
+    return max(0.0, 1 - (noise / value) ** 2) if value else 0.0

@@ -1,0 +1,127 @@
+"""Which of some chosen records come out in which run, and what two groups of runs say about them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from gencard.core.audit.arms.comparison import Comparison
+from gencard.core.audit.pairs.cells import key_of
+from gencard.core.dataset import Dataset
+
+BoolArray = NDArray[np.bool_]
+
+_LARGEST_TABLE = 5_000_000
+"""Cells up to which rows are looked up in a table of all cells."""
+
+_TIE = 1 + 1e-9
+"""Probabilities that differ by less are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Looks for chosen records in outputs.
+
+    Args:
+        records: Codes of distinct records, shape ``(n, attributes)``.
+        runs: For each output so far which of them it holds, shape ``(n,)`` each.
+    """
+
+    records: NDArray[np.integer]
+    runs: list[BoolArray] = field(default_factory=list)
+
+    def watched(self, outputs: Iterable[Dataset]) -> Iterator[Dataset]:
+        """The same outputs, looked at on their way."""
+        for output in outputs:
+            self.runs.append(present(self.records, output))
+            yield output
+
+    @property
+    def table(self) -> BoolArray:
+        """Shape ``(runs, n)``."""
+        return np.array(self.runs).reshape(len(self.runs), len(self.records))
+
+
+def present(records: NDArray[np.integer], output: Dataset) -> BoolArray:
+    """Whether an output holds each of some records: shape ``(n,)``."""
+    keys = key_of(np.concatenate([records, output.codes]).T, output.domain.sizes)
+    wanted, rows = keys[: len(records)], keys[len(records) :]
+    if output.domain.cells > _LARGEST_TABLE:
+        return np.isin(wanted, rows)
+    held = np.zeros(output.domain.cells, dtype=np.bool_)
+    held[rows] = True
+    return held[wanted]
+
+
+def best_single(own: BoolArray, other: BoolArray) -> float:
+    """p-value of the record that comes out most clearly more often in its own runs than in others.
+
+    For each record Fisher's exact test, one-sided; for the smallest of their p-values the sum over all
+    records of the probability that theirs could be as small. A record that came out too seldom, or too
+    often, to reach so small a value adds nothing (Tarone), so many records that never come out cost
+    nothing.
+
+    R. Tarone, "A modified Bonferroni method for discrete data", Biometrics 46 (1990).
+
+    Args:
+        own: Whether each record came out in each run on a dataset that holds it, shape ``(runs, n)``.
+        other: The same of runs on a dataset that does not.
+    """
+    if not own.shape[1]:
+        return 1.0
+    with_it, without = own.sum(axis=0), other.sum(axis=0)
+    totals, place, number = np.unique(with_it + without, return_inverse=True, return_counts=True)
+    tails = _fisher_tails(len(own), len(other), totals)
+    smallest = float(tails[place, with_it].min())
+    attained = np.where(tails <= smallest * _TIE, tails, 0.0).max(axis=1)
+    return min(1.0, float(attained @ number))
+
+
+def findable_alone(own: BoolArray, other: BoolArray, level: float) -> int:
+    """How many records would be found by ``best_single`` if they came out in each of their own runs."""
+    if not own.shape[1]:
+        return 0
+    seen, without = own.sum(axis=0) + other.sum(axis=0), other.sum(axis=0)
+    always = len(own) + without
+    totals = np.unique(np.concatenate([seen, always]))
+    tails = _fisher_tails(len(own), len(other), totals)
+    smallest = tails[np.searchsorted(totals, always), len(own)]
+    others = np.bincount(np.searchsorted(totals, seen), minlength=len(totals))
+    found = 0
+    for p_value, own_total in zip(smallest, np.searchsorted(totals, seen), strict=True):
+        attained = np.where(tails <= p_value * _TIE, tails, 0.0).max(axis=1)
+        found += attained @ others - attained[own_total] + p_value <= level
+    return int(found)
+
+
+def one_in(compared: Comparison, runs: int, room: float, sides: int, level: float) -> int:
+    """The largest N such that a box which copies one unique record in N is found in 8 of 10 audits.
+
+    Each record is copied with probability ``1 / N`` in each run, independently, which adds its own
+    variance to that of an honest box.
+
+    Args:
+        compared: Of the number of records that came out, with records against without.
+        runs: On each side.
+        room: Records on a side that did not come out anyway.
+        sides: On how many of the two sides there are records to copy.
+        level: Of the test, two-sided.
+
+    Returns:
+        0 where a box that copies all of them would not be found.
+    """
+    freedom = compared.freedom if compared.error else float(runs - 1)
+    reach = float(stats.t.ppf(1 - level / 2, freedom) + stats.t.ppf(0.8, freedom))
+    share = 1 / np.arange(1, max(2, int(room) + 1))
+    gap = sides * room * share
+    error = np.sqrt(compared.error**2 + sides * room * share * (1 - share) / runs)
+    enough = gap >= reach * error
+    return int(np.flatnonzero(enough)[-1] + 1) if enough.any() and room >= 1 else 0
+
+
+def _fisher_tails(own: int, other: int, totals: NDArray[np.integer]) -> NDArray[np.float64]:
+    """P(at least k of the runs that hold a record are own ones), shape ``(totals, own + 1)``."""
+    k = np.arange(own + 1)
+    return np.asarray(stats.hypergeom.sf(k - 1, own + other, totals[:, None], own))

@@ -1,0 +1,203 @@
+"""Two datasets with equal psi, as far apart as integer moves take them."""
+
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.audit.pairs.blocks import minimal
+from gencard.core.audit.pairs.cells import Cells, key_of
+from gencard.core.audit.pairs.circuits import along_circuits
+from gencard.core.audit.pairs.direction import Direction
+from gencard.core.audit.pairs.integer_program import farthest
+from gencard.core.audit.pairs.moves import climb, leads
+from gencard.core.dataset import Dataset, check_same_domain
+from gencard.core.domain import Clique
+from gencard.core.errors import ComputationError, NoExtremalPairError
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.marginal import count_all
+
+PASSES = 2
+"""How often every set of moves is gone through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The kinds of cube move that keep Phi, each a set of attributes led by the one it flips.
+
+    Args:
+        linear: Linear statistics of Phi. Cube moves keep the whole marginal on their cliques; what
+            else leaves them as they are is for circuits to find.
+    """
+
+    cliques: tuple[Clique, ...]
+    kinds: tuple[Clique, ...]
+    linear: tuple[LinearStatistic, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        cliques: Sequence[Clique],
+        blocks: Sequence[Clique],
+        linear: Sequence[LinearStatistic] = (),
+    ) -> "Moves":
+        """Moves that reach every one of ``blocks``, which are those of ``outside``.
+
+        On the smallest of them only: a cube move on a larger one is a sum of such moves.
+        """
+        kept = tuple(set(statistic.clique) for statistic in linear)
+        reached = [block for block in blocks if not any(set(block) <= clique for clique in kept)]
+        moves = cls(tuple(cliques), (), tuple(linear))
+        kinds = (led for axes in minimal(reached) for led in leads(axes, moves.kept))
+        return replace(moves, kinds=tuple(kinds))
+
+    @property
+    def kept(self) -> tuple[Clique, ...]:
+        """The cliques whose marginals no move changes."""
+        return (*self.cliques, *(statistic.clique for statistic in self.linear))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExtremalPair:
+    """Two datasets that agree on every released statistic, as integers, and differ outside Phi.
+
+    Args:
+        low: The side with the smaller ``<beta, table>``, in random order.
+        high: The side with the larger one, in random order.
+
+    Raises:
+        ComputationError: A released statistic differs.
+    """
+
+    cliques: tuple[Clique, ...]
+    low: Dataset
+    high: Dataset
+    linear: tuple[LinearStatistic, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_equal_psi(self.low, self.high, self.cliques, self.linear)
+
+    @property
+    def moved(self) -> int:
+        """Records of one side that the other side does not hold."""
+        return moved(self.low, self.high)
+
+
+def extremal_pair(
+    dataset: Dataset,
+    moves: Moves,
+    beta: Direction,
+    *,
+    rng: np.random.Generator,
+    start: ExtremalPair | None = None,
+    progress: Callable[[float], None] = lambda _share: None,
+) -> ExtremalPair:
+    """Move a dataset as far along ``beta``, and as far against it, as moves that keep psi allow.
+
+    Args:
+        dataset: ``D*``; both sides have its psi.
+        moves: What may be done to it.
+        beta: The direction, in blocks outside Phi.
+        rng: Decides which moves are tried where there are too many, and the order of the records.
+        start: Go on from this pair of the same psi.
+        progress: Called with the share done.
+
+    Raises:
+        NoExtremalPairError: No move was found.
+    """
+    sides = (start.low, start.high) if start else (dataset, dataset)
+    low, high = (
+        _climbed(side, moves, uphill, rng=rng, progress=_half(progress, half))
+        for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True))
+    )
+    if moves.linear:
+        low, high = (
+            _along_circuits(side, moves, uphill, rng=rng)
+            for side, uphill in ((low, -beta), (high, beta))
+        )
+    elif beta.value(high) <= beta.value(low):
+        low, high = (farthest(dataset, moves.cliques, uphill) for uphill in (-beta, beta))
+    if beta.value(high) <= beta.value(low):
+        raise NoExtremalPairError(
+            problem="the records leave no room for a move; try a made-up, denser dataset"
+        )
+    check_equal_psi(dataset, high, moves.cliques, moves.linear)
+    return ExtremalPair(moves.cliques, low, high, moves.linear)
+
+
+def statistics_digest(
+    dataset: Dataset,
+    cliques: Sequence[Clique],
+    linear: Sequence[LinearStatistic] = (),
+    *,
+    key: bytes = b"",
+) -> str:
+    """HMAC-SHA-256, in hex, of the released marginals: names, sizes and counts, clique by clique.
+
+    Then of the linear statistics: names, number of functions and sums.
+
+    Args:
+        key: Secret where the dataset is real: small counts could be guessed from a digest that anybody
+            can compute. Empty for made-up datasets.
+    """
+    hasher = hmac.new(key, b"gencard.marginals.v1", "sha256")
+    for clique, counts in zip(cliques, count_all(dataset, cliques), strict=True):
+        header = "".join(f"\x00{name}\x00{dataset.domain.size(name)}" for name in clique)
+        hasher.update(f"{header}\x00\x00".encode())
+        hasher.update(np.ascontiguousarray(counts, dtype="<i8").tobytes())
+    for statistic, sums in zip(linear, _sums(dataset, linear), strict=True):
+        header = "".join(f"\x00{name}" for name in statistic.clique)
+        hasher.update(f"{header}\x00{len(sums)}\x00\x00".encode())
+        hasher.update(sums.astype("<i8").tobytes())
+    return hasher.hexdigest()
+
+
+def moved(one: Dataset, other: Dataset) -> int:
+    """Records of ``one`` that ``other`` does not hold; both of the same length and domain."""
+    codes = np.concatenate([one.codes, other.codes])
+    signs = np.repeat([1, -1], [len(one), len(other)])
+    _, cell = np.unique(key_of(codes.T, one.domain.sizes), return_inverse=True)
+    return int(np.abs(np.bincount(cell, weights=signs)).sum()) // 2
+
+
+def check_equal_psi(
+    one: Dataset, other: Dataset, cliques: Sequence[Clique], linear: Sequence[LinearStatistic] = ()
+) -> None:
+    """Raises ComputationError where a released statistic differs by as little as one record."""
+    check_same_domain(one.domain, other.domain)
+    if statistics_digest(one, cliques, linear) != statistics_digest(other, cliques, linear):
+        raise ComputationError(problem="the sides of an extremal pair differ in psi")
+
+
+def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[np.int64]]:
+    counts = count_all(dataset, [statistic.clique for statistic in linear])
+    return [statistic.sums(count) for statistic, count in zip(linear, counts, strict=True)]
+
+
+def _along_circuits(
+    side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
+) -> Dataset:
+    found = along_circuits(side, moves.cliques, moves.linear, beta)
+    return found.take(rng.permutation(len(found)))
+
+
+def _climbed(
+    side: Dataset,
+    moves: Moves,
+    beta: Direction,
+    *,
+    rng: np.random.Generator,
+    progress: Callable[[float], None],
+) -> Dataset:
+    cells = Cells.of(side)
+    steps = PASSES * moves.kinds
+    for done, axes in enumerate(steps):
+        progress(done / len(steps))
+        cells = climb(cells, moves.kept, axes, beta, rng=rng)
+    return cells.shuffled(rng=rng)
+
+
+def _half(progress: Callable[[float], None], half: int) -> Callable[[float], None]:
+    return lambda share: progress((half + share) / 2)

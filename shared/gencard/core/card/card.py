@@ -1,0 +1,100 @@
+"""A card and how it came to be: states, turns, offers, steps."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from gencard.core.card.budget import FREE, Price
+from gencard.core.card.terms import Change, Proposal
+
+
+class CardState(StrEnum):
+    """Where a card stands.
+
+    REQUESTED <-> OFFERED -> ACCEPTED -> AGREED -> [AUDITING -> AUDITED | AUDIT_FAILED] -> RELEASED
+    -> EXPIRED; TERMINATED from any open state; SUSPENDED and REVOKED by the controller.
+    """
+
+    REQUESTED = "requested"
+    OFFERED = "offered"
+    ACCEPTED = "accepted"
+    AGREED = "agreed"
+    AUDITING = "auditing"
+    AUDITED = "audited"
+    AUDIT_FAILED = "audit-failed"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    TERMINATED = "terminated"
+    SUSPENDED = "suspended"
+    REVOKED = "revoked"
+
+
+class Turn(StrEnum):
+    """Who is to move."""
+
+    NOBODY = "nobody"
+    ANALYST = "analyst"
+    CONTROLLER = "controller"
+
+
+OPEN = frozenset({CardState.REQUESTED, CardState.OFFERED, CardState.ACCEPTED})
+"""States in which a card is still talked about."""
+
+USABLE = frozenset({CardState.AGREED, CardState.AUDITED, CardState.RELEASED})
+"""States in which rows may be generated."""
+
+AUDITABLE = USABLE | {CardState.AUDITING}
+"""States in which audits may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The controller's offer; immutable.
+
+    Args:
+        statement: What both sign: an in-toto Statement as RFC 8785 JSON bytes.
+        digest: SHA-256, in hex, of the statement's predicate.
+        measures_price: Of all measures that the terms name, of one release, besides ``price``.
+        held_by: Cards of the analyst that hold some of these statistics; ``price`` is of the others.
+    """
+
+    terms: Proposal
+    changes: tuple[Change, ...]
+    price: Price
+    statement: bytes
+    digest: str
+    expire_time: datetime
+    measures_price: Price = FREE
+    held_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a negotiation."""
+
+    actor: str
+    action: str
+    remark: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiation:
+    """A card as both sides see it.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}; empty where the proposal was only priced.
+        envelope: The DSSE envelope signed by both; empty before agreement.
+        attestations: Later signed facts, oldest first.
+    """
+
+    name: str
+    state: CardState
+    turn: Turn
+    etag: str
+    analyst: str
+    proposed: Proposal
+    offer: Offer | None = None
+    history: tuple[Step, ...] = ()
+    envelope: bytes = b""
+    attestations: tuple[bytes, ...] = ()

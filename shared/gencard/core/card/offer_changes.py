@@ -1,0 +1,151 @@
+"""How the terms of an offer differ from the terms that were asked for, whoever made the offer.
+
+Controller and analyst compute the same differences from the same two terms. So the differences that an
+analyst sees before signing do not depend on what the controller says of them; only the reasons do.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from gencard.core.card.terms import Change, Proposal
+from gencard.core.domain import Clique
+
+STEWARD = "STEWARD_DECISION"
+"""Reason of a change that a steward made and that no rule of the policy asks for."""
+
+NOT_EXPLAINED = "NOT_EXPLAINED"
+"""Reason of a change for which the controller gave none."""
+
+
+def changes_between(
+    asked: Proposal, offered: Proposal, explained: Sequence[Change] = (), otherwise: str = NOT_EXPLAINED
+) -> tuple[Change, ...]:
+    """Every difference between two terms, each once; empty only where they mean the same.
+
+    Single values first, so that a long list of marginals hides none of them.
+
+    Args:
+        asked, offered: In any order of their statistics; order is no difference.
+        explained: Changes with reasons, such as those of a policy. Only their reasons are used.
+        otherwise: Reason of a difference that ``explained`` does not hold.
+    """
+    differences = (
+        *_values(asked, offered),
+        *_weights(asked, offered),
+        *_listed("measures", asked.measures, offered.measures),
+        *_listed("moments", asked.moments, offered.moments),
+        *_marginals(asked, offered),
+    )
+    return tuple(
+        Change(field, old, new, _reason(field, old, explained) or otherwise)
+        for field, old, new in differences
+    )
+
+
+_Difference = tuple[str, str, str]
+"""Field, what was asked, what is offered."""
+
+_Statistic = frozenset[str] | str
+"""A marginal by its attributes, or a moment by its name."""
+
+
+def _marginals(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
+    """Each marginal that is not offered with the parts of it that are, then those nobody asked for."""
+    before, now = _by_attributes(asked), _by_attributes(offered)
+    added = {names: clique for names, clique in now.items() if names not in before}
+    parts_of_any: set[frozenset[str]] = set()
+    for names, clique in before.items():
+        if names in now:
+            continue
+        parts = [part for part in added if part < names]
+        parts_of_any.update(parts)
+        yield "marginals", _joined(clique), "; ".join(_joined(added[part]) for part in parts)
+    for names, clique in added.items():
+        if names not in parts_of_any:
+            yield "marginals", "", _joined(clique)
+
+
+def _values(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
+    """The fields that hold one value."""
+    pairs = {
+        "dataset": (asked.dataset, offered.dataset),
+        "purpose": (asked.purpose, offered.purpose),
+        "rows": (asked.rows, offered.rows),
+        "generator": (asked.generator, offered.generator),
+        "audit.runs": (asked.audit.runs, offered.audit.runs),
+        "audit.order": (asked.audit.order, offered.audit.order),
+        "audit.alpha": (asked.audit.alpha, offered.audit.alpha),
+        "privacy": (asked.privacy, offered.privacy),
+        "transform": (asked.transform, offered.transform),
+        "without_uniques": (asked.without_uniques, offered.without_uniques),
+    }
+    for field, (old, new) in pairs.items():
+        if old != new:
+            yield field, _text(old), _text(new)
+
+
+def _weights(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
+    """Weights that shift the budget among statistics that both terms hold, where both add noise."""
+    if not (asked.privacy.noisy and offered.privacy.noisy):
+        return
+    before, now = _weight_of(asked), _weight_of(offered)
+    expected = {statistic: _expected_weight(statistic, before) for statistic in now}
+    first = next(iter(now))
+    if any(expected[one] * now[first] != now[one] * expected[first] for one in now):
+        yield "weights", _numbers(before), _numbers(now)
+
+
+def _expected_weight(statistic: "_Statistic", asked: dict["_Statistic", int]) -> int:
+    """As asked; of a part, that of its heaviest whole; of what nobody asked for, the least."""
+    if statistic in asked:
+        return asked[statistic]
+    wholes = [
+        weight
+        for whole, weight in asked.items()
+        if isinstance(statistic, frozenset) and isinstance(whole, frozenset) and statistic < whole
+    ]
+    return max(wholes, default=min(asked.values()))
+
+
+def _listed(field: str, asked: Sequence[object], offered: Sequence[object]) -> Iterator[_Difference]:
+    """What is left out of a list, one by one, then what is added to it."""
+    yield from ((field, str(one), "") for one in asked if one not in offered)
+    yield from ((field, "", str(one)) for one in offered if one not in asked)
+
+
+def _reason(field: str, old: str, explained: Sequence[Change]) -> str:
+    """The codes that were given for a difference, each once; empty where none was."""
+    codes = (
+        change.reason
+        for change in explained
+        if change.field == field and _is_about(field, old, change.old)
+    )
+    return ", ".join(dict.fromkeys(codes))
+
+
+def _is_about(field: str, old: str, explained: str) -> bool:
+    """Whether an explanation is about this difference; a part of a marginal explains the whole."""
+    if field == "marginals":
+        return bool(old) and set(explained.split(", ")) <= set(old.split(", "))
+    return field not in {"moments", "measures"} or old == explained
+
+
+def _by_attributes(terms: Proposal) -> dict[frozenset[str], Clique]:
+    return {frozenset(clique): clique for clique in terms.marginals}
+
+
+def _weight_of(terms: Proposal) -> dict[_Statistic, int]:
+    """The weight of each statistic; 1 where the terms name none."""
+    statistics: list[_Statistic] = [*map(frozenset, terms.marginals), *map(str, terms.moments)]
+    return dict(zip(statistics, terms.weights or (1,) * len(statistics), strict=True))
+
+
+def _numbers(weights: dict[_Statistic, int]) -> str:
+    return ", ".join(map(str, weights.values()))
+
+
+def _joined(clique: Clique) -> str:
+    return ", ".join(clique)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,269 @@
+"""What is negotiated, agreed, offered instead or refused."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from gencard.core.card.budget import EXACT, Mechanism, Price, Privacy, decimal_of
+from gencard.core.card.claim import Claim
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
+from gencard.core.moment import Moment
+from gencard.core.transform import AS_COUNTED, Transform
+
+LONGEST_PURPOSE = 2_000
+MOST_MARGINALS = 10_000
+MOST_ROWS = 1_000_000_000
+LEAST_RUNS = 6
+"""Runs on each side of an audit: with fewer, an honest box of two modes is rejected too often."""
+MOST_RUNS = 1_000
+LARGEST_WEIGHT = 1_000_000
+MOST_MEASURES = 50
+
+_MEASURE = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+class Tier(StrEnum):
+    """Where the rows come from; written on the card.
+
+    by-construction: from psi alone. private: from a built-in black box, to which the controller adds the
+    noise; there is no psi. audited: from a black box whose author a reviewer trusts.
+    """
+
+    BY_CONSTRUCTION = "by-construction"
+    PRIVATE = "private"
+    AUDITED = "audited"
+
+    @property
+    def holds_against(self) -> str:
+        """The adversary against whom the promise of this tier holds, in words."""
+        return _HOLDS_AGAINST[self]
+
+
+_HOLDS_AGAINST = {
+    Tier.BY_CONSTRUCTION: "everybody, by replay",
+    Tier.PRIVATE: "everybody who trusts the controller's code: epsilon is the promise, end to end",
+    Tier.AUDITED: (
+        "mistakes of an author who is trusted; an audit cannot find what an author hides on purpose"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTerms:
+    """How audits under the card are run, agreed before any record is read.
+
+    Args:
+        runs: Runs of the generator on each side, in each step. Older cards have 3 to 5; audits under
+            them make ``LEAST_RUNS``.
+        order: Highest order of the interactions looked at, in attributes.
+        alpha: Level of the test over all tries, a decimal string.
+    """
+
+    runs: int = 10
+    order: int = 3
+    alpha: str = "0.05"
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.runs <= MOST_RUNS:
+            raise InvalidNumberError(field="audit.runs", expected=f"from 3 to {MOST_RUNS}")
+        if not 1 <= self.order <= 8:
+            raise InvalidNumberError(field="audit.order", expected="from 1 to 8")
+        if decimal_of(self.alpha, "audit.alpha") >= 1:
+            raise InvalidNumberError(field="audit.alpha", expected="below 1")
+
+    @property
+    def sufficient(self) -> "AuditTerms":
+        """The same with no fewer runs than ``LEAST_RUNS``."""
+        return replace(self, runs=max(self.runs, LEAST_RUNS))
+
+
+USUAL_AUDIT = AuditTerms()
+"""What an audit does where nobody asks for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What an analyst asks for; also the form of the terms of an offer.
+
+    Args:
+        weights: Each statistic's part of the privacy budget, as whole numbers in the order of
+            ``marginals`` and then ``moments``; empty for equal parts, as with exact counts.
+        transform: What happens to exact counts before they are psi.
+        moments: Linear statistics besides the marginals; they go with counts as they are, or noise.
+        measures: Names of measures of the card that the analyst may have, though they read records;
+            they go with counts as they are.
+        without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
+            others drawn; its seed is then nobody's to know. Goes with counts as they are.
+
+    Raises:
+        InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
+    """
+
+    dataset: str
+    purpose: str
+    marginals: tuple[Clique, ...]
+    generator: str
+    rows: int
+    privacy: Privacy = EXACT
+    audit: AuditTerms = USUAL_AUDIT
+    weights: tuple[int, ...] = ()
+    transform: Transform = AS_COUNTED
+    moments: tuple[Moment, ...] = ()
+    measures: tuple[str, ...] = ()
+    without_uniques: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
+            raise InvalidInputError(
+                field="purpose", problem=f"needs a sentence of at most {LONGEST_PURPOSE} characters"
+            )
+        if not self.cliques:
+            raise InvalidInputError(field="marginals", problem="names no marginal")
+        if len(self.cliques) > MOST_MARGINALS:
+            raise InvalidInputError(field="marginals", problem=f"names more than {MOST_MARGINALS}")
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise InvalidNumberError(field="rows", expected=f"from 1 to {MOST_ROWS}")
+        _refuse_repeats(self.marginals)
+        if len(set(self.moments)) != len(self.moments):
+            raise InvalidInputError(field="moments", problem="names one twice")
+        self._check_measuring()
+        self._check_measures()
+
+    @property
+    def cliques(self) -> tuple[Clique, ...]:
+        """The attributes of each statistic: the marginals', then the moments'."""
+        return (*self.marginals, *(moment.attributes for moment in self.moments))
+
+    def _check_measuring(self) -> None:
+        if self.weights and not self.privacy.noisy:
+            raise InvalidInputError(field="weights", problem="belong to noise, and only there")
+        if self.weights and len(self.weights) != len(self.cliques):
+            raise InvalidInputError(field="weights", problem="must be one for each marginal, or none")
+        if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
+            raise InvalidNumberError(
+                field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
+            )
+        if self.transform != AS_COUNTED and self.privacy.noisy:
+            raise InvalidInputError(field="transform", problem="belongs to exact counts, and only there")
+        if self.transform != AS_COUNTED and self.moments:
+            raise InvalidInputError(field="transform", problem="belongs to marginals, and only there")
+
+    def _check_measures(self) -> None:
+        """What looks at the records once more: no noise binds it, and no rounding."""
+        if len(set(self.measures)) != len(self.measures) or len(self.measures) > MOST_MEASURES:
+            raise InvalidInputError(field="measures", problem=f"are at most {MOST_MEASURES}, each once")
+        if not all(_MEASURE.fullmatch(name) for name in self.measures):
+            raise InvalidInputError(field="measures", problem="holds what is no name of a measure")
+        changed = self.privacy.noisy or self.transform != AS_COUNTED
+        for field, asked in (("measures", self.measures), ("without_uniques", self.without_uniques)):
+            if asked and changed:
+                problem = "only with exact counts as they are"
+                raise InvalidInputError(field=field, problem=problem)
+
+    def in_order_of(self, domain: Domain) -> "Proposal":
+        """The same proposal with its cliques in the schema's order, sorted, each once.
+
+        Raises:
+            UnknownAttributeError: A statistic names an attribute that the schema does not declare.
+            InvalidCliqueError: Two cliques name the same set of attributes.
+            InvalidInputError: Two moments are the same.
+        """
+        cliques = tuple(domain.canonical(clique) for clique in self.marginals)
+        _refuse_repeats(cliques)
+        moments = tuple(moment.in_order_of(domain) for moment in self.moments)
+        first = _order([(len(clique), domain.axes(clique)) for clique in cliques])
+        after = _order([moment.place(domain) for moment in moments])
+        places = [*first, *(len(cliques) + place for place in after)]
+        return replace(
+            self,
+            marginals=tuple(cliques[place] for place in first),
+            weights=tuple(self.weights[place] for place in places if self.weights),
+            moments=tuple(moments[place] for place in after),
+            measures=tuple(sorted(self.measures)),
+        )
+
+
+def _order(keys: Sequence[Any]) -> list[int]:
+    """The positions of the keys, that of the smallest first."""
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def _refuse_repeats(cliques: tuple[Clique, ...]) -> None:
+    seen: set[frozenset[str]] = set()
+    for clique in cliques:
+        names = frozenset(clique)
+        if not clique or len(names) != len(clique):
+            problem = "an attribute repeats" if clique else "it is empty"
+            raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
+        if names in seen:
+            raise InvalidCliqueError(clique=", ".join(clique), problem="the workload names it twice")
+        seen.add(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a typed diff: field, what was asked, what is offered, reason code."""
+
+    field: str
+    old: str
+    new: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CounterOffer:
+    """The nearest acceptable terms, how they differ, and their price. No change: accepted as asked."""
+
+    terms: Proposal
+    changes: tuple[Change, ...]
+    price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No acceptable terms are near; the reasons are codes of the policy."""
+
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The agreed form, frozen: what both parties sign.
+
+    Times are RFC 3339 strings in UTC. ``name`` is datasets/{dataset}/cards/{card}; ``version`` the
+    salted digest of the records; ``coding_digest`` the digest of the public schema;
+    ``generator_digest`` that of all that runs. ``parameters`` and ``claim`` are those of a black box,
+    by the names of its documentation; a generator that sees psi alone needs neither. ``reviewed_by`` is
+    who reviewed a black box of tier audited, with this very digest; empty on cards of other tiers.
+
+    Raises:
+        InvalidInputError: The noise is the generator's own and the tier is not private, or the reverse.
+    """
+
+    name: str
+    controller: str
+    analyst: str
+    dataset_title: str
+    version: str
+    coding_digest: str
+    declared_by: str
+    terms: Proposal
+    price: Price
+    tier: Tier
+    generator_digest: str
+    agreed_by_policy: str
+    offer_time: str
+    expire_time: str
+    nonce: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    claim: Claim | None = None
+    reviewed_by: str = ""
+
+    def __post_init__(self) -> None:
+        by_generator = self.terms.privacy.mechanism is Mechanism.GENERATOR
+        if by_generator != (self.tier is Tier.PRIVATE):
+            problem = "must be the generator's own noise on cards of tier private, and only there"
+            raise InvalidInputError(field="privacy.mechanism", problem=problem)

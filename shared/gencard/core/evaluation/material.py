@@ -1,0 +1,118 @@
+"""What measures are taken from: a release, the records it was made from, and others nobody used."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.errors import EmptyDatasetError, InvalidPsiError
+from gencard.core.evaluation.together import EVERYTHING, Together
+from gencard.core.privacy.attacks.targets import Tables
+from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.core.privacy.distances.nearest import Nearest, nearest
+from gencard.core.privacy.records import Records, records_of
+from gencard.core.statistics.psi import Psi
+from gencard.core.utility.prediction.gap import GapWords
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the controller declares for a dataset, so that nobody who asks can fish.
+
+    Args:
+        keys: Attributes that an intruder may know of somebody.
+        target: What he wants to know.
+        attacks: Records of train, and of holdout, that each attack aims at; at most so many.
+        missing: What a missing value is to distances.
+        gap: The difference between two groups that users of the data ask about.
+    """
+
+    keys: Clique = ()
+    target: str = ""
+    attacks: int = 500
+    missing: Missing = Missing.CATEGORY
+    gap: GapWords | None = None
+
+
+NOTHING_DECLARED = Declared()
+
+
+@dataclass(frozen=True)
+class Material:
+    """All of it, over the attributes of the release.
+
+    Args:
+        coding: What the codes mean.
+        cliques: Phi's marginals.
+        original: The records that the release was made from; None where they are not looked at.
+        holdout: Records of the same population that it was not made from, where there are any.
+        psi: What the generator saw, where it is known.
+        seed: Of all draws: the same rows and seed give the same numbers.
+        together: Which attributes may be looked at together.
+    """
+
+    synthetic: Dataset
+    coding: Coding
+    cliques: tuple[Clique, ...]
+    declared: Declared
+    seed: int
+    original: Dataset | None = None
+    holdout: Dataset | None = None
+    psi: Psi | None = None
+    together: Together = EVERYTHING
+
+    @property
+    def records(self) -> Dataset:
+        """The records; raises EmptyDatasetError where there are none."""
+        return _there(self.original)
+
+    @property
+    def unseen(self) -> Dataset:
+        """The holdout; raises EmptyDatasetError where there is none."""
+        return _there(self.holdout)
+
+    @property
+    def measured(self) -> Psi:
+        """psi; raises InvalidPsiError where it is not known."""
+        if self.psi is None:
+            raise InvalidPsiError(problem="it is not known here")
+        return self.psi
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Release, records and holdout, numbers as numbers."""
+        return Tables(*map(self.plain, (self.synthetic, self.records, self.unseen)))
+
+    @cached_property
+    def gower(self) -> Gower:
+        """One distance for all, with the ranges of train and holdout together."""
+        return gower_of(self.tables.train, self.tables.holdout, missing=self.declared.missing)
+
+    @cached_property
+    def to_train(self) -> Nearest:
+        return nearest(self.tables.synthetic, self.tables.train, self.gower)
+
+    @cached_property
+    def to_holdout(self) -> Nearest:
+        return nearest(self.tables.synthetic, self.tables.holdout, self.gower)
+
+    @property
+    def attacks(self) -> int:
+        """Targets of each attack."""
+        return min(self.declared.attacks, len(self.tables.train), len(self.tables.holdout))
+
+    def plain(self, dataset: Dataset) -> Records:
+        return records_of(dataset, self.coding)
+
+    def rng(self, measure: str) -> np.random.Generator:
+        """The draws of one measure, whatever others are taken beside it."""
+        return np.random.Generator(np.random.PCG64([self.seed, *measure.encode()]))
+
+
+def _there(dataset: Dataset | None) -> Dataset:
+    if dataset is None:
+        raise EmptyDatasetError
+    return dataset

@@ -1,0 +1,111 @@
+"""What a measure is: what it needs, what it tells, what it does not show, how many numbers it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gencard.core.domain import Clique
+from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.material import Declared, Material
+from gencard.core.evaluation.together import Together
+
+
+class Group(StrEnum):
+    """What a measure is about."""
+
+    FIDELITY = "fidelity"
+    RISK = "risk"
+    UTILITY = "utility"
+
+
+class Need(StrEnum):
+    """What a measure needs beside the release."""
+
+    PSI = "psi"
+    RECORDS = "records"
+    HOLDOUT = "a holdout"
+    TARGET = "a declared target, which the release has"
+    GAP = "a declared gap, whose attributes the release has"
+    KEYS = "declared keys, which the release has"
+
+
+class Sight(StrEnum):
+    """Which attributes a measure looks at together, among the records."""
+
+    NOTHING = "nothing"
+    PHI = "each marginal of Phi"
+    KEYS = "the declared keys with the target"
+    GAP = "the attributes of the declared gap"
+    TABLES = "every few attributes, as far as they may be looked at together"
+    WHOLE = "all attributes of the card"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure.
+
+    Args:
+        title: For people.
+        reading: How to read it.
+        limits: What it does not show.
+        find: Takes it; may raise any GencardError where these records do not allow it.
+        kind: Of its findings.
+        numbers: Most numbers in a finding about records, given the attributes of the release and the
+            marginals of Phi: its price in statistics.
+        sight: What it looks at together.
+    """
+
+    name: str
+    group: Group
+    title: str
+    reading: str
+    limits: str
+    needs: tuple[Need, ...]
+    find: Callable[[Material], Finding]
+    kind: type[Any]
+    numbers: Callable[[int, int], int]
+    sight: Sight
+
+    @property
+    def reads_records(self) -> bool:
+        return Need.RECORDS in self.needs
+
+    def lacks(self, attributes: Clique, declared: Declared, *, holdout: bool) -> tuple[Need, ...]:
+        """What is not there, of all that can be known without looking at a record."""
+        there = {
+            Need.PSI: True,
+            Need.RECORDS: True,
+            Need.HOLDOUT: holdout,
+            Need.TARGET: declared.target in attributes,
+            Need.GAP: declared.gap is not None and set(declared.gap.attributes) <= set(attributes),
+            Need.KEYS: any(name in attributes for name in declared.keys if name != declared.target),
+        }
+        return tuple(need for need in self.needs if not there[need])
+
+    def why_not(
+        self, together: Together, attributes: Clique, declared: Declared, cliques: tuple[Clique, ...]
+    ) -> str | None:
+        """Why a policy does not let this measure look at the records of a card; None where it does.
+
+        Numbers of one named table need a policy that allows this table. Numbers of all attributes at
+        once (distances, attacks, uniques, models) need that no forbidden set is among them; the largest
+        order is about tables, and does not bind them.
+
+        Args:
+            attributes: Of the card.
+            cliques: Its marginals.
+        """
+        match self.sight:
+            case Sight.NOTHING | Sight.TABLES:
+                allowed = True
+            case Sight.WHOLE:
+                allowed = together.allows(attributes)
+            case Sight.PHI:
+                allowed = all(map(together.allows_table, cliques or [(name,) for name in attributes]))
+            case Sight.GAP:
+                allowed = declared.gap is None or together.allows_table(declared.gap.attributes)
+            case Sight.KEYS:
+                known = tuple(name for name in declared.keys if name in attributes)
+                allowed = together.allows_table((*known, declared.target))
+        return None if allowed else f"the policy does not allow {self.sight} together"

@@ -1,0 +1,132 @@
+"""A distribution given by its marginals on the cliques of a junction tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import DomainMismatchError, TooLargeError
+from gencard.core.generators.inversion import Inversion, drawn_rows
+from gencard.core.generators.ladder import scale_to_one
+from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
+from gencard.core.statistics.table import others, project, sum_out
+
+_MOST_CELLS = 50_000_000
+"""Cells of any table that is made on the way to a marginal."""
+
+Table = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeModel:
+    r"""Independent records with :math:`P(x) = \prod_C P_C(x_C) / \prod_S P_S(x_S)`.
+
+    C runs over the cliques of the tree and S over its separators: given the attributes that it shares
+    with its parent, a clique is independent of everything above it.
+
+    Args:
+        domain: The attributes; each lies in some clique.
+        tree: The cliques.
+        tables: One marginal per clique, zero or more, axes in the clique's order; two cliques agree
+            on what they share. Scaled to sum to 1 each; read-only.
+
+    Raises:
+        DomainMismatchError: The tables or the tree do not fit the domain.
+        InvalidNumberError: A probability is negative or not finite, or a table is all zero.
+    """
+
+    domain: Domain
+    tree: JunctionTree
+    tables: tuple[Table, ...]
+    _draws: tuple[Inversion, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_shapes(self.domain, self.tree, self.tables)
+        tables = [np.array(table, dtype=np.float64) for table in self.tables]
+        for clique in range(len(tables) - 1, 0, -1):
+            self._clear_dead_ends(tables, clique)
+        for table in tables:
+            scale_to_one(table, "probabilities")
+            table.flags.writeable = False
+        object.__setattr__(self, "tables", tuple(tables))
+        draws = tuple(self._draw(clique) for clique in range(len(tables)))
+        object.__setattr__(self, "_draws", draws)
+
+    def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
+        """Draw records clique by clique, by inversion; row ``i`` depends on its own words alone.
+
+        There is one 64-bit word for each clique, so ``sample(a)`` then ``sample(b)`` is
+        ``sample(a + b)``, and the bytes depend on no sampling algorithm of numpy's.
+
+        Raises:
+            InvalidNumberError: ``rows`` is negative.
+            InvalidInputError: The bit generator's words have fewer than 64 bits.
+        """
+        return drawn_rows(self.domain, self._draws, rows, rng=rng)
+
+    def marginal(self, clique: Clique) -> Table:
+        """Probabilities on any clique, axes in its order; they sum to 1.
+
+        Raises:
+            TooLargeError: A table on the way to it has too many cells.
+            InvalidCliqueError: The clique names an attribute that is not in the domain.
+        """
+        wanted = self.domain.canonical(clique)
+        for attributes, table in zip(self.tree.cliques, self.tables, strict=True):
+            if set(wanted) <= set(attributes):
+                return project(table, attributes, clique)
+        return project(self._joint(wanted), wanted, clique)
+
+    def _joint(self, wanted: Clique) -> Table:
+        """Sum the product of all conditional tables, from the leaves up, keeping what is wanted."""
+        arriving: list[list[tuple[Clique, Table]]] = [[] for _ in self.tables]
+        for clique in range(len(self.tables) - 1, -1, -1):
+            attributes, table = self._product(clique, arriving[clique])
+            separator = self.tree.separator(clique)
+            kept = tuple(name for name in attributes if name in wanted or name in separator)
+            if clique == 0:
+                return project(table, attributes, wanted)
+            if set(kept) - set(separator):
+                arriving[self.tree.parents[clique]].append((kept, project(table, attributes, kept)))
+        raise AssertionError("a tree has a first clique")
+
+    def _product(self, clique: int, arriving: Sequence[tuple[Clique, Table]]) -> tuple[Clique, Table]:
+        """The clique's table given its separator, times what arrives from below."""
+        parts = [(self.tree.cliques[clique], self._conditional(clique)), *arriving]
+        union = self.domain.covered_by([attributes for attributes, _ in parts])
+        if union.cells > _MOST_CELLS:
+            raise TooLargeError(what="The number of cells on the way to the marginal", limit=_MOST_CELLS)
+        product = np.ones(union.sizes)
+        for attributes, table in parts:
+            product *= np.expand_dims(table, others(union.attributes, attributes))
+        return union.attributes, product
+
+    def _conditional(self, clique: int) -> Table:
+        attributes, table = self.tree.cliques[clique], self.tables[clique]
+        given = sum_out(table, others(attributes, self.tree.separator(clique)))
+        conditional: Table = np.divide(table, given, out=np.zeros_like(table), where=given > 0)
+        return conditional
+
+    def _draw(self, clique: int) -> Inversion:
+        attributes, given = self.tree.cliques[clique], self.tree.separator(clique)
+        drawn = tuple(name for name in attributes if name not in given)
+        table = project(self.tables[clique], attributes, given + drawn)
+        return Inversion.of(table, self.domain.axes(given), self.domain.axes(drawn))
+
+    def _clear_dead_ends(self, tables: list[Table], clique: int) -> None:
+        """Where the clique has no probability left, rounding must leave its parent none either."""
+        parent, separator = self.tree.parents[clique], self.tree.separator(clique)
+        possible = project(tables[clique], self.tree.cliques[clique], separator) > 0
+        tables[parent] *= np.expand_dims(possible, others(self.tree.cliques[parent], separator))
+
+
+def _check_shapes(domain: Domain, tree: JunctionTree, tables: Sequence[Table]) -> None:
+    named = {name for clique in tree.cliques for name in clique}
+    if named != set(domain.attributes) or len(tables) != len(tree.cliques):
+        raise DomainMismatchError(problem="the tree is not one of the domain's attributes")
+    for clique, table in zip(tree.cliques, tables, strict=True):
+        if clique != domain.canonical(clique) or table.shape != domain.project(clique).sizes:
+            raise DomainMismatchError(problem=f"the table on ({', '.join(clique)}) has another shape")

@@ -1,0 +1,169 @@
+"""Sampling from a reduced space, after Boedihardjo, Strohmer and Vershynin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gencard.core.coding import StructuralZeros
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import NotConvergedError
+from gencard.core.generators.admitted import check_belongs, check_settings, zeros_inside
+from gencard.core.generators.functions import (
+    FloatArray,
+    Goals,
+    check_functions,
+    every_cell,
+    number_of_functions,
+    values_on,
+)
+from gencard.core.generators.maximum_entropy.block_table import clear
+from gencard.core.generators.maximum_entropy.dual import Dual, largest_entropy
+from gencard.core.generators.maximum_entropy.independent import Independent
+from gencard.core.generators.maximum_entropy.junction_tree import check_cells
+from gencard.core.generators.replay import rng_of
+from gencard.core.generators.support.nearest import nearest_density
+from gencard.core.generators.support.support_model import SupportModel
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.reconcile import reconcile
+
+_LEAST = 1e-9
+"""Weights below are the solver's rounding."""
+
+_SETTLED = 1e-6
+"""Slope of the penalised entropy at which the fit to noisy psi ends, in shares."""
+
+_MOST_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedSpace:
+    r"""The density on some points that comes nearest to psi: Algorithm 1 of [1]_, mended for noise.
+
+    The points are the reduced space. They are drawn from the product of the one-way marginals that psi
+    determines, which costs no privacy and comes nearer with fewer points than the paper's uniform ones;
+    a domain of no more cells is its own reduced space. Rows are independent draws from a density h on
+    the points (the bootstrap).
+
+    Exact psi: a linear program finds the h with the least :math:`\max_f |\sum_z h(z) f(z) - b_f|` over
+    all functions f of psi with their means b, as in the paper.
+
+    Noisy psi: that h is not used. Its error is bounded by the largest noise
+    :math:`r = \max_f |\lambda_f|` and nothing makes it smaller: every h within r of b is as good as
+    any other, and the solver returns a vertex, which lives on hardly more records than there are
+    functions. The theorem bounds each mean and not their sum, so the total variation of a marginal of k
+    cells may be as large as :math:`k r`, while setting negative counts to zero leaves about the mean
+    noise in each cell. With n records, F functions and privacy epsilon the promise of [1]_ says
+    something from :math:`n \ge 2 |F| \ln(|F| / \gamma) / (\epsilon \delta)` records on; below that the
+    program fits noise. Instead marginals are reconciled, and h is the density of largest entropy with
+    a quadratic penalty on each miss, by the inverse of its noise's variance (``Dual``).
+
+    What accuracy is promised for either: see ``reduced_accuracy.py``.
+
+    Args:
+        structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
+        tolerance: Largest miss of exact psi, in shares; beyond it there is no model.
+        points: Size of the reduced space.
+        seed: From which the points are drawn.
+        max_cells: Bound on the cells of psi's marginals, and on points times functions.
+        max_functions: Bound on the rows of the linear program.
+
+    Raises:
+        InvalidNumberError: The tolerance is not positive, or a bound is below 1.
+
+    References:
+        .. [1] M. Boedihardjo, T. Strohmer, R. Vershynin, "Privacy of Synthetic Data: A Statistical
+           Framework", IEEE Trans. Inf. Theory 69(1), 2023, arXiv 2109.01748.
+    """
+
+    structural_zeros: tuple[StructuralZeros, ...] = ()
+    tolerance: float = 1e-2
+    points: int = 4_096
+    seed: int = 0
+    max_cells: int = 20_000_000
+    max_functions: int = 2_000
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self.tolerance,
+            points=self.points,
+            max_cells=self.max_cells,
+            max_functions=self.max_functions,
+        )
+
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """See ``Generator.check``.
+
+        Raises:
+            ModelTooLargeError: The marginals have more than ``max_cells`` cells.
+            TooLargeError: There are too many functions, or too many for so many points.
+        """
+        check_cells(domain, cliques, self.max_cells)
+        self._product().check(cliques, domain)
+        self.check_functions(sum(domain.project(clique).cells for clique in cliques), domain)
+
+    def fit(self, psi: Psi, domain: Domain) -> SupportModel:
+        """Fit psi; see ``Generator.fit``.
+
+        Raises:
+            TooLargeError: See ``check``.
+            InvalidPsiError: psi does not belong to the domain or contradicts itself.
+            NotConvergedError: Exact psi is missed by more than the tolerance, or structural zeros leave
+                no room for it.
+        """
+        self.check(psi.cliques, domain)
+        self.check_functions(number_of_functions(psi), domain)
+        check_belongs(psi, domain)
+        points = self._reduced(psi, domain)
+        if not len(points):
+            raise NotConvergedError(problem="structural zeros leave no room for psi")
+        weights = self._nearest(psi, points) if psi.exact else _smoothest(psi, points)
+        kept = np.flatnonzero(weights > _LEAST)
+        return SupportModel(points.take(kept), weights[kept])
+
+    def _nearest(self, psi: Psi, points: Dataset) -> FloatArray:
+        """The density whose largest miss of exact psi is least.
+
+        Raises:
+            NotConvergedError: It is over the tolerance.
+        """
+        weights, miss = nearest_density(values_on(psi, points), Goals.of(psi).means)
+        if not miss <= self.tolerance:
+            raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
+        return weights
+
+    def check_functions(self, functions: int, domain: Domain) -> None:
+        """See ``LinearGenerator.check_functions``."""
+        points = min(self.points, domain.cells)
+        check_functions(functions, points, self.max_functions, self.max_cells)
+
+    def _reduced(self, psi: Psi, domain: Domain) -> Dataset:
+        """The points, each once."""
+        if domain.cells <= self.points:
+            allowed = np.ones(domain.sizes)
+            clear(allowed, domain.attributes, zeros_inside(self.structural_zeros, domain))
+            return every_cell(domain).take(np.flatnonzero(allowed))
+        marginals = psi.measurements or (_uniform(domain),)
+        model = self._product().fit(Psi(domain, marginals), domain)
+        drawn = model.sample(self.points, rng=rng_of(self.seed))
+        return Dataset(domain, np.unique(drawn.codes, axis=0))
+
+    def _product(self) -> Independent:
+        return Independent(self.structural_zeros, max_cells=self.max_cells)
+
+
+def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
+    """The density of largest entropy, penalised for missing noisy psi; its marginals made to agree."""
+    marginals = reconcile(Psi(psi.domain, psi.measurements)).measurements if psi.measurements else ()
+    agreed = Psi(psi.domain, marginals, psi.linear)
+    values, goals = values_on(agreed, points), Goals.of(agreed)
+    try:
+        return largest_entropy(Dual(values, goals), _SETTLED, _MOST_STEPS)
+    except NotConvergedError:  # few points, far from psi: psi is paid for, and a fit must not fail now
+        return nearest_density(values, goals.means)[0]
+
+
+def _uniform(domain: Domain) -> Measurement:
+    """Says of one attribute what is assumed of those that psi does not name."""
+    return Measurement(domain.attributes[:1], np.ones(domain.sizes[:1], dtype=np.int64))

@@ -1,0 +1,198 @@
+"""Support raking: maximum entropy on a drawn support, for marginals whose junction tree is too big."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gencard.core.coding import StructuralZeros
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import NotConvergedError, TooLargeError
+from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
+from gencard.core.generators.functions import every_cell
+from gencard.core.generators.goals import Goal, Table, worst_error
+from gencard.core.generators.maximum_entropy.block_table import clear
+from gencard.core.generators.maximum_entropy.fitting import Goals, check_room
+from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.junction_tree import check_cells
+from gencard.core.generators.maximum_entropy.relaxation import NOISY, relax
+from gencard.core.generators.replay import rng_of
+from gencard.core.generators.support.bounded_tree import BoundedTree
+from gencard.core.generators.support.support_model import SupportModel
+from gencard.core.generators.support.support_table import SupportTable
+from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.table import total
+
+_SEED = 0
+"""Every support is drawn with the same words, so that psi alone decides what it is."""
+
+_ENOUGH = 1e-4
+"""L1 distance of every marginal at which raking ends before it stops gaining."""
+
+_NEAR = 5e-3
+"""Mean total variation at which raking with hard zeros is kept; beyond it soft ones are tried too."""
+
+_FEWEST = 2**14
+"""Records of a support, at least, where the bound on look-ups leaves fewer than wanted."""
+
+_TINY = 1e-300
+"""Divisor where no weight is left."""
+
+_START = 1e-2
+"""Largest L1 distance of the start's marginals: the weights do the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupportRaking:
+    r"""Weights on records that a smaller model drew, raked to every marginal of psi.
+
+    The marginals of all pairs of 15 attributes have a junction tree of one clique, with more cells than
+    any memory holds. Instead ``support`` records are drawn from a model q that fits, on a junction tree
+    of at most ``tree_cells`` cells chosen from psi; then IPF on their weights finds the distribution on
+    the support that is nearest to q and has psi's marginals. As q has the form :math:`\prod f_{ij}`, so
+    does the limit of many records: it is the maximum-entropy model, estimated by importance sampling.
+    Domains of no more cells than ``support`` are their own support, and the fit is plain IPF.
+
+    Cells of psi that no record of the support falls into are missed. Where psi counts few records in
+    large tables, most cells are empty and hardly any drawn record is in none of them: weights then
+    leave empty cells by bounded steps (``relax``) and not at once, and the marginals are met as nearly
+    as they come. The model states the mean total variation that is left (``SupportModel.residual``).
+
+    Args:
+        structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
+        tolerance: Largest mean total variation of the fitted marginals from exact psi. Where as many
+            records as psi counts, drawn from psi itself, would miss it by more, that is the bound
+            (``resampling_error``). Beyond it there is no model. Noisy psi is met as nearly as it comes.
+        support: Number of records of the support; fewer where there are so many marginals that
+            ``most_look_ups`` binds.
+        tree_cells: Bound on the cells of the model that draws them.
+        max_cells: Bound on the cells of psi's marginals, and on records times attributes.
+        most_look_ups: Bound on records times marginals: the work of one sweep.
+        most_sweeps: Bound on the number of sweeps.
+
+    Raises:
+        InvalidNumberError: The tolerance is not positive, or a bound is below 1.
+    """
+
+    structural_zeros: tuple[StructuralZeros, ...] = ()
+    tolerance: float = 0.1
+    support: int = 2**18
+    tree_cells: int = 100_000
+    max_cells: int = 50_000_000
+    most_look_ups: int = 2**26
+    most_sweeps: int = 100
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self.tolerance,
+            support=self.support,
+            tree_cells=self.tree_cells,
+            max_cells=self.max_cells,
+            most_look_ups=self.most_look_ups,
+            most_sweeps=self.most_sweeps,
+        )
+
+    def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
+        """See ``Generator.check``.
+
+        Raises:
+            ModelTooLargeError: The marginals have more than ``max_cells`` cells; names the largest.
+            TooLargeError: So has the table of records by attributes; or there are too many marginals.
+        """
+        check_cells(domain, cliques, self.max_cells)
+        records = min(self._records(cliques), domain.cells)
+        if records * len(domain) > self.max_cells:
+            raise TooLargeError(what="Records of the support times attributes", limit=self.max_cells)
+        if records < min(_FEWEST, self.support, domain.cells):
+            most = self.most_look_ups // min(_FEWEST, self.support)
+            raise TooLargeError(what="The number of marginals for support raking", limit=most)
+
+    def reduced(self) -> "SupportRaking":
+        """See ``ApproximateGenerator.reduced``: an eighth of the records, fewer sweeps."""
+        return replace(
+            self,
+            support=max(1, self.support // 8),
+            tree_cells=max(1, self.tree_cells // 5),
+            most_sweeps=min(self.most_sweeps, 30),
+        )
+
+    def fit(self, psi: Psi, domain: Domain) -> SupportModel:
+        """Fit psi; see ``Generator.fit``.
+
+        Raises:
+            TooLargeError: See ``check``.
+            InvalidPsiError: psi does not belong to the domain or contradicts itself.
+            NotConvergedError: Exact psi is missed by more than the tolerance and by more than records
+                drawn from it would, or structural zeros leave no room for it.
+        """
+        self.check(psi.cliques, domain)
+        psi = admitted(psi, domain)
+        support, start = self._drawn(psi, domain)
+        widest = set(maximal(psi.cliques))
+        marginals = [m for m in psi.measurements if m.clique in widest]
+        goals = [[Goal.of(m.clique, m.values, m.clique)] for m in marginals]
+        table = SupportTable(support, start, [m.clique for m in marginals])
+        if psi.exact and len(support) == domain.cells and zeros_inside(self.structural_zeros, domain):
+            check_room(table, goals)
+        weights, residual = self._raked(table, goals, exact=psi.exact)
+        if psi.exact and not residual <= max(self.tolerance, resampling_error(marginals)):
+            raise NotConvergedError(
+                problem=f"the mean total variation of the marginals is {residual:.2g}, over the bound"
+            )
+        kept = np.flatnonzero(weights)
+        return SupportModel(support.take(kept), weights[kept], residual)
+
+    def _raked(self, table: SupportTable, goals: Goals, *, exact: bool) -> tuple[Table, float]:
+        """The weights that come nearest to the goals, and the mean total variation that is left."""
+        start, best, least = table.factors[0].copy(), table.factors[0], np.inf
+        for steepest in (np.inf, NOISY) if exact else (NOISY,):
+            table.factors[0] = start.copy()
+            relax(table, goals, _ENOUGH, self.most_sweeps, steepest=steepest)
+            table.factors[0] /= max(total(table.factors[0]), _TINY)
+            left = _mean_variation(table, goals)
+            if left < least:
+                best, least = table.factors[0], left
+            if least <= _NEAR:
+                break
+        return best, least
+
+    def _drawn(self, psi: Psi, domain: Domain) -> tuple[Dataset, Table]:
+        """The support, and the weights it starts with."""
+        records = self._records(psi.cliques)
+        if domain.cells > records:
+            start = Graphical(self.structural_zeros, _START, self.max_cells)
+            model = BoundedTree(start, self.tree_cells).fit(psi, domain)
+            return model.sample(records, rng=rng_of(_SEED)), np.full(records, 1 / records)
+        table = np.full(domain.sizes, 1 / domain.cells)
+        clear(table, domain.attributes, zeros_inside(self.structural_zeros, domain))
+        return every_cell(domain), table.ravel()
+
+    def _records(self, cliques: Sequence[Clique]) -> int:
+        """Records of the support where the domain has more cells."""
+        return min(self.support, self.most_look_ups // max(1, len(cliques)))
+
+
+def resampling_error(marginals: Sequence[Measurement]) -> float:
+    r"""Mean total variation of exact marginals from those of as many records drawn from them.
+
+    A count that is binomial with n records and share p has the expected absolute error
+    :math:`\sqrt{2 n p (1 - p) / \pi}`, to first order, and never more than
+    :math:`\min(\sqrt{n p (1 - p)}, 2 n p (1 - p))`; both bounds of the two are met, so that tables of
+    ones are not said to allow more than they do. In shares of the records; half the L1 distance.
+    """
+    return float(np.mean([_resampled(marginal) for marginal in marginals]))
+
+
+def _resampled(marginal: Measurement) -> float:
+    records = total(marginal.values)
+    variance = marginal.values * (1 - marginal.values / records)
+    errors = np.minimum(np.sqrt(variance * (2 / np.pi)), 2 * variance)
+    return 0.5 * total(errors) / records
+
+
+def _mean_variation(table: SupportTable, goals: Goals) -> float:
+    """Mean total variation of the marginals from their goals: half the mean L1 distance."""
+    errors = [worst_error(table.marginal(block), inside) for block, inside in enumerate(goals)]
+    return 0.5 * float(np.mean(errors))

@@ -1,0 +1,1 @@
+"""Attacks on synthetic rows: membership, linkability, singling out and inference."""

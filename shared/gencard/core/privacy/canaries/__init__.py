@@ -1,0 +1,1 @@
+"""Canary records: empirical lower bounds of epsilon from repeated or single runs."""

@@ -1,0 +1,138 @@
+"""Canaries: records drawn uniformly, planted in the input of a generator and looked for in its rows.
+
+What makes a bound of the distances (``published_sum``, ``refined_sum``, ``hit_count``):
+
+* Canaries are drawn after all other records are fixed, and kept secret from whoever runs the generator.
+* Every row that was released counts, also those that one would rather leave out.
+* Only planted attributes are compared; others may be there and are left out of ``synthetic``.
+* Numbers are uniform in the unit cube. Where the input must be rounded or coded, that is done to a
+  copy: the audit keeps the canaries as drawn. Levels are uniform over all cells of a domain.
+
+References:
+    Betterdata's reconstruction audit; its bound is that of ``published_sum``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from gencard.core.dataset import Dataset, check_same_domain
+from gencard.core.domain import Domain
+from gencard.core.errors import InvalidDatasetError, InvalidNumberError
+from gencard.core.privacy.canaries.canary_space import Cells, Cube, FloatArray, Space
+from gencard.core.privacy.distances.gower import Gower
+from gencard.core.privacy.distances.nearest import nearest
+from gencard.core.privacy.records import Records
+
+_SPACING = 2.0**-53
+"""``rng.random`` draws whole multiples of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reconstruction:
+    """How near a generator's rows come to each canary.
+
+    Args:
+        space: Where the canaries were drawn.
+        rows: Number of rows released.
+        radii: Distance of each canary to the closest row, in the space's unit, shape ``(m,)``.
+
+    Raises:
+        InvalidDatasetError: There is no canary or no row, a distance is negative or not finite, or 0
+            among numbers, where no bound would be left.
+    """
+
+    space: Space
+    rows: int
+    radii: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or not len(self.radii):
+            raise InvalidDatasetError(problem="there is no canary or no row")
+        if not np.all(np.isfinite(self.radii) & (self.radii >= 0)):
+            raise InvalidDatasetError(problem="a distance is negative or not finite")
+        if isinstance(self.space, Cube) and not np.all(self.radii):
+            raise InvalidDatasetError(problem="uniform numbers are never at distance 0")
+
+    @property
+    def nu(self) -> float:
+        """Sum of the distances."""
+        return float(np.sum(self.radii))
+
+
+def draw_points(attributes: int, canaries: int, *, rng: np.random.Generator) -> FloatArray:
+    """Canaries in the unit cube, shape ``(canaries, attributes)``.
+
+    Raises:
+        InvalidNumberError: None is asked for, or no attribute.
+    """
+    if attributes < 1 or canaries < 1:
+        raise InvalidNumberError(field="The number of canaries and attributes", expected="at least 1")
+    return rng.random((canaries, attributes))
+
+
+def draw_cells(domain: Domain, canaries: int, *, rng: np.random.Generator) -> Dataset:
+    """Canaries among all cells of a domain; structural zeros are cells like any other.
+
+    Raises:
+        InvalidNumberError: None is asked for, or the domain has no attribute.
+    """
+    if not len(domain) or canaries < 1:
+        raise InvalidNumberError(field="The number of canaries and attributes", expected="at least 1")
+    return Dataset(domain, rng.integers(0, domain.sizes, (canaries, len(domain))))
+
+
+def reconstruct_points(canaries: FloatArray, synthetic: FloatArray) -> Reconstruction:
+    """Euclidean distances from canaries in the unit cube to rows, which may lie outside.
+
+    Canaries are floats for points of a grid cell each, so that a distance is lengthened by the cell's
+    diagonal: a copy to the last bit is near, not at 0, and refutes no more than it can.
+
+    Raises:
+        InvalidDatasetError: The canaries are no uniform draws (outside the cube, rounded, repeated),
+            or the rows differ in attributes, are none or are not finite.
+    """
+    canaries, synthetic = np.asarray(canaries, float), np.asarray(synthetic, float)
+    _check_uniform(canaries)
+    if synthetic.ndim != 2 or not len(synthetic) or synthetic.shape[1] != canaries.shape[1]:
+        raise InvalidDatasetError(problem="rows need one number for each attribute of the canaries")
+    if not np.all(np.isfinite(synthetic)):
+        raise InvalidDatasetError(problem="a row is not finite")
+    radii = cKDTree(synthetic).query(canaries)[0] + _SPACING * canaries.shape[1] ** 0.5
+    return Reconstruction(Cube(canaries.shape[1]), len(synthetic), radii)
+
+
+def reconstruct_cells(canaries: Dataset, synthetic: Dataset) -> Reconstruction:
+    """Hamming distances from canaries to rows of one domain.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidDatasetError: There is no canary or no row.
+    """
+    check_same_domain(canaries.domain, synthetic.domain)
+    if not len(canaries) or not len(synthetic):
+        raise InvalidDatasetError(problem="there is no canary or no row")
+    domain = canaries.domain
+    equal = (1.0,) * len(domain)
+    gower = Gower(domain.attributes, (None,) * len(domain), equal)
+    found = nearest(_levels_of(canaries), _levels_of(synthetic), gower, second=False)
+    return Reconstruction(Cells(domain), len(synthetic), np.rint(found.distance * len(domain)))
+
+
+def _levels_of(dataset: Dataset) -> Records:
+    """Codes as levels."""
+    columns = (dataset.column(name).astype(np.int64) for name in dataset.domain.attributes)
+    return Records(dataset.domain.attributes, tuple(columns))
+
+
+def _check_uniform(canaries: FloatArray) -> None:
+    """Refuse what uniform draws of 53 bits next to never are: short decimals, or half as many bits."""
+    if canaries.ndim != 2 or not canaries.size:
+        raise InvalidDatasetError(problem="canaries need one number for each attribute")
+    if not np.all((canaries >= 0) & (canaries < 1)):
+        raise InvalidDatasetError(problem="a canary is outside the unit cube")
+    repeated = any(len(np.unique(column)) < len(column) for column in canaries.T)
+    short = (np.round(canaries, 9) == canaries) | (canaries * 2**32 % 1 == 0)
+    if repeated or np.any(np.all(short, axis=0)) or np.any(np.round(canaries, 6) == canaries):
+        raise InvalidDatasetError(problem="canaries are rounded or repeated: no uniform numbers")

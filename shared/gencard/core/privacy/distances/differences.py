@@ -1,0 +1,140 @@
+"""In how many attributes records differ by level or by a value that is missing.
+
+What differs is counted in whole numbers, attributes of equal weight together: N is the same whichever
+attributes differ.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.privacy.distances.gower import Gower, Missing
+from gencard.core.privacy.records import Column, Records
+
+_CODES = 2**15
+"""Levels with codes from here on are numbered anew."""
+
+Positions = NDArray[np.intp]
+Matrix = NDArray[np.float64]
+Row = NDArray[np.float64]
+CodePair = tuple[NDArray[np.integer], NDArray[np.integer]]
+"""Codes of an attribute in the first table and in the second; what differs is unequal."""
+
+Index = Positions | slice | tuple[slice, None]
+"""Records of a table, or its groups; those of the first table stand upright for all pairs."""
+
+
+@dataclass(slots=True, eq=False)
+class _Alike:
+    """Attributes of one weight: how many, and codes of those that can differ or be absent."""
+
+    attributes: int = 0
+    differing: list[CodePair] = field(default_factory=list)
+    absent: list[CodePair] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differences:
+    """Codes of two tables, by weight."""
+
+    _alike: Mapping[float, _Alike]
+
+    @property
+    def attributes(self) -> int:
+        """How many have a weight."""
+        return sum(alike.attributes for alike in self._alike.values())
+
+    @property
+    def differing(self) -> list[CodePair]:
+        """Of each attribute in which records can differ."""
+        return [pair for alike in self._alike.values() for pair in alike.differing]
+
+    def mapped(self, change: Callable[[CodePair], CodePair]) -> "Differences":
+        """The same with other codes."""
+        return Differences(
+            {
+                weight: _Alike(
+                    alike.attributes, list(map(change, alike.differing)), list(map(change, alike.absent))
+                )
+                for weight, alike in self._alike.items()
+            }
+        )
+
+    def between(self, left: Index, right: Index, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
+        """N and D, without numbers that differ by degrees; where D is 0, N is infinite.
+
+        Args:
+            shape: What the two broadcast to.
+        """
+        pairwise = any(alike.absent for alike in self._alike.values())
+        numerator, denominator = np.zeros(shape), np.zeros(shape if pairwise else (1,) * len(shape))
+        for weight, alike in self._alike.items():
+            differing = _unequal(alike.differing, left, right, shape)
+            absent = _unequal(alike.absent, left, right, shape) if alike.absent else 0
+            counted = differing - absent
+            numerator += counted if weight == 1 else weight * counted
+            denominator += weight * (alike.attributes - absent)
+        if pairwise:
+            numerator[denominator == 0] = np.inf
+        return numerator, np.broadcast_to(denominator, shape)
+
+
+def differences_of(left: Records, right: Records, gower: Gower) -> Differences:
+    """Of two tables, which ``gower`` can measure, record by record."""
+    alike: dict[float, _Alike] = defaultdict(_Alike)
+    for weight, span, *columns in zip(
+        gower.proportions, gower.ranges, left.columns, right.columns, strict=True
+    ):
+        if weight:
+            _note(alike[weight], columns, gower.missing, continuous=bool(span))
+    return Differences(dict(alike))
+
+
+def _note(alike: _Alike, columns: Sequence[Column], rule: Missing, *, continuous: bool) -> None:
+    """Note what of one attribute can differ, and what can be absent.
+
+    Where a value is missing under the pairwise rule, the codes are unequal in both lists: counted, and
+    taken off again.
+    """
+    alike.attributes += 1
+    missing = [np.isnan(column) if column.dtype.kind == "f" else column < 0 for column in columns]
+    lacking = bool(missing[0].any() or missing[1].any())
+    if lacking and rule is Missing.PAIRWISE:
+        alike.absent.append(_coded([np.zeros(len(m), int) for m in missing], missing, alone=True))
+    if lacking or not continuous:
+        values = [np.zeros(len(m), int) for m in missing] if continuous else _ranked(columns)
+        alike.differing.append(_coded(values, missing, alone=rule is Missing.PAIRWISE))
+
+
+def _ranked(columns: Sequence[Column]) -> list[NDArray[np.int64]]:
+    """Values of two columns as codes from 0; missing ones as any."""
+    joined = np.concatenate(columns)
+    if joined.dtype.kind == "f" or joined.max(initial=0) >= _CODES:
+        joined = np.unique(joined, return_inverse=True)[1]
+    return [np.maximum(joined[: len(columns[0])], 0), np.maximum(joined[len(columns[0]) :], 0)]
+
+
+def _coded(
+    values: Sequence[NDArray[np.integer]], missing: Sequence[NDArray[np.bool_]], *, alone: bool
+) -> CodePair:
+    """Narrow codes, with one more for missing values; ``alone``: one that nothing is equal to."""
+    top = 1 + max(int(column.max(initial=0)) for column in values)
+    kind = np.min_scalar_type(top + 1)
+    left, right = (
+        np.where(absent, top + (alone and side), column).astype(kind)
+        for side, (column, absent) in enumerate(zip(values, missing, strict=True))
+    )
+    return left, right
+
+
+def _unequal(
+    pairs: Sequence[CodePair], left: Index, right: Index, shape: tuple[int, ...]
+) -> NDArray[np.integer]:
+    """In how many attributes each of some differs from each of some others."""
+    count = np.zeros(shape, dtype=np.min_scalar_type(len(pairs)))
+    for ours, theirs in pairs:
+        count += ours[left] != theirs[right]
+    return count

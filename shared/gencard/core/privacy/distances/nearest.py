@@ -1,0 +1,152 @@
+"""The nearest and the second nearest record of a table: exact, though few pairs are compared.
+
+Of equal records one is compared, and to two of those that are equal among the others. For each group
+of equal levels, the groups of the other table are looked at in the order of how near their records can
+be at best, until they can no longer be nearer than what was found. Levels that few records have are in
+no group: see ``rare_levels``.
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.privacy.distances.differences import Positions, Row
+from gencard.core.privacy.distances.distances import GroupPairs, group_pairs_of, pairs_of
+from gencard.core.privacy.distances.found import Found
+from gencard.core.privacy.distances.gower import Gower
+from gencard.core.privacy.distances.rare_levels import compare_sharing, rare_levels, unshared
+from gencard.core.privacy.distances.twins import first_of_each, twin_numbers
+from gencard.core.privacy.records import Records
+
+_PAIRS = 2**16
+"""Pairs of records whose distances are held at once: half a MiB, which stays in the cache."""
+
+_BOUNDS = 2**18
+"""Pairs of groups whose bounds are held at once: some 10 MiB."""
+
+_MANY = 512
+"""Records, from which on it pays to sort their groups by how near they are."""
+
+_FIRST = 512
+"""Records that are looked at first, of the nearest groups; then as many again, and so on."""
+
+
+_FEW_TWINS = 0.9
+"""Share of different records from which on a table is not copied to be rid of twins."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """For each record of one table, what is nearest to it in another. Arrays have shape ``(n,)``.
+
+    Args:
+        distance: To the closest record, 0 to 1; NaN where there is none to compare with.
+        second: To the closest of the others, 0 to 1; NaN where there is none.
+        position: Of the closest record, the first of several; -1 where there is none.
+    """
+
+    distance: NDArray[np.float64]
+    second: NDArray[np.float64]
+    position: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+
+def nearest(records: Records, reference: Records, gower: Gower, *, second: bool = True) -> Nearest:
+    """Find for each of ``records`` the closest of ``reference``, and the second closest.
+
+    Args:
+        second: Without it, fewer pairs are compared, and all second distances are NaN.
+
+    Raises:
+        DomainMismatchError: The attributes are not those of the distance.
+    """
+    gower.check(records)
+    gower.check(reference)
+    found = _distinct(records, reference, gower, second)
+    others = np.full(len(records), np.inf) if found.second is None else found.second
+    return Nearest(_defined(found.distance), _defined(others), found.position)
+
+
+def _defined(found: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isinf(found), np.nan, found)
+
+
+def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> Found:
+    """Compare each of equal records once, and two of those that are equal among the others."""
+    kept = np.sort(first_of_each(twin_numbers(reference, gower), 2))
+    ours = twin_numbers(records, gower)
+    first = first_of_each(ours)
+    if len(first) > _FEW_TWINS * len(records):
+        return _nearest(records, reference.take(kept), gower, second).at(np.arange(len(ours)), kept)
+    return _nearest(records.take(first), reference.take(kept), gower, second).at(ours, kept)
+
+
+def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> Found:
+    """The same where few records repeat, and no other is there more than twice."""
+    found = Found.nothing(len(records), second=second)
+    rare = rare_levels(records, reference, gower)
+    if rare:
+        compare_sharing(pairs_of(records, reference, gower), rare, found)
+        found.join(_distinct(*unshared(records, reference, rare), gower, second))
+    elif len(reference):
+        _search_all(group_pairs_of(records, reference, gower), found)
+    return found
+
+
+def _search_all(pairs: GroupPairs, found: Found) -> None:
+    """Find what is nearest to the records of all groups."""
+    part = pairs.part
+    step = max(1, _BOUNDS // len(part.right))
+    for start in range(0, len(part.left), step):
+        table = part.table(slice(start, start + step))
+        for group, (known, counted) in enumerate(zip(*table, strict=True), start):
+            _search(pairs, group, known, counted, found)
+
+
+def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, found: Found) -> None:
+    """Find what is nearest to the records of one group, given its N and D with all others."""
+    rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
+    bounds = known / counted
+    lowest = float(bounds.min())
+    reached, limit = -1.0, lowest + step / 2
+    while isfinite(lowest) and reached <= min(1, found.reach(rows)):
+        chosen = np.flatnonzero((bounds > reached) & (bounds <= limit))
+        if len(chosen):
+            _look(pairs, group, chosen, (known, counted), found)
+        reached, limit = limit, limit + step
+
+
+def _look(
+    pairs: GroupPairs, group: int, chosen: Positions, table: tuple[Row, Row], found: Found
+) -> None:
+    """Compare the records of one group to those of some groups; where these are many, in order."""
+    rows, right = pairs.part.left.members(np.array([group])), pairs.part.right
+    sizes = right.starts[chosen + 1] - right.starts[chosen]
+    if not pairs.numbers or sizes.sum() <= _MANY:
+        _compare(pairs, rows, right.members(chosen), table, found)
+        return
+    bounds = pairs.at_best(group, chosen, *(row[chosen] for row in table))
+    order = np.argsort(bounds)
+    ends = np.cumsum(sizes[order])
+    start, wanted = 0, _FIRST
+    while start < len(order) and len(rows := found.open(rows, bounds[order[start]])):
+        stop = max(start, int(np.searchsorted(ends, wanted))) + 1
+        near = order[start:stop]
+        near = near[bounds[near] <= found.reach(rows)]
+        _compare(pairs, rows, right.members(chosen[near]), table, found)
+        start, wanted = stop, 2 * wanted
+
+
+def _compare(
+    pairs: GroupPairs, rows: Positions, positions: Positions, table: tuple[Row, Row], found: Found
+) -> None:
+    """Compare records of one group to all at some positions."""
+    known, counted = (row[pairs.part.right.of[positions]] for row in table)
+    size = max(1, _PAIRS // len(positions))
+    for start in range(0, len(rows), size):
+        some = rows[start : start + size]
+        found.add(some, positions, pairs.between(some, positions, known, counted))

@@ -1,0 +1,1 @@
+"""Disclosure risk in tables: attribute disclosure and replicated unique records."""

@@ -1,0 +1,125 @@
+"""Replicated uniques: combinations that one original and one synthetic record have, and no other.
+
+A record that is unique on some keys in the original, and whose combination is unique in the synthetic
+data too, looks as if that person were in there. Raab (PSD 2022) prints the number divided by the number
+of table cells, but her tables divide by the number of original records, as is done here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.dataset import Dataset, check_same_domain
+from gencard.core.domain import Clique
+from gencard.core.privacy.tables.combinations import combination_numbers
+
+Counts = NDArray[np.int64]
+"""Records of each combination, one number for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedUniques:
+    """How many combinations of the keys are unique, and where.
+
+    Args:
+        records: Number of original records.
+        synthetic_records: Number of synthetic records.
+        in_original: UiO: combinations of exactly one original record.
+        in_synthetic: UiS: combinations of exactly one synthetic record.
+        found: UiOiS: those of ``in_original`` that some synthetic record has.
+        present: Those of ``in_synthetic`` that some original record has.
+        replicated: repU: those that are unique in both.
+    """
+
+    records: int
+    synthetic_records: int
+    in_original: int
+    in_synthetic: int
+    found: int
+    present: int
+    replicated: int
+
+    @property
+    def share(self) -> float:
+        """Replicated uniques by original records."""
+        return self.replicated / max(self.records, 1)
+
+    @property
+    def named(self) -> dict[str, float]:
+        """The measures under their names in the literature, in shares of the original records.
+
+        UiS is a share of the synthetic ones.
+        """
+        return {
+            "UiO": self.in_original / max(self.records, 1),
+            "UiS": self.in_synthetic / max(self.synthetic_records, 1),
+            "UiOiS": self.found / max(self.records, 1),
+            "repU": self.share,
+        }
+
+
+def replicated_uniques(
+    original: Dataset, synthetic: Dataset, keys: Clique | None = None
+) -> ReplicatedUniques:
+    """Count uniques on some attributes, or on all; a missing value is a level like any other.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidCliqueError: The keys are none, or repeat.
+        UnknownAttributeError: A key is not in the domain.
+    """
+    ours, theirs, _ = _counted(original, synthetic, keys)
+    return uniques_among(ours, theirs, theirs, records=len(original), synthetic_records=len(synthetic))
+
+
+def replicated_rows(
+    original: Dataset, synthetic: Dataset, keys: Clique | None = None
+) -> NDArray[np.intp]:
+    """Where in the synthetic data the replicated uniques are, ascending; raises as the count does.
+
+    To take them out is to look at the original once more: what is left is no longer made from psi alone,
+    and that they are missing tells something too.
+    """
+    ours, theirs, combinations = _counted(original, synthetic, keys)
+    return np.flatnonzero(((ours == 1) & (theirs == 1))[combinations])
+
+
+def uniques_among(
+    ours: Counts, theirs: Counts, among: Counts, *, records: int, synthetic_records: int
+) -> ReplicatedUniques:
+    """Count uniques among combinations that were counted already.
+
+    Args:
+        ours: Original records of each combination, shape ``(k,)``.
+        theirs: Synthetic records of each.
+        among: Synthetic records that an original unique may be found among; ``theirs``, or more.
+        records: Number of original records to take shares of.
+        synthetic_records: Number of synthetic ones.
+    """
+    unique, twin = ours == 1, theirs == 1
+    return ReplicatedUniques(
+        records=records,
+        synthetic_records=synthetic_records,
+        in_original=int(unique.sum()),
+        in_synthetic=int(twin.sum()),
+        found=int((unique & (among > 0)).sum()),
+        present=int((twin & (ours > 0)).sum()),
+        replicated=int((unique & twin).sum()),
+    )
+
+
+def _counted(
+    original: Dataset, synthetic: Dataset, keys: Clique | None
+) -> tuple[Counts, Counts, NDArray[np.int64]]:
+    """Original and synthetic records of each combination, and that of each synthetic record."""
+    check_same_domain(original.domain, synthetic.domain)
+    domain = original.domain
+    columns = (
+        (np.concatenate([original.column(name), synthetic.column(name)]), domain.size(name))
+        for name in domain.canonical(domain.attributes if keys is None else keys)
+    )
+    numbers = combination_numbers(len(original) + len(synthetic), columns)
+    first, second = numbers[: len(original)], numbers[len(original) :]
+    ours = np.bincount(first, minlength=numbers.max(initial=0) + 1)
+    return ours, np.bincount(second, minlength=len(ours)), second

@@ -1,0 +1,1 @@
+"""Utility for prediction: models trained on synthetic rows, tested on records."""

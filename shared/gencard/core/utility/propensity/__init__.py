@@ -1,0 +1,1 @@
+"""Propensity scores: how well a model tells records and synthetic rows apart."""

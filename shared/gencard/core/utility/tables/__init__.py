@@ -1,0 +1,1 @@
+"""Utility of tables: distances between counts of original and synthetic records."""
