@@ -29,39 +29,39 @@ SENTENCES = frozenset(
     {"advice", "claim", "description", "detail", "sentence", "what", "why", "wording", "summary", "text",
      "reading", "meaning", "needs", "bound", "holdsAgainst", "reviewedBy", "remark"}
 )  # fmt: skip
-"""Fields for people: that there is a text is compared, and not which."""
+"""Fields with a text for people: only its presence is compared, not its wording."""
 
 
 def offline_commands(bundles: Iterable[str]) -> list[list[str]]:
     """Of the client's shell, run where the golden files lie."""
-    found = []
+    commands = []
     for name in bundles:
         folder = f"bundles/{name}"
-        found.append(["verify", folder, "--json", *KEYS, *LOG_KEY])
+        commands.append(["verify", folder, "--json", *KEYS, *LOG_KEY])
         if name in WITH_FIDELITY:
-            found.append(["fidelity", folder, "--json"])
+            commands.append(["fidelity", folder, "--json"])
     rows = "bundles/measured/rows.csv"
     gap = ("--gap", "sex=male,female", "--within", "health")
-    found.append(["utility", "bundles/ipf", rows, "--json", "--target", "work", *gap])
-    return found
+    commands.append(["utility", "bundles/ipf", rows, "--json", "--target", "work", *gap])
+    return commands
 
 
-def said_offline(folder: Path, words: Sequence[str]) -> Any:
+def offline_output(folder: Path, words: Sequence[str]) -> Any:
     """The JSON that a command prints."""
     before = Path.cwd()
     os.chdir(folder)
     try:
-        said = CliRunner().invoke(app, list(words))
+        result = CliRunner().invoke(app, list(words))
     finally:
         os.chdir(before)
     try:
-        return json.loads(said.stdout)
+        return json.loads(result.stdout)
     except ValueError:
-        raise AssertionError((words, said.output, said.exception)) from said.exception
+        raise AssertionError((words, result.output, result.exception)) from result.exception
 
 
 def without_sentences(document: Any) -> Any:
-    """A JSON document in which texts for people are only said to be there."""
+    """A JSON document in which a text for people is replaced by whether there is one."""
     if isinstance(document, list):
         return [without_sentences(part) for part in document]
     if not isinstance(document, dict):

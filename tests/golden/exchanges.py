@@ -62,9 +62,9 @@ class Exchanges:
     def messages(self) -> Iterator[tuple[type[Message], bytes]]:
         """Every message with its type."""
         for (method, request), answers in self.answers.items():
-            asked, told = types_of(method)
-            yield asked, request
-            yield from ((told, part) for each in answers for part in each)
+            request_type, answer_type = types_of(method)
+            yield request_type, request
+            yield from ((answer_type, part) for each in answers for part in each)
 
 
 class _Recorder(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
@@ -105,7 +105,7 @@ class _Answers(grpc.GenericRpcHandler):
 
     def __init__(self, exchanges: Exchanges) -> None:
         self.exchanges = exchanges
-        self.asked: dict[tuple[str, bytes], int] = defaultdict(int)
+        self.calls: dict[tuple[str, bytes], int] = defaultdict(int)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         method = details.method
@@ -115,8 +115,8 @@ class _Answers(grpc.GenericRpcHandler):
             if key not in self.exchanges.answers:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not recorded: {method}")
             answers = self.exchanges.answers[key]
-            place = min(self.asked[key], len(answers) - 1)
-            self.asked[key] += 1
+            place = min(self.calls[key], len(answers) - 1)
+            self.calls[key] += 1
             yield from answers[place]
 
         if types_of(method)[1].DESCRIPTOR.name.startswith("Stream"):

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from typer.testing import CliRunner
 
-from gencard.client import Analyst, group_means, mean, moment, new_request, variance
+from gencard.client import Analyst, mean, moment, new_request
 from gencard.client.audits import known_audits
 from gencard.client.card import Card
 from gencard.client.shell.main import app as client_shell
@@ -42,87 +43,14 @@ from gencard.wire.identity import Role
 from gencard.wire.psi_document import psi_document
 from gencard.wire.statements import REVOCATION
 from tests.golden import rows
-from tests.golden.commands import STEWARDS, offline_commands, said_offline
+from tests.golden.commands import STEWARDS, offline_commands, offline_output
 from tests.golden.exchanges import Exchanges, recording
-from tests.golden.values import DOCUMENTS, messages
-from tests.system.edge import configure, known_seeds
+from tests.golden.make_house import MOMENTS, NOISY_BOXES, PAIRS, house_in
+from tests.golden.message_values import messages
+from tests.golden.values import DOCUMENTS
+from tests.system.edge import known_seeds
 from tests.system.here import jobs_stay_here
-from tests.system.house import House, build, declare, survey
-
-PAIRS = list(combinations(("sex", "health", "work"), 2))
-CAPS = "{ statistics = 1_000_000, epsilon = 100, rho = 100 }"
-BOXES = """
-[[black_boxes]]
-name = "mst"
-kind = "built_in"
-box = "mst"
-parameters = { epsilon = "1", delta = "0.000001", neighbouring = "replace-one" }
-
-[[black_boxes]]
-name = "bayes"
-kind = "built_in"
-box = "privbayes"
-parameters = { epsilon = "1" }
-
-[[black_boxes]]
-name = "trusty"
-kind = "honest"
-description = "Keeps its word."
-"""
-CHECKED = """
-[[datasets]]
-name = "checked"
-data = "../checked.csv"
-schema = "schema.toml"
-
-[datasets.policy]
-mechanisms = ["exact"]
-generators = ["ipf"]
-largest_order = 2
-largest_marginal_cells = 10_000
-most_marginals = 20
-most_rows = 10_000
-most_per_card = { statistics = 1_000 }
-automatic = true
-valid_days = 90
-transform = { threshold = 3, rounding = 5 }
-
-[datasets.caps]
-dataset = { statistics = 100_000 }
-project = { statistics = 100_000 }
-analyst = { statistics = 100_000 }
-"""
-KINDS = '["mean", "variance", "moment", "covariance", "group-means", "group-sums"]'
-MOMENTS = (variance("age"), group_means("age", by="sex"))
-MEASURES = ("dcr", "marginals", "tables")
-
-
-def house_in(folder: Path) -> House:
-    """A controller that offers everything."""
-    house = build(folder, survey(900))
-    house.settings_file.write_text(
-        house.settings_file.read_text().replace(str(folder / "survey.csv"), "../survey.csv")
-    )
-    survey(500, seed=9).to_csv(folder / "others.csv", index=False)
-    survey(700, seed=2).to_csv(folder / "checked.csv", index=False)
-    declare(house, Path("../others.csv"), keys=("sex",))
-    house.edit(dict.fromkeys(("most_per_card", "dataset", "project", "analyst"), CAPS))
-    house.edit({"generators": json.dumps([*BY_CONSTRUCTION, "mst", "bayes", "trusty", "leaky"])})
-    configure(
-        house,
-        "datasets.policy",
-        mechanisms='["exact", "laplace", "gaussian"]',
-        noise='{ mechanism = "gaussian", neighbouring = "replace-one", rho = "0.01" }',
-        moments=f"{{ kinds = {KINDS}, highest = 3 }}",
-        measures=json.dumps(MEASURES),
-        without_uniques="true",
-    )
-    text = house.settings_file.read_text()
-    head, found, boxes = text.partition("\n[[black_boxes]]")
-    house.settings_file.write_text(f"{head}\n{CHECKED}{found}{boxes}{BOXES}")
-    house.allow_audits(100)
-    house.review("trusty", "leaky")
-    return house
+from tests.system.house import House
 
 
 class Maker:
@@ -132,8 +60,8 @@ class Maker:
         self.house, self.folder, self.ana, self.aud = house, folder, ana, aud
 
     def card(self, marginals: Any = PAIRS, dataset: str = "survey", **terms: Any) -> Card:
-        asked = {"purpose": f"golden: {terms.get('generator', 'ipf')}", "rows": 1_000} | terms
-        return self.ana.propose(dataset, list(marginals), **asked).accept()
+        settings = {"purpose": f"golden: {terms.get('generator', 'ipf')}", "rows": 1_000} | terms
+        return self.ana.propose(dataset, list(marginals), **settings).accept()
 
     def kept(self, name: str, card: Card, seed: int = 7, rows: str = "rows.csv", **saved: Any) -> Card:
         """Save a release of 120 rows under a name."""
@@ -177,11 +105,12 @@ class Maker:
     def findings(self) -> Card:
         """Every measure of a card, as an auditor knows it."""
         card = self.kept("measured", self.card([*PAIRS, ("health", "region"), ("age",)]), 11)
-        found = self.aud.card(card.name).measures([], progress=False)
+        measured = self.aud.card(card.name).measures([], progress=False)
         objects = {
-            name: finding_to_json_object(one) for name, one in found.findings.items() if one is not None
+            name: finding_to_json_object(one)
+            for name, one in measured.findings.items()
+            if one is not None
         }
-        print("findings", len(objects), "unavailable", found.unavailable)
         self.write("reports/findings.json", json.dumps(objects, indent=1).encode())
         return card
 
@@ -237,13 +166,13 @@ def rotated(maker: Maker) -> None:
 
 def commands(card: Card) -> list[tuple[str, list[str]]]:
     """Commands of the client's shell whose answers depend on the controller, and who gives them."""
-    asked = ["survey", "--marginal", "sex,health", "--marginal", "work,age"]
+    proposal = ["survey", "--marginal", "sex,health", "--marginal", "work,age"]
     return [
         ("ana", ["datasets", "--json"]),
         ("ana", ["datasets", "survey", "--json"]),
         ("ana", ["generators", "--json"]),
         ("ana", ["plan", "survey", "health ~ sex + age", "--json"]),
-        ("ana", ["propose", *asked, "--purpose", "golden", "--rows", "100", "--json"]),
+        ("ana", ["propose", *proposal, "--purpose", "golden", "--rows", "100", "--json"]),
         ("ana", ["cards", "--json"]),
         ("ana", ["cards", card.name, "--json"]),
         ("ana", ["budget", "survey", "--json"]),
@@ -269,26 +198,17 @@ def shells(maker: Maker, card: Card, scratch: Path) -> None:
         for who, words in commands(card):
             fresh = scratch / f"{who}-{len(shown)}"
             shutil.copytree(maker.house.person(who), fresh)
-            said = CliRunner().invoke(
-                client_shell, [*_at(words, scratch), "--connection", str(fresh)], env={"COLUMNS": "200"}
+            result = CliRunner().invoke(
+                client_shell, [*words, "--connection", str(fresh)], env={"COLUMNS": "200"}
             )
-            assert said.exit_code == 0, (words, said.output, said.exception)
-            shown.append({"who": who, "words": words, "stdout": said.stdout})
+            assert result.exit_code == 0, (words, result.output, result.exception)
+            shown.append({"who": who, "words": words, "stdout": result.stdout})
     maker.write_packed("shell/client.json.gz", shown)
     maker.write_packed("shell/exchanges.json.gz", exchanges.document())
 
 
-def _at(words: list[str], scratch: Path) -> list[str]:
-    return [str(scratch / word) if word == "psi.json" else word for word in words]
-
-
 def public_pem(file: Path) -> bytes:
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        PublicFormat,
-        load_pem_private_key,
-    )
-
+    """The public half of a private key in PEM."""
     key = load_pem_private_key(file.read_bytes(), None).public_key()
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
@@ -315,12 +235,12 @@ def _kept_in_archive(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def errors() -> dict[str, Any]:
     """A status of each reason."""
-    found = {}
+    statuses = {}
     for reason, kind in BY_REASON.items():
         names = [name for _, name, _, _ in string.Formatter().parse(kind.text) if name]
         status = status_message(kind(**{name: f"{name} of an error" for name in names}))
-        found[reason] = base64.b64encode(status.SerializeToString(deterministic=True)).decode()
-    return found
+        statuses[reason] = base64.b64encode(status.SerializeToString(deterministic=True)).decode()
+    return statuses
 
 
 def enrolled(maker: Maker) -> None:
@@ -342,7 +262,7 @@ def enrolled(maker: Maker) -> None:
 def offline(maker: Maker) -> None:
     """What the commands say that need no controller."""
     bundles = sorted(path.name for path in (maker.folder / "bundles").iterdir())
-    shown = {" ".join(words): said_offline(maker.folder, words) for words in offline_commands(bundles)}
+    shown = {" ".join(words): offline_output(maker.folder, words) for words in offline_commands(bundles)}
     maker.write_packed("shell/offline.json.gz", shown)
 
 
@@ -361,11 +281,12 @@ def make(folder: Path) -> None:
         shells(maker, card, scratch)
         offline(maker)
         house.stop()
-        said = {" ".join(words): steward(house, *words) for words in STEWARDS}
-        maker.write_packed("shell/steward.json.gz", said)
+        output = {" ".join(words): steward(house, *words) for words in STEWARDS}
+        maker.write_packed("shell/steward.json.gz", output)
         with closing(sqlite3.connect(house.folder / "state" / "state.sqlite")) as state:
             state.execute("VACUUM")
             state.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        house.settings_file.write_text(house.settings_file.read_text().replace(NOISY_BOXES, ""))
         with tarfile.open(folder / "controller.tar.xz", "w:xz") as archive:
             for name in ("controller", "survey.csv", "others.csv", "checked.csv"):
                 archive.add(scratch / name, name, filter=_kept_in_archive)

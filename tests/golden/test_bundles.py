@@ -143,7 +143,7 @@ AGAIN = {
 
 @pytest.mark.parametrize("kind", AGAIN)
 def test_what_is_not_signed_is_encoded_again(kind):
-    found = contents(kind)
-    assert found
-    for path in found:
+    paths = contents(kind)
+    assert paths
+    for path in paths:
         assert AGAIN[kind](path.read_bytes()) == path.read_bytes(), path

@@ -27,7 +27,8 @@ from gencard.wire.table_codec import dataset_of_chunks, table_chunks
 from gencard.wire.transform_codec import transform_message, transform_of
 from tests.golden.exchanges import Exchanges
 from tests.golden.files import golden_json, packed
-from tests.golden.values import COVERED, messages
+from tests.golden.message_values import messages
+from tests.golden.values import COVERED
 
 EXCHANGES = Exchanges.of_document(packed("shell/exchanges.json.gz"))
 MESSAGES = [kind.FromString(content) for kind, content in EXCHANGES.messages()]
@@ -91,9 +92,9 @@ def test_recorded_messages_are_parsed_and_serialised():
 @pytest.mark.parametrize("kind", AGAIN, ids=lambda kind: kind.DESCRIPTOR.name)
 def test_what_has_a_codec_is_decoded_and_encoded(kind):
     built = [part for message in BUILT.values() for part in parts(message)]
-    found = [part for part in (*INSIDE, *built) if type(part) is kind]
-    assert found
-    for part in found:
+    same_kind = [part for part in (*INSIDE, *built) if type(part) is kind]
+    assert same_kind
+    for part in same_kind:
         again = AGAIN[kind](part)
         assert raw(again if again is not None else kind()) == raw(part)
 
@@ -107,8 +108,8 @@ def test_rows_are_decoded_and_encoded():
 
 def test_psi_is_decoded_and_encoded():
     (method,) = {method for method, _ in EXCHANGES.answers if method.endswith("/StreamPsi")}
-    for (asked, _), answers in EXCHANGES.answers.items():
-        for chunks in answers if asked == method else []:
+    for (path, _), answers in EXCHANGES.answers.items():
+        for chunks in answers if path == method else []:
             messages = [synthesis_pb2.StreamPsiResponse.FromString(chunk) for chunk in chunks]
             again = psi_chunks(psi_of_chunks(messages)[0])
             assert [raw(chunk) for chunk in again] == chunks

@@ -73,7 +73,7 @@ def test_an_error_keeps_its_code_reason_and_fields(reason):
     assert error is not None
     assert (type(error), error.reason) == (BY_REASON[reason], reason)
     again = status_message(error)
-    info, told = (error_details_pb2.ErrorInfo() for _ in range(2))
-    assert status.details[0].Unpack(info)
-    assert again.details[0].Unpack(told)
-    assert (again.code, told) == (status.code, info)
+    before, after = (error_details_pb2.ErrorInfo() for _ in range(2))
+    assert status.details[0].Unpack(before)
+    assert again.details[0].Unpack(after)
+    assert (again.code, after) == (status.code, before)

@@ -21,7 +21,7 @@ from gencard.controller.shell import terminal
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.log_check import verify
 from gencard.wire.key_history import LOG
-from tests.golden.commands import STEWARDS, offline_commands, said_offline, without_sentences
+from tests.golden.commands import STEWARDS, offline_commands, offline_output, without_sentences
 from tests.golden.exchanges import Exchanges, answering
 from tests.golden.files import BUNDLES, FOLDER, packed
 
@@ -32,8 +32,8 @@ NOW = datetime(2026, 12, 1, tzinfo=UTC)
 """When the cards of the state that was kept are still in force."""
 
 
-def same(told: object, kept: object) -> None:
-    assert without_sentences(told) == without_sentences(kept)
+def assert_same(actual: object, expected: object) -> None:
+    assert without_sentences(actual) == without_sentences(expected)
 
 
 def test_every_offline_command_is_looked_at():
@@ -43,7 +43,7 @@ def test_every_offline_command_is_looked_at():
 
 @pytest.mark.parametrize("words", OFFLINE, ids=lambda words: " ".join(words.split()[:2]))
 def test_offline(words):
-    same(said_offline(FOLDER, words.split(" ")), OFFLINE[words])
+    assert_same(offline_output(FOLDER, words.split(" ")), OFFLINE[words])
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,9 @@ def test_with_a_controller(answered, one, tmp_path, monkeypatch):
     shutil.copytree(FOLDER / "people" / one["who"], folder)
     own = public_key(folder / "signing_key.pub", "signing_key")
     monkeypatch.setattr(Credentials, "public_signing_keys", lambda _: (own,))
-    said = CliRunner().invoke(client_shell, [*one["words"], "--connection", str(folder)])
-    assert said.exit_code == 0, (said.output, said.exception)
-    same(json.loads(said.stdout), json.loads(one["stdout"]))
+    result = CliRunner().invoke(client_shell, [*one["words"], "--connection", str(folder)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert_same(json.loads(result.stdout), json.loads(one["stdout"]))
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +76,14 @@ def settings_file(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("words", STEWARDS, ids=" ".join)
 def test_the_stewards_shell_says_the_same(settings_file, words, monkeypatch):
     monkeypatch.setattr(terminal, "open_desk", partial(open_desk, clock=lambda: NOW))
-    said = CliRunner().invoke(steward_shell, [*words, "--config", str(settings_file)])
-    assert said.exit_code == 0, (said.output, said.exception)
-    same(json.loads(said.stdout), json.loads(STEWARD[" ".join(words)]))
+    result = CliRunner().invoke(steward_shell, [*words, "--config", str(settings_file)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert_same(json.loads(result.stdout), json.loads(STEWARD[" ".join(words)]))
 
 
 def test_its_log_verifies(settings_file):
-    said = CliRunner().invoke(steward_shell, ["log", "verify", "--config", str(settings_file)])
-    assert said.exit_code == 0, (said.output, said.exception)
+    result = CliRunner().invoke(steward_shell, ["log", "verify", "--config", str(settings_file)])
+    assert result.exit_code == 0, (result.output, result.exception)
 
 
 def test_its_log_is_read_entry_by_entry_and_its_rows_are_there(settings_file):

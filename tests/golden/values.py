@@ -4,7 +4,7 @@ Names and fields here follow the code; the files do not: they hold the bytes of 
 what is built here must give them for ever.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from google.protobuf.message import Message
 
 from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.budget import (
@@ -22,13 +21,12 @@ from gencard.core.budget import (
     inside_generator,
     laplace,
 )
-from gencard.core.card import AuditTerms, Card, Change, Proposal, Tier
+from gencard.core.card import AuditTerms, Card, Proposal, Tier
 from gencard.core.claim import NO_CLAIM, Claim
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import statistics_of
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
@@ -36,17 +34,12 @@ from gencard.core.transform import USUAL_CHECKS, Transform
 from gencard.wire import dsse
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
 from gencard.wire.canonical import json_bytes
-from gencard.wire.card_codec import card_message, terms_message
 from gencard.wire.card_document import card_statement
-from gencard.wire.claim_codec import claim_message
 from gencard.wire.key_history import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.log_entry import LogEntry, log_entry_document
-from gencard.wire.money import price_message
-from gencard.wire.psi_codec import psi_chunks
 from gencard.wire.psi_document import psi_document
 from gencard.wire.receipt import AuditedBox, Receipt, receipt_statement
-from gencard.wire.schema_codec import attribute_message, coding_document, zeros_message
-from gencard.wire.table_codec import table_chunks
+from gencard.wire.schema_codec import coding_document
 
 CONTROLLER, ANALYST, NEXT = (
     Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2, 3)
@@ -194,12 +187,12 @@ RECEIPTS: Mapping[str, Receipt] = {
 # psi -----------------------------------------------------------------------------------------------
 
 COVERED = CODING.domain.project(("sex", "children", "age"))
-_RECORDS = Dataset(COVERED, np.random.default_rng(4).integers(0, COVERED.sizes, (200, 3)))
+RECORDS = Dataset(COVERED, np.random.default_rng(4).integers(0, COVERED.sizes, (200, 3)))
 _LINEAR = statistics_of(MOMENTS, CODING)
 
 
 def _noisy_psi() -> Psi:
-    exact = measure_dataset(_RECORDS, [("sex", "age"), *_LINEAR])
+    exact = measure_dataset(RECORDS, [("sex", "age"), *_LINEAR])
     noisy = tuple(
         LinearMeasurement(one.statistic, one.values - 7, np.linspace(0.1, 1e6, one.values.size))
         for one in exact.linear
@@ -209,8 +202,8 @@ def _noisy_psi() -> Psi:
 
 
 PSIS: Mapping[str, Callable[[], Psi]] = {
-    "exact": lambda: measure_dataset(_RECORDS, [("sex", "children"), ("age",)]),
-    "moments": lambda: measure_dataset(_RECORDS, [("children",), *_LINEAR]),
+    "exact": lambda: measure_dataset(RECORDS, [("sex", "children"), ("age",)]),
+    "moments": lambda: measure_dataset(RECORDS, [("children",), *_LINEAR]),
     "noisy": _noisy_psi,
     "large": lambda: Psi(
         Domain.of({"a": 2}), (Measurement(("a",), np.array([2**63 - 1, -(2**63)]), 1e-300),)
@@ -238,7 +231,7 @@ def _request(task: BoxTask) -> bytes:
     return bytes_of_request(
         BoxRequest(
             task,
-            Dataset(COVERED, _RECORDS.codes[:0] if sampled else _RECORDS.codes[:5]),
+            Dataset(COVERED, RECORDS.codes[:0] if sampled else RECORDS.codes[:5]),
             rows=0 if task is BoxTask.FIT else 7,
             seed=2**64 - 1,
             parameters={"epsilon": "1", "alpha": "x"},
@@ -265,62 +258,3 @@ DOCUMENTS: Mapping[str, Callable[[], bytes]] = {
     "log-entry": _entry,
 }
 """The bytes of every document, by the name of its golden file."""
-
-
-# Messages ------------------------------------------------------------------------------------------
-
-_OFFER = Offer(
-    EXACT_TERMS,
-    (Change("marginals", "sex, age, weight", "", "ORDER_TOO_HIGH"), Change("rows", "9", "5", "ROWS")),
-    EXACT.price,
-    card_statement(EXACT),
-    "ee" * 32,
-    datetime(2027, 2, 18, 18, tzinfo=UTC),
-    Price(statistics=7),
-    ("datasets/survey/cards/09",),
-)
-_STEP = Step(EXACT.analyst, "propose", "", NOW)
-NEGOTIATIONS: Mapping[str, Negotiation] = {
-    "agreed": Negotiation(
-        name=EXACT.name,
-        state=CardState.AGREED,
-        turn=Turn.NOBODY,
-        etag="e7a6",
-        analyst=EXACT.analyst,
-        proposed=EXACT_TERMS,
-        offer=_OFFER,
-        history=(_STEP, Step(EXACT.controller, "offer", "fewer", NOW)),
-        envelope=b"an envelope",
-        attestations=(b"one", b"two"),
-    ),
-    **{
-        f"in-{state}": Negotiation(
-            "", state, Turn.CONTROLLER, "", EXACT.analyst, EXACT_TERMS, history=(_STEP,)
-        )
-        for state in CardState
-    },
-}
-CLAIMS = {name: card.claim for name, card in CARDS_BY_NAME.items() if card.claim is not None}
-
-
-def _messages() -> Iterator[tuple[str, Message]]:
-    for name, card in CARDS_BY_NAME.items():
-        yield f"terms-{name}", terms_message(card.terms)
-        yield f"price-{name}", price_message(card.price)
-    for name, negotiation in NEGOTIATIONS.items():
-        yield f"card-{name}", card_message(negotiation)
-    for name, claim in CLAIMS.items():
-        yield f"claim-{name}", claim_message(claim)
-    for attribute in CODING.attributes:
-        yield f"attribute-{attribute.name}", attribute_message(attribute)
-    yield "zeros", zeros_message(CODING.structural_zeros[0])
-    for name, make in PSIS.items():
-        for number, chunk in enumerate(psi_chunks(make())):
-            yield f"psi-{name}-{number}", chunk
-    for number, part in enumerate(table_chunks(_RECORDS)):
-        yield f"rows-{number}", part
-
-
-def messages() -> dict[str, Message]:
-    """Every message that has a codec, by the name of its golden bytes."""
-    return dict(_messages())

@@ -1,0 +1,74 @@
+"""The content of every message in ``messages.json``, as Python objects."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from google.protobuf.message import Message
+
+from gencard.core.budget import Price
+from gencard.core.card import Change
+from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
+from gencard.wire.card_codec import card_message, terms_message
+from gencard.wire.card_document import card_statement
+from gencard.wire.claim_codec import claim_message
+from gencard.wire.money import price_message
+from gencard.wire.psi_codec import psi_chunks
+from gencard.wire.schema_codec import attribute_message, zeros_message
+from gencard.wire.table_codec import table_chunks
+from tests.golden.values import CARDS_BY_NAME, CODING, EXACT, EXACT_TERMS, NOW, PSIS, RECORDS
+
+_OFFER = Offer(
+    EXACT_TERMS,
+    (Change("marginals", "sex, age, weight", "", "ORDER_TOO_HIGH"), Change("rows", "9", "5", "ROWS")),
+    EXACT.price,
+    card_statement(EXACT),
+    "ee" * 32,
+    datetime(2027, 2, 18, 18, tzinfo=UTC),
+    Price(statistics=7),
+    ("datasets/survey/cards/09",),
+)
+_STEP = Step(EXACT.analyst, "propose", "", NOW)
+NEGOTIATIONS: Mapping[str, Negotiation] = {
+    "agreed": Negotiation(
+        name=EXACT.name,
+        state=CardState.AGREED,
+        turn=Turn.NOBODY,
+        etag="e7a6",
+        analyst=EXACT.analyst,
+        proposed=EXACT_TERMS,
+        offer=_OFFER,
+        history=(_STEP, Step(EXACT.controller, "offer", "fewer", NOW)),
+        envelope=b"an envelope",
+        attestations=(b"one", b"two"),
+    ),
+    **{
+        f"in-{state}": Negotiation(
+            "", state, Turn.CONTROLLER, "", EXACT.analyst, EXACT_TERMS, history=(_STEP,)
+        )
+        for state in CardState
+    },
+}
+CLAIMS = {name: card.claim for name, card in CARDS_BY_NAME.items() if card.claim is not None}
+
+
+def _messages() -> Iterator[tuple[str, Message]]:
+    for name, card in CARDS_BY_NAME.items():
+        yield f"terms-{name}", terms_message(card.terms)
+        yield f"price-{name}", price_message(card.price)
+    for name, negotiation in NEGOTIATIONS.items():
+        yield f"card-{name}", card_message(negotiation)
+    for name, claim in CLAIMS.items():
+        yield f"claim-{name}", claim_message(claim)
+    for attribute in CODING.attributes:
+        yield f"attribute-{attribute.name}", attribute_message(attribute)
+    yield "zeros", zeros_message(CODING.structural_zeros[0])
+    for name, make in PSIS.items():
+        for number, chunk in enumerate(psi_chunks(make())):
+            yield f"psi-{name}-{number}", chunk
+    for number, part in enumerate(table_chunks(RECORDS)):
+        yield f"rows-{number}", part
+
+
+def messages() -> dict[str, Message]:
+    """Every message that has a codec, by the name of its golden bytes."""
+    return dict(_messages())
