@@ -13,19 +13,18 @@ from docs.house.comparison import FIRST, ROWS, checkout
 from docs.house.measures import measure
 from docs.house.sources import ROOT, ROOTS
 
-MOST_MODULES = 560
-MOST_FLAT_FOLDERS = 12
-MOST_EXCESS_FILES = 221
+MOST_MODULES = 594
+MOST_FLAT_FOLDERS = 5
+MOST_EXCESS_FILES = 60
 """Files above 16 in a folder, all folders together."""
 
-MOST_SMALL_MODULES = 0.30
+MOST_SMALL_MODULES = 0.34
 """Share of modules under 60 lines."""
 
-MOST_SMALL_WITH_ONE_IMPORTER = 47
+MOST_SMALL_WITH_ONE_IMPORTER = 48
 """Modules under 60 lines that one other module imports: they could live with their importer."""
 
 UNREACHABLE = {
-    "power",
     "copies_uniques",
     "reduced_accuracy",
     "curve_audit",

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
-from gencard.client import connection
+from gencard.client.connection import connection
 
 
 def types_of(method: str) -> tuple[type[Message], type[Message]]:

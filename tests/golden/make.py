@@ -27,21 +27,21 @@ from gencard.client import Analyst, mean, moment, new_request
 from gencard.client.audits import known_audits
 from gencard.client.card import Card
 from gencard.client.shell.main import app as client_shell
-from gencard.controller.certificates import read_authority
-from gencard.controller.enrolment import enrol
+from gencard.controller.people.certificates import read_authority
+from gencard.controller.people.enrolment import enrol
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.audit.report_json import report_to_json_object
-from gencard.core.card import AuditTerms
+from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import GencardError
+from gencard.core.evaluation.findings_json import finding_to_json_object
 from gencard.core.generators.registry import BY_CONSTRUCTION
-from gencard.core.measures.findings_json import finding_to_json_object
-from gencard.wire.canonical import json_bytes
-from gencard.wire.dsse import opened
-from gencard.wire.enrolment import request_of_document
-from gencard.wire.error_table import BY_REASON, status_message
-from gencard.wire.identity import Role
-from gencard.wire.psi_document import psi_document
-from gencard.wire.statements import REVOCATION
+from gencard.wire.codecs.error_table import BY_REASON, status_message
+from gencard.wire.documents.enrolment import request_of_document
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.statements import REVOCATION
+from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.signatures.dsse import opened
+from gencard.wire.signatures.identity import Role
 from tests.golden import rows
 from tests.golden.commands import STEWARDS, offline_commands, offline_output
 from tests.golden.exchanges import Exchanges, recording

@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from gencard.core.budget import Price
-from gencard.core.card import Change
-from gencard.core.negotiation import CardState, Negotiation, Offer, Step, Turn
-from gencard.wire.card_codec import card_message, terms_message
-from gencard.wire.card_document import card_statement
-from gencard.wire.claim_codec import claim_message
-from gencard.wire.money import price_message
-from gencard.wire.psi_codec import psi_chunks
-from gencard.wire.schema_codec import attribute_message, zeros_message
-from gencard.wire.table_codec import table_chunks
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.terms import Change
+from gencard.wire.codecs.card_codec import card_message, terms_message
+from gencard.wire.codecs.claim_codec import claim_message
+from gencard.wire.codecs.money import price_message
+from gencard.wire.codecs.psi_codec import psi_chunks
+from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
+from gencard.wire.codecs.table_codec import table_chunks
+from gencard.wire.documents.card_document import card_statement
 from tests.golden.values import CARDS_BY_NAME, CODING, EXACT, EXACT_TERMS, NOW, PSIS, RECORDS
 
 _OFFER = Offer(

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.registry import box_named
 from gencard.core.blackbox.contract import FittingBox
-from gencard.core.blackbox.entry import Surroundings
-from gencard.core.blackbox.registry import box_named
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -19,7 +19,7 @@ from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
-from gencard.wire.psi_document import psi_of_document
+from gencard.wire.documents.psi_document import psi_of_document
 from tests.core.seeded_noise import SeededNoise
 from tests.core.tables import dense_dataset
 from tests.golden.files import golden

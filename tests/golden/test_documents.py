@@ -5,17 +5,17 @@ from io import BytesIO
 
 import pytest
 
-from gencard.wire import dsse
 from gencard.wire.box_request import bytes_of_request, read_request
-from gencard.wire.canonical import document_of, json_bytes
-from gencard.wire.card_document import card_of_document, card_statement
-from gencard.wire.key_history import changes_file, changes_in, key_change_of
-from gencard.wire.log_entry import log_entry_document, log_entry_of_document
-from gencard.wire.psi_codec import psi_chunks, psi_of_chunks
-from gencard.wire.psi_document import psi_document, psi_of_document
-from gencard.wire.receipt import receipt_of_document, receipt_statement
-from gencard.wire.schema_codec import coding_document, coding_of_document
-from gencard.wire.statements import predicate_of, statement, subject_digest
+from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
+from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
+from gencard.wire.documents.card_document import card_of_document, card_statement
+from gencard.wire.documents.key_history import changes_file, changes_in, key_change_of
+from gencard.wire.documents.psi_document import psi_document, psi_of_document
+from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
+from gencard.wire.documents.statements import predicate_of, statement, subject_digest
+from gencard.wire.log.log_entry import log_entry_document, log_entry_of_document
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import document_of, json_bytes
 from tests.golden.files import golden, names
 from tests.golden.values import CARDS_BY_NAME, DOCUMENTS, RECEIPTS
 

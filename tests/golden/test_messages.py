@@ -10,7 +10,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from gencard.v1 import catalog_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
-from gencard.wire.card_codec import (
+from gencard.wire.codecs.card_codec import (
     card_message,
     card_of,
     offer_message,
@@ -18,13 +18,13 @@ from gencard.wire.card_codec import (
     proposal_of,
     terms_message,
 )
-from gencard.wire.claim_codec import claim_message, claim_of
-from gencard.wire.moment_codec import moment_message, moment_of
-from gencard.wire.money import price_message, price_of, privacy_message, privacy_of
-from gencard.wire.psi_codec import psi_chunks, psi_of_chunks
-from gencard.wire.schema_codec import attribute_message, attribute_of, zeros_message, zeros_of
-from gencard.wire.table_codec import dataset_of_chunks, table_chunks
-from gencard.wire.transform_codec import transform_message, transform_of
+from gencard.wire.codecs.claim_codec import claim_message, claim_of
+from gencard.wire.codecs.moment_codec import moment_message, moment_of
+from gencard.wire.codecs.money import price_message, price_of, privacy_message, privacy_of
+from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
+from gencard.wire.codecs.schema_codec import attribute_message, attribute_of, zeros_message, zeros_of
+from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
+from gencard.wire.codecs.transform_codec import transform_message, transform_of
 from tests.golden.exchanges import Exchanges
 from tests.golden.files import golden_json, packed
 from tests.golden.message_values import messages

@@ -8,14 +8,14 @@ from google.rpc import error_details_pb2, status_pb2
 
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.verdict import Verdict
-from gencard.core.measures.findings_json import finding_of_json_object, finding_to_json_object
-from gencard.core.measures.registry import MEASURES
-from gencard.wire import dsse
-from gencard.wire.canonical import json_bytes
-from gencard.wire.enrolment import request_of_document
-from gencard.wire.enrolment_answer import answer_of_document
-from gencard.wire.error_table import BY_REASON, error_of, status_message
-from gencard.wire.statements import ENROLMENT_REQUEST, predicate_of, statement
+from gencard.core.evaluation.findings_json import finding_of_json_object, finding_to_json_object
+from gencard.core.evaluation.registry import MEASURES
+from gencard.wire.codecs.error_table import BY_REASON, error_of, status_message
+from gencard.wire.documents.enrolment import request_of_document
+from gencard.wire.documents.enrolment_answer import answer_of_document
+from gencard.wire.documents.statements import ENROLMENT_REQUEST, predicate_of, statement
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import json_bytes
 from tests.golden.files import golden, golden_json
 
 FINDINGS = golden_json("reports/findings.json")

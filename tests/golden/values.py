@@ -14,15 +14,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.state.event_log import signed_checkpoint
-from gencard.core.budget import (
-    Neighbouring,
-    Price,
-    gaussian,
-    inside_generator,
-    laplace,
-)
-from gencard.core.card import AuditTerms, Card, Proposal, Tier
-from gencard.core.claim import NO_CLAIM, Claim
+from gencard.core.card.budget import Neighbouring, Price, gaussian, inside_generator, laplace
+from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.core.card.terms import AuditTerms, Card, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -31,15 +25,15 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import statistics_of
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.transform import USUAL_CHECKS, Transform
-from gencard.wire import dsse
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
-from gencard.wire.canonical import json_bytes
-from gencard.wire.card_document import card_statement
-from gencard.wire.key_history import CARDS, LOG, KeyChange, changes_file
-from gencard.wire.log_entry import LogEntry, log_entry_document
-from gencard.wire.psi_document import psi_document
-from gencard.wire.receipt import AuditedBox, Receipt, receipt_statement
-from gencard.wire.schema_codec import coding_document
+from gencard.wire.codecs.schema_codec import coding_document
+from gencard.wire.documents.card_document import card_statement
+from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
+from gencard.wire.log.log_entry import LogEntry, log_entry_document
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import json_bytes
 
 CONTROLLER, ANALYST, NEXT = (
     Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2, 3)
