@@ -59,6 +59,7 @@ docs: $(READY)  ## the pages that are made from code, anew
 	@$(BIN)/python -m docs.errors
 	@$(BIN)/python -m docs.examples
 	@$(BIN)/python -m docs.house --write-tree
+	@$(BIN)/python -m docs.reference
 
 lock: $(READY)  ## newest versions of everything, with hashes
 	@$(LOCK) --upgrade --extra controller --extra parquet --extra report --extra utility --group dev --group demo -o requirements.lock

@@ -1,7 +1,7 @@
 """Makes the report of a release that leaks: public census records, and rows that copy half of them.
 
 ``python -m docs.leaking_adult FOLDER PAGE`` reads ``adult_clearbox_train.csv``, ``_holdout.csv`` and
-``_synthetic.csv`` in FOLDER and writes the page that docs/report.md shows. No controller is needed:
+``_synthetic.csv`` in FOLDER and writes the page that docs/analysts.md shows. No controller is needed:
 the records of this example are public.
 """
 

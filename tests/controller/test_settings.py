@@ -169,8 +169,8 @@ def test_a_refusal_says_where_and_what(tmp_path):
         ),
         ('[cell]\nisolation = "CANARY"\n', "cell.isolation: is not 'namespaces' or 'processes'."),
         ('[[black_boxes]]\nname = "x"\nkind = "CANARY"\n', "kind, not one of 'honest', 'adds_marginal'"),
-        ('[[black_boxes]]\nname = "x"\nkind = "honest"\ngenerator = "canary"\n', "docs/generators.md"),
-        (DATASET.replace("most_rows", 'measures = ["CANARY"]\nmost_rows'), "docs/report.md"),
+        ('[[black_boxes]]\nname = "x"\nkind = "honest"\ngenerator = "canary"\n', "docs/methods.md"),
+        (DATASET.replace("most_rows", 'measures = ["CANARY"]\nmost_rows'), "docs/methods.md"),
         (DATASET.replace("most_rows", "valid_days = 99999999\nmost_rows"), "must be 36500 or less"),
     ],
 )

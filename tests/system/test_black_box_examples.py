@@ -109,7 +109,7 @@ def test_an_honest_one_passes_and_one_that_knows_the_records_is_caught(independe
 
 
 def test_the_request_on_the_page_is_what_a_box_reads():
-    page = (EXAMPLES.parents[1] / "docs" / "black-boxes.md").read_bytes()
+    page = (EXAMPLES.parents[1] / "docs" / "authors.md").read_bytes()
     shown = page.split(b"```json\n")[1].split(b"```")[0]
     dataset = Dataset(Domain.of({"sex": 2, "region": 300}), np.zeros((3, 2), dtype=int))
     asked = BoxRequest(BoxTask.RUN, dataset, 5, 42, workload=(("sex", "region"),))

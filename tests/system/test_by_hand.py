@@ -1,4 +1,4 @@
-"""The README's way by hand, with the settings that `init` drafts: noise alone, people with own keys."""
+"""The tutorial's commands, with the settings that `init` drafts: noise alone, people with own keys."""
 
 import re
 from datetime import UTC, datetime

@@ -109,9 +109,9 @@ class TestTheWholeWay:
         region, sex_health, _, health_work = stddevs(card.terms)
         assert region < health_work < sex_health
 
-    def test_the_page_on_budgets_shows_what_works(self, ana):
-        page = (Path(__file__).resolve().parents[2] / "docs" / "budgets.md").read_text()
-        (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    def test_the_page_for_analysts_shows_what_works(self, ana):
+        page = (Path(__file__).resolve().parents[2] / "docs" / "analysts.md").read_text()
+        (block,) = re.findall(r"```python\n(card = .*?)```", page, re.DOTALL)
         names = {"analyst": ana, "all_marginals": all_marginals}
         exec(block, names)
         assert names["card"].price == Price(epsilon=Decimal("0.5"))

@@ -1,6 +1,7 @@
 """S34: hostile programs in cells; each test says what becomes of one: contained, caught, neutralised."""
 
 import os
+import re
 import socket
 import sys
 from dataclasses import replace
@@ -58,6 +59,7 @@ class TestContained:
         monkeypatch.setenv("CANARY", "secret")
         body = f"""
 import os
+import re
 def tried():
     own = dict(os.environ)
     first = open("/proc/1/environ", "rb").read() if os.access("/proc/1/environ", os.R_OK) else b""
@@ -107,6 +109,7 @@ def tried():
         places += ["/etc/shadow", "/etc/passwd", "/root/.ssh", "/proc/1/root", "/dev/sda"]
         body = f"""
 import os
+import re
 def seen(place):
     try:
         return bool(os.listdir(place)) if os.path.isdir(place) else bool(open(place).read(1))
@@ -200,6 +203,7 @@ def tried():
         """There is no list of them, and no signal finds one but its own and bubblewrap's."""
         body = """
 import os
+import re
 def there(pid):
     try:
         os.kill(pid, 0)
@@ -288,6 +292,7 @@ class TestNeutralised:
     def test_s34_what_it_remembers_is_gone(self):
         body = """
 import os
+import re
 PLACES = "/cell/work", "/tmp", "/dev/shm", "/cell/program", "/var/tmp", "/cell"
 def tried():
     met = sum(os.path.exists(f"{place}/memory") for place in PLACES)
@@ -339,8 +344,8 @@ class TestStart:
     def settings(self, tmp_path):
         """Those that the page shows, with the example as their program."""
         root = Path(__file__).parents[2]
-        page = (root / "docs" / "black-boxes.md").read_text(encoding="utf-8")
-        shown = page.split("```toml\n")[1].split("```")[0]
+        page = (root / "docs" / "controllers.md").read_text(encoding="utf-8")
+        (shown,) = re.findall(r"```toml\n(\[\[black_boxes\]\].*?)```", page, re.DOTALL)
         (tmp_path / "boxes").symlink_to(root / "examples" / "black_boxes")
         (tmp_path / "controller.toml").write_text(IDENTITY + shown)
         return Settings.load(tmp_path / "controller.toml")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A black box in shell and awk: each attribute is drawn by itself, from the records' own values.
-# Standard input holds one line of JSON, its names in alphabetical order, then the codes; see docs/black-boxes.md.
+# Standard input holds one line of JSON, its names in alphabetical order, then the codes; see docs/authors.md.
 export LC_ALL=C
 
 read -r header

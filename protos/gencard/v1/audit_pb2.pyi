@@ -250,7 +250,7 @@ class GetAuditReportResponse(google.protobuf.message.Message):
 
     REPORT_FIELD_NUMBER: builtins.int
     report: builtins.bytes
-    """The report as UTF-8 JSON, in the form that docs/audit.md describes; at most 3 MiB."""
+    """The report as UTF-8 JSON, in the form that docs/card-format.md describes; at most 3 MiB."""
     def __init__(
         self,
         *,

@@ -84,7 +84,7 @@ class Measures(google.protobuf.message.Message):
     name: builtins.str
     """datasets/{dataset}/cards/{card}/measures/{measure}."""
     document: builtins.bytes
-    """What was found, as UTF-8 JSON in the form that docs/report.md describes; at most 3 MiB. Numbers are
+    """What was found, as UTF-8 JSON in the form that docs/card-format.md describes; at most 3 MiB. Numbers are
     rounded to what their sampling error earns.
     """
     statistics: builtins.int

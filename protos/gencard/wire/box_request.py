@@ -1,4 +1,4 @@
-"""What a black box is asked on its standard input: a line of JSON, then codes (docs/black-boxes.md)."""
+"""What a black box is asked on its standard input: a line of JSON, then codes (docs/authors.md)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -492,7 +492,7 @@ class ServiceBusyError(OperationError):
 class IsolationError(OperationError):
     reason = "ISOLATION"
     text = "Black boxes cannot be kept apart on this machine, so none runs."
-    advice = "Steward: install bubblewrap and allow it namespaces; see docs/black-boxes.md."
+    advice = "Steward: install bubblewrap and allow it namespaces; see docs/controllers.md."
 
 
 class DeadlineError(OperationError):

@@ -37,8 +37,8 @@ ADDRESS = "localhost:7443"
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
 """Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.
 
-A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful; docs/budgets.md
-has figures. Ten of them fit in the dataset's cap.
+A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful;
+docs/controllers.md has figures. Ten of them fit in the dataset's cap.
 """
 
 DELTA = Decimal("0.000001")
@@ -91,7 +91,7 @@ reserve_mib = 256                        # free space, in MiB, that is kept for 
 name = {name}
 data = {data}
 schema = "schema.toml"
-# For measures of cards, by docs/report.md: other people of the same population, keys and a target.
+# For measures of cards, see docs/controllers.md: other people of the same population, keys and a target.
 # holdout = "others.csv"
 # measures = {{ keys = ["sex", "region"], target = "health" }}
 
@@ -103,7 +103,7 @@ schema = "schema.toml"
 mechanisms = ["gaussian"]
 # The budget of a card that asks for none, as zero-concentrated differential privacy. rho = {card_rho} is
 # epsilon = {card_epsilon} at delta = {delta}. Over all pairs of this schema each count is then off by
-# about {stddev} records (standard deviation), fewer pairs get less noise. See docs/budgets.md.
+# about {stddev} records (standard deviation), fewer pairs get less noise. See docs/controllers.md.
 noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
 largest_order = 2
 largest_marginal_cells = 10_000
@@ -114,10 +114,10 @@ forbidden = []                           # such as [["age", "occupation"]]: neve
 generators = {generators}
 automatic = true                         # false: a steward looks at each proposal first
 valid_days = 90
-# Checks and rounding of exact counts. See docs/budgets.md.
+# Checks and rounding of exact counts. See docs/controllers.md.
 # transform = {{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, \
 remainder_percent = 10, rounding = 5 }}
-# Measures go with exact counts alone; each number costs one statistic. See docs/report.md.
+# Measures go with exact counts alone; each number costs one statistic. See docs/controllers.md.
 # measures = ["dcr", "clones"]
 # without_uniques = true
 
@@ -135,11 +135,11 @@ kind = "honest"
 description = "Measures what the card says, fits IPF, draws rows."
 
 # Black boxes that auditors and analysts may run on datasets that they made up; none unless named here.
-# No such run goes on while a job is at records. See docs/black-boxes.md.
+# No such run goes on while a job is at records. See docs/controllers.md.
 # [lending]
 # black_boxes = ["honest"]
 
-# Programs that see records, in cells; the policy's generators may name them. See docs/black-boxes.md.
+# Programs that see records, in cells; the policy's generators may name them. See docs/controllers.md.
 # [[black_boxes]]
 # name = "trees"
 # kind = "built_in"

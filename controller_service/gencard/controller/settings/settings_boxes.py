@@ -35,9 +35,9 @@ Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
 class CellTable(Section):
-    """How black boxes are kept apart, and how much one run may use; see ``cell.limits``.
+    """Isolation of black boxes, and limits of one run; see ``cell.limits``.
 
-    ``isolation = "processes"`` closes nothing, and is refused without ``server.insecure_dev``.
+    ``isolation = "processes"`` isolates nothing and is refused without ``server.insecure_dev``.
     """
 
     isolation: Isolation = Isolation.NAMESPACES
@@ -53,7 +53,7 @@ class CellTable(Section):
 
 
 class CellLimitsTable(Section):
-    """What one black box may use where that is not what ``[cell]`` says."""
+    """Limits of one black box that differ from those in ``[cell]``."""
 
     memory_mib: Annotated[int, Field(ge=64)] | None = None
     cpu_seconds: PositiveInt | None = None
@@ -64,7 +64,7 @@ class CellLimitsTable(Section):
 
 
 class ReviewTable(Section):
-    """Who reviewed a black box, and the digest of what was reviewed.
+    """Reviewer of a black box, and the digest that was reviewed.
 
     Args:
         name: A person, in a few words; it stands on cards.
@@ -89,7 +89,7 @@ class _InCell(Section):
 
 
 class ProgramBox(_InCell):
-    """A program of anybody: every file below ``folder``, run by ``command``; see docs/black-boxes.md."""
+    """A program by any author: all files in ``folder``, run by ``command``; see docs/controllers.md."""
 
     kind: Literal["program"]
     folder: Path
@@ -100,20 +100,20 @@ class ProgramBox(_InCell):
 
 
 class BuiltInBox(_InCell):
-    """A box that comes with Gencard, by its name in the registry."""
+    """A built-in box, by its name in the registry."""
 
     kind: Literal["built_in"]
     box: str
 
 
 class LendingTable(Section):
-    """Black boxes and generators that callers may run on datasets of their own; none unless named."""
+    """Black boxes and generators that callers may run on their own datasets; none by default."""
 
     black_boxes: tuple[Name, ...] = ()
 
 
 class HonestBox(Section):
-    """Measures Phi and synthesises from it."""
+    """Demonstration: measures Phi and draws rows from it."""
 
     kind: Literal["honest"]
     name: Name
@@ -123,14 +123,14 @@ class HonestBox(Section):
 
 
 class AddsMarginalBox(HonestBox):
-    """Measures one marginal more than it says."""
+    """Demonstration of a leak: uses one marginal outside Phi."""
 
     kind: Literal["adds_marginal"]  # type: ignore[assignment]  # narrows the tag of the union
     clique: Clique = Field(min_length=1)
 
 
 class CopiesRowsBox(HonestBox):
-    """Copies records, each row with probability ``share``."""
+    """Demonstration of a leak: copies records, each row with probability ``share``."""
 
     kind: Literal["copies_rows"]  # type: ignore[assignment]  # narrows the tag of the union
     share: Share

@@ -1,4 +1,4 @@
-"""The table of the settings file for what a program is said to promise."""
+"""The settings table for the declared privacy guarantee of a program."""
 
 from decimal import Decimal
 
@@ -10,10 +10,10 @@ from gencard.core.card.claim import Claim
 
 
 class ClaimTable(Section):
-    """What somebody says that a program promises; it is written down, and nobody has looked.
+    """Privacy guarantee that somebody declares for a program; recorded and shown, not checked.
 
     Args:
-        by: Who says so, in a few words.
+        by: Who declares it, in a few words.
         delta: 0 for pure differential privacy.
     """
 

@@ -12,7 +12,7 @@ from gencard.core.utility.prediction.gap import GapWords
 
 
 class GapTable(Section):
-    """A gap between two groups; see ``core.utility.gap.GapWords``."""
+    """A difference of two groups within levels of an attribute; see ``core.utility.gap.GapWords``."""
 
     attribute: str
     first: str
@@ -26,7 +26,7 @@ class GapTable(Section):
 
 
 class MeasuresTable(Section):
-    """What measures of cards need to be told; see ``core.measures.material.Declared``."""
+    """Keys, target and options of evaluations; see ``core.measures.material.Declared``."""
 
     keys: Clique = ()
     target: str = ""

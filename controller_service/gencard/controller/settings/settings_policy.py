@@ -35,7 +35,7 @@ PsiMechanism = Literal[Mechanism.EXACT, Mechanism.LAPLACE, Mechanism.GAUSSIAN]
 
 
 class Amounts(Section):
-    """A price, or a cap, in each currency of the ledger."""
+    """A price or cap in each currency of the ledger."""
 
     statistics: int = Field(default=0, ge=0)
     epsilon: Decimal = Decimal(0)
@@ -51,7 +51,7 @@ class Amounts(Section):
 
 
 class NoiseTable(Section):
-    """The noise on offer: its budget where nobody asks for another, its relation for everybody."""
+    """Noise on offer: default budget, and the neighbouring relation of all noisy cards."""
 
     mechanism: Literal[Mechanism.LAPLACE, Mechanism.GAUSSIAN]
     neighbouring: Neighbouring
@@ -69,7 +69,7 @@ class NoiseTable(Section):
 
 
 class TransformTable(Section):
-    """What happens to exact counts before they are psi; see ``core.transform.Transform``."""
+    """Checks and rounding of exact counts; see ``core.transform.Transform``."""
 
     threshold: int = 0
     freedom: int = 0
@@ -89,7 +89,7 @@ class TransformTable(Section):
 
 
 class MomentsTable(Section):
-    """Linear statistics besides marginals; see ``moment_policy.MomentPolicy``."""
+    """Moments on offer beside marginals; see ``moment_policy.MomentPolicy``."""
 
     kinds: tuple[MomentKind, ...] = ()
     highest: PositiveInt = 2
@@ -125,7 +125,7 @@ class PolicyTable(Section):
 
 
 class Caps(Section):
-    """Most that may ever be spent: on the dataset, by one project, by one analyst."""
+    """Maximum total spending: on the dataset, by one project, by one analyst."""
 
     dataset: Amounts
     project: Amounts

@@ -25,11 +25,11 @@ Address = Annotated[str, AfterValidator(_listened_on)]
 
 
 class Server(Section):
-    """Where and for whom the service listens.
+    """Address, certificates and call limits of the service.
 
-    ``insecure_dev`` is plaintext without certificates, and is refused anywhere but on loopback.
-    ``per_identity`` and ``maximum_concurrent_rpcs`` bound calls at a time, ``calls_per_second`` those of
-    one certificate in the long run; ``request_seconds`` is how long a caller may take for one message.
+    ``insecure_dev`` serves plaintext without certificates, on loopback only. ``per_identity`` and
+    ``maximum_concurrent_rpcs`` limit simultaneous calls, ``calls_per_second`` the average rate of one
+    certificate, ``request_seconds`` the time for receiving one message.
     """
 
     address: Address = "localhost:7443"
@@ -52,7 +52,7 @@ class Server(Section):
 
 
 class State(Section):
-    """Where the service keeps its state; ``url`` names a database elsewhere than in ``folder``."""
+    """Folder of the service's state; ``url`` names a database outside it, such as PostgreSQL."""
 
     folder: Path = Path("state")
     url: SecretStr | None = None
@@ -81,14 +81,14 @@ class State(Section):
 
 
 class Identities(Section):
-    """The trust domain of all certificates, and the controller's own URI in it."""
+    """Trust domain of all certificates, and the controller's own URI."""
 
     trust_domain: str = Field(pattern=r"^[a-z0-9.-]{1,100}$")
     uri: str
 
 
 class Signing(Section):
-    """Keys that sign cards and the log, the salt of dataset versions, who else may sign."""
+    """Keys for cards and log, salt of dataset versions, folder of enrolled people."""
 
     card_key: Path = Path("signing/card_key.pem")
     log_key: Path = Path("signing/log_key.pem")
@@ -97,18 +97,16 @@ class Signing(Section):
 
 
 class Limits(Section):
-    """Bounds that hold before any work is done; ``cpu_seconds`` and ``memory_mib`` for each job.
+    """Limits that are checked before work; ``cpu_seconds`` and ``memory_mib`` apply to each job.
 
-    ``audits`` bounds those that one submitter may begin on one dataset, ``operations`` the unfinished
-    ones of one certificate, ``refusals`` those of one analyst that failed at the records of a dataset
-    and that no steward has looked at. Operations tell how far they are, and that they ended, at the
-    ticks of a grid of ``tick_seconds``; 0 for none.
-    ``card_releases`` and ``card_release_mib`` bound the releases of one card, in number and in all.
-    ``open_proposals``, ``cards`` and ``card_mib`` bound what the cards of one certificate take of the
-    state; below ``reserve_mib`` of free space no card, offer or operation begins. ``releases`` and
-    ``release_mib`` bound the releases of all cards of one certificate. Proposals that were never agreed
-    are deleted ``keep_days`` after their last change; 0 for never.
-    ``memory_mib`` bounds address space, of which the libraries alone take half a GiB.
+    ``audits``: those that one submitter may begin on a dataset. ``operations``: unfinished ones of one
+    certificate. ``refusals``: unreviewed failures of one analyst at the records of a dataset.
+    ``tick_seconds``: operations report progress and end on a grid of this period; 0 for none.
+    ``card_releases``, ``card_release_mib``: number and size of one card's releases.
+    ``open_proposals``, ``cards``, ``card_mib``, ``releases``, ``release_mib``: of one certificate.
+    ``reserve_mib``: free space below which no card, offer or operation begins. ``keep_days``: age at
+    which proposals that were never agreed are deleted; 0 for never. ``memory_mib`` limits address space,
+    of which the libraries alone take half a GiB.
     """
 
     marginal_cells: PositiveInt = 1_000_000
@@ -138,8 +136,8 @@ class Limits(Section):
 class DatasetEntry(Section):
     """A dataset on offer.
 
-    ``holdout`` names other records of the same population under the same schema; no release is ever
-    made from them, and measures of risk compare with them.
+    ``holdout`` names other records of the same population under the same schema, for evaluations; no
+    release is made from them.
     """
 
     name: Name

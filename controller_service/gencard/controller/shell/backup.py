@@ -24,7 +24,7 @@ def backup(
     with desk(config) as opened, console.status("Copying"):
         made = back_up(opened, folder, steward_uri(opened.settings, steward))
     console.print(f"Made [bold]{escape(str(folder))}[/]: {made.entries} entries of the log.")
-    console.print("[dim]It is not encrypted, and keys are not in it: see docs/backups.md.[/]")
+    console.print("[dim]It is not encrypted, and keys are not in it: see docs/controllers.md.[/]")
 
 
 def restore(
@@ -79,7 +79,7 @@ def _say(restored: Restored, *, complete: bool) -> None:
         held = f"line {line.line}, all that is left on {line.dataset}: {line.price}"
         console.print(f"[bold]Held:[/] {held}", soft_wrap=True)
     console.print("Find out what was released since, lower the caps by it, then `ledger void LINE`.")
-    console.print("[dim]Do again what was revoked and removed since: see docs/backups.md.[/]")
+    console.print("[dim]Do again what was revoked and removed since: see docs/controllers.md.[/]")
 
 
 def _read(path: Path) -> bytes:

@@ -74,7 +74,7 @@ class Database:
             StorageError: It cannot be read, or the copy not be written.
         """
         if self._engine.dialect.name != "sqlite":
-            problem = "is not SQLite, and is backed up by its own tools: see docs/backups.md"
+            problem = "is not SQLite, and is backed up by its own tools: see docs/controllers.md"
             raise InvalidInputError(field="state.url", problem=problem)
         _create_private(file)
         with _translated(), self._engine.connect() as tx, closing(sqlite3.connect(file)) as copy:

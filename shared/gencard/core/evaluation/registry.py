@@ -16,7 +16,9 @@ MEASURES = {measure.name: measure for measure in (*FIDELITY, *RISK, *UTILITY)}
 def measure_named(name: str) -> Measure:
     """Raises InvalidInputError where there is none of this name."""
     if name not in MEASURES:
-        raise InvalidInputError(field="measures", problem=f"'{name[:40]}' is none; see docs/report.md")
+        raise InvalidInputError(
+            field="measures", problem=f"'{name[:40]}' is unknown; see docs/methods.md"
+        )
     return MEASURES[name]
 
 
