@@ -27,20 +27,6 @@ MOST_SMALL_WITH_ONE_IMPORTER = 48
 UNREACHABLE = {
     "copies_uniques",
     "reduced_accuracy",
-    "curve_audit",
-    "disclosure_protection",
-    "gaussian_curve",
-    "nearest_attribution",
-    "new_rows",
-    "random_baseline",
-    "roc",
-    "threshold_estimates",
-    "coefficient_table",
-    "coefficients",
-    "inference",
-    "inference_comparison",
-    "number_groups",
-    "regression",
 }
 """Last parts of the names of modules that only tests and benchmarks import; none may be added."""
 

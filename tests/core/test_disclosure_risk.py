@@ -19,7 +19,6 @@ from gencard.core.errors import (
 )
 from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
 from gencard.core.privacy.tables.exclusions import NOTHING, Excluded, Exclusions
-from gencard.core.privacy.tables.nearest_attribution import nearest_attribution
 from tests.core.oracles import coded, read
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file
@@ -163,18 +162,6 @@ def test_counting_record_by_record(pair, most, kind):
     ] == pytest.approx(attribution)
 
 
-@given(pairs)
-def test_nearest_keys_record_by_record(pair):
-    ours, theirs = map(records, pair)
-    shares = []
-    for keys, level in ours:
-        apart = [sum(a != b for a, b in zip(keys, other, strict=True)) for other, _ in theirs]
-        found = [told for (_, told), far in zip(theirs, apart, strict=True) if far == min(apart)]
-        shares.append(found.count(level) / len(found))
-    *keys, target = pair[0].domain.attributes
-    assert nearest_attribution(*pair, tuple(keys), target) == pytest.approx(np.mean(shares))
-
-
 @given(pairs, st.randoms(use_true_random=False))
 def test_laws(pair, random):
     *keys, target = pair[0].domain.attributes
@@ -248,9 +235,8 @@ class TestBadInput:
         ],
     )
     def test_keys_and_targets(self, keys, target, error):
-        for measure in (disclosure_risk, nearest_attribution):
-            with pytest.raises(error):
-                measure(self.dataset, self.dataset, keys, target)
+        with pytest.raises(error):
+            disclosure_risk(self.dataset, self.dataset, keys, target)
 
     @pytest.mark.parametrize(
         ("clique", "cells", "error"),

@@ -7,14 +7,10 @@ import pytest
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.privacy.attacks.new_rows import new_rows
 from gencard.core.privacy.distances.closer_share import closer_share
 from gencard.core.privacy.distances.gower import gower_of
 from gencard.core.privacy.distances.nearest import nearest
-from gencard.core.privacy.tables.disclosure_protection import disclosure_protection
 from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
-from gencard.core.privacy.tables.nearest_attribution import nearest_attribution
-from gencard.core.privacy.tables.random_baseline import RandomBaseline, random_baseline, random_records
 from tests.core.mixed import adult
 from tests.core.oracles import coded, read
 from tests.shared_data import oracle_file
@@ -28,13 +24,6 @@ def figures(name):
     return json.loads(oracle_file("metrics/sdmetrics_adult300.json").read_text())[name]
 
 
-def test_new_row_synthesis():
-    train, synthetic = adult(TRAIN, SYNTHETIC)
-    found, case = new_rows(synthetic, train), figures("NewRowSynthesis")
-    assert (found.new, found.matched) == (case["num_new_rows"], case["num_matched_rows"])
-    assert found.share == pytest.approx(case["score"], abs=1e-12)
-
-
 def test_dcr_overfitting_protection():
     """Its ranges are those of train and of holdout, each for itself; ties go to holdout."""
     train, holdout, synthetic = adult(TRAIN, HOLDOUT, SYNTHETIC)
@@ -46,51 +35,22 @@ def test_dcr_overfitting_protection():
     assert 1 - share.strict == pytest.approx(percentages["closer_to_holdout"], abs=1e-12)
 
 
-def test_dcr_baseline_protection():
-    """Its random table follows no seed: ours are to have medians like the one it had."""
-    train, synthetic = adult(TRAIN, SYNTHETIC)
-    case = figures("DCRBaselineProtection_seed0")
-    medians = case["median_DCR_to_real_data"]
-    rng, gower = np.random.default_rng(0), gower_of(train)
-    found = [
-        random_baseline(synthetic, train, random_records(train, 299, rng=rng), gower) for _ in range(3)
-    ]
-    for each in found:
-        assert each.synthetic == pytest.approx(medians["synthetic_data"], abs=1e-12)
-        assert each.random == pytest.approx(medians["random_data_baseline"], abs=0.02)
-    given = RandomBaseline(found[0].synthetic, medians["random_data_baseline"])
-    assert given.ratio == pytest.approx(case["score"], abs=1e-12)
-
-
-@pytest.mark.parametrize("name", ["cap", "zero_cap", "generalized_cap"])
-def test_disclosure_protection(name):
+@pytest.mark.parametrize(("name", "measure"), [("cap", "across_found"), ("zero_cap", "across")])
+def test_correct_attribution(name, measure):
     keys, sensitive = tuple(figures("keys")), tuple(figures("sensitive"))
     train, synthetic = coded(f"metrics/{TRAIN}", f"metrics/{SYNTHETIC}")
     attribution = disclosure_risk(train, synthetic, keys, *sensitive).attribution
-    attributed = {
-        "cap": attribution.across_found,
-        "zero_cap": attribution.across,
-        "generalized_cap": nearest_attribution(train, synthetic, keys, *sensitive),
-    }[name]
-    check(disclosure_protection(attributed, train, sensitive), figures(f"DisclosureProtection_{name}"))
+    case = figures(f"DisclosureProtection_{name}")
+    assert 1 - getattr(attribution, measure) == pytest.approx(case["cap_protection"], abs=1e-12)
 
 
-def test_disclosure_protection_of_a_number_and_of_two_targets():
-    """Age in ten parts of the train's range besides the keys; occupation and income are one target."""
+def test_correct_attribution_with_a_numeric_key_and_two_targets():
+    """Age is cut into ten intervals of the train range; occupation and income are one target."""
     keys = (*figures("keys"), "age")
     train, synthetic = grouped(keys, ("occupation", "income"))
-    found = disclosure_risk(train, synthetic, keys, "occupation, income").attribution
-    names = coded(f"metrics/{TRAIN}", f"metrics/{SYNTHETIC}")[0]
-    check(
-        disclosure_protection(found.across_found, names, ("occupation", "income")),
-        figures("DisclosureProtection_cont"),
-    )
-
-
-def check(found, case):
-    assert found.protection == pytest.approx(case["cap_protection"], abs=1e-12)
-    assert found.baseline == pytest.approx(case["baseline_protection"], abs=1e-12)
-    assert found.ratio == pytest.approx(case["score"], abs=1e-12)
+    attribution = disclosure_risk(train, synthetic, keys, "occupation, income").attribution
+    protection = figures("DisclosureProtection_cont")["cap_protection"]
+    assert 1 - attribution.across_found == pytest.approx(protection, abs=1e-12)
 
 
 def grouped(keys, targets):
