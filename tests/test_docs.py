@@ -31,6 +31,7 @@ from gencard.wire.signatures.canonical import json_bytes, time_of
 from gencard.wire.signatures.dsse import sign, verify
 
 ROOT = Path(__file__).resolve().parents[1]
+MOST_WORDS = 14_000
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
@@ -155,6 +156,19 @@ def test_a_misspelt_command_would_be_found():
     for words in (["gencard", "datasets", "--nonsense"], ["gencard", "nonsense"], ["gencard", "accept"]):
         with pytest.raises((AssertionError, UsageError)):
             test_commands_are_spelt_as_the_shells_want_them(words)
+
+
+def test_pages_written_by_hand_stay_short():
+    others = {
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "DECISIONS.md",
+        "card-format.md",
+        "errors.md",
+        "reference.md",
+    }
+    written = [page for page in PAGES if page.name not in others]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in written) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
