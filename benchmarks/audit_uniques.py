@@ -22,13 +22,14 @@ from gencard.core.audit.arms.runs import Runner
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Check
 from gencard.core.audit.run import audit
-from gencard.core.blackbox.contract import BlackBox, quiet
+from gencard.core.blackbox.contract import BlackBox
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.contract import Generator
 from gencard.core.generators.maximum_entropy.graphical import Graphical
 from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.types import ignore_progress
 
 FIRST_SEED = 5_000
 """Seeds below were used while the tests were built."""
@@ -105,7 +106,7 @@ def found(setting: Setting, name: str, box: BlackBox, seeds: Sequence[int]) -> F
     by: dict[Check | None, int] = dict.fromkeys((Check.PLANTED, Check.CANARY, None), 0)
     for seed in seeds:
         plan = setting.plan(seed)
-        checks, _ = PlantedArm.of(setting.dataset, plan).checks(Runner(box, plan, quiet), plan)
+        checks, _ = PlantedArm.of(setting.dataset, plan).checks(Runner(box, plan, ignore_progress), plan)
         rejecting = [one.check for one in checks if one.p_value <= one.share * plan.level]
         for check in rejecting:
             by[check] += 1

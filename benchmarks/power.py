@@ -10,9 +10,10 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, PowerCurve
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.contract import BlackBox, Progress, quiet
+from gencard.core.blackbox.contract import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
+from gencard.core.types import Progress, ignore_progress
 
 SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
 REPEATS = 10
@@ -40,7 +41,7 @@ def power(
     *,
     shares: Sequence[float] = SHARES,
     repeats: int = REPEATS,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
 ) -> PowerCurve:
     """Repeat an audit on boxes that copy a known share of their rows from their input.
 

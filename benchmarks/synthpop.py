@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.goals import Goal, Table, quotient
+from gencard.core.generators.goals import Goal, quotient
 from gencard.core.generators.maximum_entropy.saturated import Saturated
 from gencard.core.generators.maximum_entropy.table_model import TableModel
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.types import Table
 
 Array = NDArray[np.float64]
 

@@ -15,6 +15,7 @@ BASE = {
     "core.errors",
     "core.moment",
     "core.transform",
+    "core.types",
 }
 STATISTICS = BASE | {"core.noise", "core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}

@@ -17,13 +17,14 @@ from gencard.core.audit.report_json import report_of_json_object, report_to_json
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
-from gencard.core.blackbox.contract import BlackBox, quiet
+from gencard.core.blackbox.contract import BlackBox
 from gencard.core.card.terms import LEAST_RUNS, AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.maximum_entropy.graphical import Graphical
 from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.types import ignore_progress
 from tests.core.rare_records import CHAIN, population
 
 POPULATION = population()
@@ -44,7 +45,7 @@ def checks_of(report):
 def planted_p(box, seed, dataset=POPULATION, audited=None):
     """p-values of the two tests of planted records alone."""
     audited = audited or plan(seed)
-    checks, _ = PlantedArm.of(dataset, audited).checks(Runner(box, audited, quiet), audited)
+    checks, _ = PlantedArm.of(dataset, audited).checks(Runner(box, audited, ignore_progress), audited)
     return {result.check: result.p_value for result in checks}
 
 

@@ -9,7 +9,7 @@ from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
-from gencard.core.noise.mechanisms import Integers
+from gencard.core.types import IntArray
 
 enable_features("contrib")
 
@@ -25,18 +25,18 @@ class OpenDpNoise:
     is the exponential mechanism, with no rounding.
     """
 
-    def laplace(self, counts: Integers, scale: float) -> Integers:
+    def laplace(self, counts: IntArray, scale: float) -> IntArray:
         return _drawn(make_laplace(_COUNTS, l1_distance(T="i64"), scale), counts)
 
-    def gaussian(self, counts: Integers, scale: float) -> Integers:
+    def gaussian(self, counts: IntArray, scale: float) -> IntArray:
         return _drawn(make_gaussian(_COUNTS, l2_distance(T="f64"), scale), counts)
 
-    def choose(self, scores: Integers, scale: float) -> int:
+    def choose(self, scores: IntArray, scale: float) -> int:
         space = _COUNTS, linf_distance(T="i64")
         highest = make_noisy_max(*space, zero_concentrated_divergence(), scale)
         return int(highest(scores.tolist()))
 
 
-def _drawn(measurement: Any, counts: Integers) -> Integers:
+def _drawn(measurement: Any, counts: IntArray) -> IntArray:
     drawn = measurement(counts.ravel().tolist())
     return np.array(drawn, dtype=np.int64).reshape(counts.shape)

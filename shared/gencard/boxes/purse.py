@@ -11,7 +11,6 @@ from gencard.core.card.budget import Mechanism, Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.noise.mechanisms import (
-    Integers,
     Noise,
     choice_scale,
     count_scale,
@@ -22,6 +21,7 @@ from gencard.core.noise.mechanisms import (
 )
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Measurement
+from gencard.core.types import IntArray
 
 GRID = 1 << 10
 """Scores are whole numbers of this part of a record, so that what a record does to them is exact."""
@@ -91,7 +91,7 @@ class Purse:
             found.append(self.measured(clique, counts, part))
         return found
 
-    def chosen(self, scores: Integers, sensitivity: int, budget: Fraction) -> int:
+    def chosen(self, scores: IntArray, sensitivity: int, budget: Fraction) -> int:
         """A position, more likely where the score is higher: the exponential mechanism.
 
         Args:

@@ -7,12 +7,13 @@ from pathlib import Path
 from gencard.controller.jobs.journal import JournaledBox
 from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.recipes import box_of, cliques_of, linear_of
-from gencard.controller.jobs.tasks import Job, Progress
+from gencard.controller.jobs.tasks import Job
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import BlackBoxError, JobLimitError
+from gencard.core.types import Progress
 
 
 def audit(job: Job, progress: Progress) -> Job:

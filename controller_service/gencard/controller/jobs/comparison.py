@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gencard.controller.jobs.measurement import confirm, opened
 from gencard.controller.jobs.recipes import cliques_of
-from gencard.controller.jobs.tasks import Job, Progress
+from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Coding
@@ -17,6 +17,7 @@ from gencard.core.evaluation.rounding import rounded
 from gencard.core.evaluation.together import Together
 from gencard.core.privacy.distances.gower import Missing
 from gencard.core.privacy.tables.unique_free import unique_free
+from gencard.core.types import Progress
 from gencard.core.utility.prediction.gap import GapWords
 from gencard.wire.documents.psi_document import psi_of_document
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from gencard.controller.jobs.process import Message, WorkerProcess
-from gencard.controller.jobs.tasks import Progress, Task, go_on, no_progress
+from gencard.controller.jobs.tasks import Task, go_on
 from gencard.controller.operations.turns import Turn, Turns
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
+from gencard.core.types import Progress, ignore_progress
 from gencard.wire.codecs.error_table import error_named
 
 _Arguments = ParamSpec("_Arguments")
@@ -86,7 +87,7 @@ class ProcessExecutor(Executor):
             raise TypeError("only a Task can run in a process of its own")
         given: dict[str, Any] = dict(kwargs)
         owner = given.get("owner", "")
-        progress, hold = given.get("progress", no_progress), given.get("hold", go_on)
+        progress, hold = given.get("progress", ignore_progress), given.get("hold", go_on)
         future: Future[Any] = Future()
         job: Any = args[0]
         submission = _Submission(future, fn.name, job, progress, hold)

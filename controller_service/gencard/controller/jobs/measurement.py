@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gencard.controller.jobs.recipes import cliques_of, linear_of
-from gencard.controller.jobs.tasks import Job, Progress
+from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.vault import Vault
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics import measure as door
+from gencard.core.types import Progress
 from gencard.wire.codecs.money import privacy_of_document
 from gencard.wire.codecs.transform_codec import transform_of_document
 from gencard.wire.documents.psi_document import psi_document

@@ -12,7 +12,7 @@ import numpy as np
 
 from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.recipes import box_of, cliques_of, linear_of
-from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job, Progress
+from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.private_file import write_whole
 from gencard.core.blackbox.canonical import canonicalise
@@ -20,6 +20,7 @@ from gencard.core.blackbox.contract import BlackBox, FittingBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, GencardError, StorageError
+from gencard.core.types import Progress
 
 
 def keep(job: Job, progress: Progress) -> Job:

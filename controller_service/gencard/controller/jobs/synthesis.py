@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from gencard.controller.jobs.recipes import box_of, generator_of
-from gencard.controller.jobs.tasks import Job, Progress
+from gencard.controller.jobs.tasks import Job
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox.canonical import canonicalise
 from gencard.core.dataset import Dataset
 from gencard.core.generators.replay import rng_of
+from gencard.core.types import Progress
 from gencard.wire.documents.psi_document import psi_of_document
 
 

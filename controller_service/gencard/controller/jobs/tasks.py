@@ -48,13 +48,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from gencard.core.types import Progress, ignore_progress
+
 Job = dict[str, Any]
-Progress = Callable[[str, float], None]
-"""Called with a stage and how much of the job is done, 0 to 1; only when may depend on records."""
-
-
-def no_progress(_stage: str, _fraction: float) -> None:
-    """Tell nobody."""
 
 
 def go_on() -> None:
@@ -89,7 +85,7 @@ class Task:
         job: Job,
         *,
         owner: str = "",  # noqa: ARG002  # whose turn it is, for executors that take turns
-        progress: Progress = no_progress,
+        progress: Progress = ignore_progress,
         hold: Callable[[], None] = go_on,
     ) -> Job:
         """Do the job here, and ``hold`` its end back, however it ends.

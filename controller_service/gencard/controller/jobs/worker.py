@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gencard.controller.jobs import synthesis  # noqa: F401  # loaded while the worker waits: the commonest
-from gencard.controller.jobs.tasks import TASKS, Job, Progress
+from gencard.controller.jobs.tasks import TASKS, Job
 from gencard.core.errors import GencardError, JobLimitError
+from gencard.core.types import Progress
 
 Answer = dict[str, Any]
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import Job, Progress, Task
+from gencard.controller.jobs.tasks import Job, Task
 from gencard.controller.operations.refusals import as_told
 from gencard.controller.operations.ticks import Ticks
 from gencard.controller.state.operations import OperationRow
 from gencard.core.errors import GencardError, OperationCancelledError, ServiceUnavailableError
+from gencard.core.types import Progress
 from gencard.wire.signatures.identity import Identity, Role
 
 

@@ -12,8 +12,9 @@ from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.controller.sandbox.refusals import relayed
-from gencard.core.blackbox.contract import BlackBox, FittingBox, Progress
+from gencard.core.blackbox.contract import BlackBox, FittingBox
 from gencard.core.errors import BlackBoxError
+from gencard.core.types import Progress
 from gencard.wire.box_answer import fit_answer, progress_line, refusal_answer, rows_answer
 from gencard.wire.box_request import BoxRequest, BoxTask, read_request
 

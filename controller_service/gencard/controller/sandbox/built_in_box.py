@@ -12,10 +12,11 @@ from gencard.controller.sandbox.contents import digest_of_view
 from gencard.controller.sandbox.refusals import error_of_refusal
 from gencard.controller.sandbox.view import View
 from gencard.controller.sandbox.views import python_view
-from gencard.core.blackbox.contract import BlackBox, FittingBox, Progress, quiet
+from gencard.core.blackbox.contract import BlackBox, FittingBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.types import Progress, ignore_progress
 from gencard.wire.box_answer import AnswerReader, Told
 from gencard.wire.box_request import BoxRequest, BoxTask, Values
 from gencard.wire.signatures.canonical import digest_of
@@ -76,7 +77,7 @@ class FittingBuiltInBox(BuiltInBox):
 
     __slots__ = ()
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> CellFit:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> CellFit:
         """Fit to records; progress is heard, for the code is ours."""
 
         def told(hundredths: int) -> None:

@@ -8,10 +8,10 @@ from gencard.boxes.nets.extra import repeatable
 from gencard.boxes.nets.kept import KeptNet, NetBox
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import learned
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
 from gencard.core.generators.replay import rng_of
+from gencard.core.types import Progress, ignore_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Ctgan(NetBox):
     options: Options = field(default_factory=Options)
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
         """Train the nets; the same records and seed give the same nets to the last bit.
 
         Raises:

@@ -13,7 +13,7 @@ from gencard.boxes.nets.blocks import Blocks
 from gencard.boxes.nets.fitted import FittedNet
 from gencard.boxes.nets.generator import Generator, Tensor, adam, normal
 from gencard.boxes.nets.layout import Entries, Layout, Rows
-from gencard.core.blackbox.contract import Progress
+from gencard.core.types import Progress
 
 _PENALTY = 10.0
 """Weight of the gradient's penalty (Gulrajani et al. 2017)."""

@@ -25,7 +25,6 @@ from gencard.boxes.promise import (
     whole,
 )
 from gencard.boxes.purse import GRID, Purse, misfit
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.card.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -33,6 +32,7 @@ from gencard.core.generators.admitted import check_settings
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
 from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.marginal import count_all
+from gencard.core.types import Progress, ignore_progress
 
 _MEASURING = Fraction(9, 10)
 """Of a round's budget; the rest is for the choice."""
@@ -68,7 +68,7 @@ class Aim(ModelBox):
     def __post_init__(self) -> None:
         check_settings(rounds=self.rounds, max_cells=self.max_cells)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
         """Fit to records.
 
         Raises:

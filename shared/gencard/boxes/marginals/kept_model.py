@@ -3,11 +3,11 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, InvalidDatasetError, InvalidInputError
 from gencard.core.generators.model_file import FittedModel, bytes_of, model_of
 from gencard.core.generators.replay import rng_of
+from gencard.core.types import Progress, ignore_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ModelBox(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptModel:
         """Fit to records."""
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:

@@ -23,7 +23,6 @@ from gencard.boxes.promise import (
     noise_of,
 )
 from gencard.boxes.purse import GRID, Purse, Tell, misfit
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.card.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -33,6 +32,7 @@ from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.reconcile import reconcile
+from gencard.core.types import Progress, ignore_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Mst(ModelBox):
     privacy: Privacy
     noise: Noise
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed
         """Fit to records.
 
         Raises:

@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.maximum_entropy.graphical import Graphical
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.pair_marginals import pair_marginals
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.types import Table
 
 _TOLERANCE = 1e-3
 """L1 distance, in shares, to which marginals are met; the noise on them is far larger."""
-
-Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from gencard.boxes.nets.file import bytes_of, net_of
 from gencard.boxes.nets.fitted import FittedNet
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.dataset import Dataset
+from gencard.core.types import Progress, ignore_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class NetBox(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
         """Train a net on records."""
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:

@@ -8,11 +8,11 @@ from gencard.boxes.nets.kept import KeptNet, NetBox
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import declared
 from gencard.boxes.pate_gan.options import Options
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
 from gencard.core.generators.replay import rng_of
 from gencard.core.noise.mechanisms import Noise
+from gencard.core.types import Progress, ignore_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class PateGan(NetBox):
     noise: Noise
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
         """Train the nets.
 
         Raises:

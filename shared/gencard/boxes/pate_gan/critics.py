@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from gencard.boxes.nets.generator import Tensor, adam, uniform
-from gencard.core.noise.mechanisms import Integers
+from gencard.core.types import IntArray
 
 
 class Critics:
@@ -58,8 +58,8 @@ class Critics:
             each.grad = gradient
         self._adam.step()
 
-    def votes(self, rows: Tensor) -> Integers:
+    def votes(self, rows: Tensor) -> IntArray:
         """How many nets take each row for real."""
         with torch.no_grad():
-            counts: Integers = (self.logits(rows) > 0).sum(dim=0).numpy()
+            counts: IntArray = (self.logits(rows) > 0).sum(dim=0).numpy()
         return counts

@@ -10,8 +10,8 @@ from gencard.boxes.nets.layout import Layout, Rows
 from gencard.boxes.pate_gan.critics import Critics
 from gencard.boxes.pate_gan.options import Options
 from gencard.boxes.pate_gan.shards import shards_of
-from gencard.core.blackbox.contract import Progress
 from gencard.core.noise.mechanisms import Noise
+from gencard.core.types import Progress
 
 _SETTLING_ROWS = 5_000
 """Over which the normalisations of the fitted net are taken."""

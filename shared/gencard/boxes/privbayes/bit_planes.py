@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.types import IntArray
 
-Counts = NDArray[np.int64]
 Planes = NDArray[np.uint64]
 """One row of bits for each of several levels or cells; a bit says whether a record lies there."""
 
@@ -21,7 +21,7 @@ class BitPlanes:
         self._dataset = dataset
         self._found: dict[str, Planes] = {}
 
-    def joints(self, parents: Clique, attributes: Clique) -> Counts:
+    def joints(self, parents: Clique, attributes: Clique) -> IntArray:
         """Counts of each attribute's levels in each cell of the parents.
 
         Args:
@@ -65,7 +65,7 @@ def _packed(rows: NDArray[np.bool_]) -> Planes:
     return packed.view(np.uint64)
 
 
-def _bits(planes: Planes) -> Counts:
+def _bits(planes: Planes) -> IntArray:
     """The bits that are set in each row."""
-    found: Counts = np.bitwise_count(planes).sum(axis=1, dtype=np.uint32).astype(np.int64)
+    found: IntArray = np.bitwise_count(planes).sum(axis=1, dtype=np.uint32).astype(np.int64)
     return found

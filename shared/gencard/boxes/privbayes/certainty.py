@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
+from gencard.core.types import IntArray
 
 _AT_ONCE = 1 << 14
 """Pairs of ways that are looked at together, so that they stay in a core's cache."""
@@ -14,7 +14,7 @@ _NARROW = 1 << 28
 """With fewer records every sum has 32 bits, and goes twice as fast."""
 
 
-def certainties(joints: Counts) -> Counts:
+def certainties(joints: IntArray) -> IntArray:
     r""":math:`2 n F` of each table, from :math:`-n` to 0.
 
     Cell after cell of the parents stands for 0 or for 1. Of all ways so far, those stay that no other
@@ -39,7 +39,7 @@ def certainties(joints: Counts) -> Counts:
     return -np.array(found, dtype=np.int64)
 
 
-def _least(one: Counts, other: Counts, records: int) -> int:
+def _least(one: IntArray, other: IntArray, records: int) -> int:
     """The least of :math:`(n - 2 k_0)^+ + (n - 2 k_1)^+` over two parts' ways, each with each."""
     narrow = np.int32 if records < _NARROW else np.int64
     short, added = (records - 2 * one).astype(narrow), (2 * other).astype(narrow)
@@ -57,7 +57,7 @@ def _short(short: NDArray[Any], added: NDArray[Any]) -> int:
     return int(zeros.min())
 
 
-def _ways(cells: Counts, records: Counts) -> Counts:
+def _ways(cells: IntArray, records: IntArray) -> IntArray:
     """Sums :math:`k_0` and :math:`k_1` of the ways that count, for each table.
 
     Returns:
@@ -74,7 +74,7 @@ def _ways(cells: Counts, records: Counts) -> Counts:
     return met
 
 
-def _unmatched(sums: Counts, wide: np.int64) -> Counts:
+def _unmatched(sums: IntArray, wide: np.int64) -> IntArray:
     """Ways such that no other one of the table is as large or larger in both sums; of equal ones one.
 
     Args:

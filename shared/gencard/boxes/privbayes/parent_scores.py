@@ -18,7 +18,6 @@ by 1, and so an L1 distance by 2 and :math:`2 n F` by 2.
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.boxes.privbayes.bit_planes import BitPlanes
 from gencard.boxes.privbayes.certainty import certainties
@@ -26,8 +25,7 @@ from gencard.boxes.privbayes.parent_sets import Pair
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.statistics.counting import cell_numbers
-
-Counts = NDArray[np.int64]
+from gencard.core.types import IntArray
 
 _FEW = 128
 """Cells of a table up to which it is counted by bits, quicker than record by record."""
@@ -47,7 +45,7 @@ class ParentScores:
         self._found: dict[Pair, int] = {}
         self.sensitivity = 2 if self._binary else 6 * len(dataset) + 4
 
-    def of(self, pairs: Sequence[Pair]) -> Counts:
+    def of(self, pairs: Sequence[Pair]) -> IntArray:
         """The scores of pairs, in their order: F where all attributes are binary, else R."""
         lacking: dict[tuple[Clique, int], list[str]] = {}
         for pair in pairs:
@@ -61,7 +59,7 @@ class ParentScores:
                 self._found[Pair(attribute, parents)] = int(score)
         return np.array([self._found[pair] for pair in pairs], dtype=np.int64)
 
-    def _joints(self, parents: Clique, attributes: Clique) -> Iterable[Counts]:
+    def _joints(self, parents: Clique, attributes: Clique) -> Iterable[IntArray]:
         """For each attribute counts, one row for each cell of the parents, one column for each level."""
         domain = self._dataset.domain
         rows, size = domain.project(parents).cells, domain.size(attributes[0])
@@ -72,7 +70,7 @@ class ParentScores:
         counts = (np.bincount(begins + column, minlength=rows * size) for column in columns)
         return (count.reshape(rows, size).astype(np.int64) for count in counts)
 
-    def _cells(self, parents: Clique) -> Counts:
+    def _cells(self, parents: Clique) -> IntArray:
         """The number of each record's cell."""
         if not parents:
             return np.zeros(len(self._dataset), dtype=np.int64)
@@ -80,7 +78,7 @@ class ParentScores:
         return cell_numbers(columns, self._dataset.domain.project(parents).sizes).astype(np.int64)
 
 
-def dependence(joint: Counts) -> int:
+def dependence(joint: IntArray) -> int:
     r""":math:`2 n^2 R`, from 0 to below :math:`2 n^2`; the work is that of the cells with records.
 
     An empty cell adds :math:`c(x)\,c(\pi)`, and those products over all cells add up to :math:`n^2`.

@@ -18,7 +18,6 @@ from gencard.boxes.privbayes.parent_scores import ParentScores
 from gencard.boxes.privbayes.parent_sets import Pair, pairs_to_choose_from
 from gencard.boxes.promise import noise_of, whole
 from gencard.boxes.purse import Purse
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of, inside_generator
 from gencard.core.card.claim import Claim
 from gencard.core.dataset import Dataset
@@ -28,6 +27,7 @@ from gencard.core.generators.replay import rng_of
 from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.reconcile import on_simplex
+from gencard.core.types import Progress, ignore_progress
 
 _MOST_CELLS = 1 << 18
 """A larger table is not worth the seconds that its noise takes, however useful it would be."""
@@ -67,7 +67,7 @@ class PrivBayes(ModelBox):
         if self.degree < 0:
             raise InvalidNumberError(field="degree", expected="zero or more")
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> KeptModel:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptModel:
         """Fit to records; the seed draws the attribute to begin with.
 
         Raises:

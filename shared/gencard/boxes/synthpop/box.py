@@ -12,10 +12,10 @@ from gencard.boxes.synthpop.options import Options
 from gencard.boxes.synthpop.scale import Scale, density_of, scales_of
 from gencard.boxes.synthpop.step import Step, step_of
 from gencard.boxes.synthpop.visits import Visit, visits_of
-from gencard.core.blackbox.contract import Progress, quiet
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
 from gencard.core.generators.replay import rng_of
+from gencard.core.types import Progress, ignore_progress
 
 _RANDOM_STATES = 2**32
 """What scikit-learn takes as a seed."""
@@ -43,7 +43,7 @@ class SynthPop:
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         return self.fit(dataset, seed=seed).sample(rows, seed=seed)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> FittedTrees:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedTrees:
         """Grow the trees; the seed says which of equally good splits is taken.
 
         Raises:

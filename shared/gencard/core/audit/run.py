@@ -1,6 +1,6 @@
 """The audit: whether a black box uses more of its dataset than Phi."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,12 +15,22 @@ from gencard.core.audit.pairs.basis import basis_of
 from gencard.core.audit.pairs.direction import Basis
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.progress import part
 from gencard.core.audit.report import AuditReport, Check, PairProof
-from gencard.core.blackbox.contract import BlackBox, Progress, quiet
+from gencard.core.blackbox.contract import BlackBox
 from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
+from gencard.core.types import Progress, ignore_progress
+
+
+def part(progress: Progress, stage: str, begin: float, end: float) -> Callable[[float], None]:
+    """Progress within one stage, which is the share ``begin`` to ``end`` of the whole.
+
+    >>> part(lambda stage, share: print(stage, share), "look", 0.2, 0.4)(0.5)
+    look 0.3
+    """
+    return lambda share: progress(stage, round(begin + (end - begin) * share, 4))
+
 
 _ORDER = {check: position for position, check in enumerate(Check)}
 
@@ -32,7 +42,7 @@ def audit(
     *,
     versions: Sequence[tuple[str, str]] = (),
     digest_key: bytes = b"",
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
 ) -> AuditReport:
     """Audit a black box around a dataset.
 

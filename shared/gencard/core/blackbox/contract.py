@@ -1,17 +1,9 @@
 """What an audit looks at: any program from a dataset to a synthetic dataset."""
 
-from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from gencard.core.dataset import Dataset
-
-Progress = Callable[[str, float], None]
-"""Called with the stage and the share done of the whole, 0 to 1, neither depending on any record.
-It may raise: that cancels the computation."""
-
-
-def quiet(_stage: str, _fraction: float) -> None:
-    """Tell nobody."""
+from gencard.core.types import Progress, ignore_progress
 
 
 class BlackBox(Protocol):
@@ -41,7 +33,7 @@ class FittingBox(BlackBox, Protocol):
     Calling it is to fit with the seed and to sample with the seed.
     """
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = quiet) -> FittedBox:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedBox:
         """Fit to records."""
         ...
 

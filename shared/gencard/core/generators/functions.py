@@ -12,8 +12,7 @@ from gencard.core.errors import TooLargeError
 from gencard.core.statistics.closure import maximal
 from gencard.core.statistics.counting import cell_numbers
 from gencard.core.statistics.psi import Measurement, Psi
-
-FloatArray = NDArray[np.float64]
+from gencard.core.types import FloatArray
 
 _FEWEST = 1.0
 """Records that psi counts at least, where noise left fewer."""

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique
 from gencard.core.statistics.table import others, sum_out, total
-
-Table = NDArray[np.float64]
-"""Probabilities, or factors of them, with one axis per attribute."""
+from gencard.core.types import Table
 
 _TINY = 1e-300
 """Divisor in place of zero: 0 / _TINY is 0, and no share divided by it overflows."""

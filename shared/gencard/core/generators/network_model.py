@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError
 from gencard.core.generators.inversion import Inversion, drawn_rows
-
-Table = NDArray[np.float64]
+from gencard.core.types import Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,14 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from string import ascii_letters
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.core.domain import Clique
 from gencard.core.generators.goals import quotient
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.statistics.table import others, project, sum_out
-
-Table = NDArray[np.float64]
+from gencard.core.types import Table
 
 
 def pair_marginals(model: TreeModel, pairs: Sequence[Clique]) -> Mapping[Clique, Table]:

@@ -12,15 +12,13 @@ from math import exp, expm1, inf, isqrt, nextafter, sqrt
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.errors import InvalidInputError
 from gencard.core.noise.sensitivity import sensitivity
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.psi import Counts, LinearMeasurement, Measurement, Psi
-
-Integers = NDArray[np.int64]
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
+from gencard.core.types import Counts, IntArray
 
 _LARGEST = 2**53
 """Noisy counts are clamped here: beyond, a float is not the integer that it stands for."""
@@ -37,15 +35,15 @@ _FINE = 2**40
 class Noise(Protocol):
     """Draws exact discrete noise from a cryptographic source; ``controller/noise.py`` has the one."""
 
-    def laplace(self, counts: Integers, scale: float) -> Integers:
+    def laplace(self, counts: IntArray, scale: float) -> IntArray:
         r"""Add to each count k with probability proportional to :math:`e^{-|k| / scale}`."""
         ...
 
-    def gaussian(self, counts: Integers, scale: float) -> Integers:
+    def gaussian(self, counts: IntArray, scale: float) -> IntArray:
         r"""Add to each count k with probability proportional to :math:`e^{-k^2 / (2\, scale^2)}`."""
         ...
 
-    def choose(self, scores: Integers, scale: float) -> int:
+    def choose(self, scores: IntArray, scale: float) -> int:
         r"""The position i with probability proportional to :math:`e^{scores_i / scale}`."""
         ...
 
@@ -95,7 +93,7 @@ def _noisy_sums(
     )
 
 
-def _draw(privacy: Privacy, noise: Noise, values: Counts, scale: float) -> Integers:
+def _draw(privacy: Privacy, noise: Noise, values: Counts, scale: float) -> IntArray:
     draw = noise.laplace if privacy.mechanism is Mechanism.LAPLACE else noise.gaussian
     return draw(np.asarray(values, dtype=np.int64), scale)
 

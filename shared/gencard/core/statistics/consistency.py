@@ -8,8 +8,9 @@ import numpy as np
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidPsiError
 from gencard.core.statistics.closure import Attributes, check_subsets, subsets
-from gencard.core.statistics.psi import Counts, LinearMeasurement, Measurement, Psi
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.statistics.table import project
+from gencard.core.types import Counts
 
 _RELATIVE = 1e-9
 """How far reconciled noisy marginals may differ, as a share of the records: rounding of floats."""

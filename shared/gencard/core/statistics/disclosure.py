@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique
 from gencard.core.errors import MeasurementRefusedError
-from gencard.core.statistics.psi import Counts, Measurement, Psi
+from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.transform import Transform
+from gencard.core.types import Counts
 
 Mask = NDArray[np.bool_]
 

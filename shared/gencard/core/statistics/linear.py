@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-
-Integers = NDArray[np.int64]
+from gencard.core.types import IntArray
 
 LARGEST_VALUE = 2**31
 """Bound on a function's values, and on its denominator: sums over 2**31 records fit 64 bits."""
@@ -87,12 +86,12 @@ class LinearStatistic:
             self._refuse("has one value for each cell")
 
     @property
-    def numerators(self) -> Integers:
+    def numerators(self) -> IntArray:
         """Shape ``(functions, cells)``."""
         return np.array([function.values for function in self.functions], dtype=np.int64)
 
     @property
-    def denominators(self) -> Integers:
+    def denominators(self) -> IntArray:
         """Shape ``(functions,)``."""
         return np.array([function.denominator for function in self.functions], dtype=np.int64)
 
@@ -103,9 +102,9 @@ class LinearStatistic:
         scaled: NDArray[np.float64] = self.numerators / largest
         return scaled
 
-    def sums(self, counts: NDArray[np.int64]) -> Integers:
+    def sums(self, counts: NDArray[np.int64]) -> IntArray:
         """The sum of each function's numerators over the records that a marginal counts; exact."""
-        sums: Integers = self.numerators @ np.asarray(counts, dtype=np.int64).ravel()
+        sums: IntArray = self.numerators @ np.asarray(counts, dtype=np.int64).ravel()
         return sums
 
 

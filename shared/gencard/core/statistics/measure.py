@@ -18,8 +18,9 @@ from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.disclosure import transformed
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.marginal import count_all
-from gencard.core.statistics.psi import Counts, LinearMeasurement, Measurement, Psi
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.transform import AS_COUNTED, Transform
+from gencard.core.types import Counts
 
 
 class MarginalSource(Protocol):

@@ -1,7 +1,6 @@
 """Measurements: everything that a generator may see."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +8,7 @@ from numpy.typing import NDArray
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError
 from gencard.core.statistics.linear import LinearStatistic
-
-Counts = NDArray[Any]
+from gencard.core.types import Counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

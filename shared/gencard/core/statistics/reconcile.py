@@ -13,8 +13,7 @@ from gencard.core.statistics.closure import check_subsets, subsets
 from gencard.core.statistics.interactions import block_dimension
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.table import others, project, sum_out, total
-
-FloatArray = NDArray[np.float64]
+from gencard.core.types import FloatArray
 
 _ROUNDS = 300
 """Most times that negative counts are taken away and the marginals made to agree again."""

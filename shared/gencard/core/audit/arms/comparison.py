@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gencard.core.audit.pairs.neighbouring_rows import neighbour_shares
 from gencard.core.audit.pairs.weights import within_blocks
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray
 
 LARGEST_Z = 1e6
 """Where a box has no randomness, z has no bound; it is cut here."""

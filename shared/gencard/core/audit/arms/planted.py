@@ -14,7 +14,7 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import LEVEL_SHARES, Check, CheckResult
 from gencard.core.dataset import Dataset
 from gencard.core.errors import NoExtremalPairError
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray
 
 _STREAM = 3
 """Of the plan's seed: planting draws from a stream of its own."""

@@ -20,8 +20,8 @@ from gencard.core.audit.pairs.extremal_pair import check_equal_psi
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError
-from gencard.core.statistics.interactions import FloatArray
 from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.types import FloatArray
 
 PLANTED_SHARE = 0.07
 """Planted records of one side, as a share of all its records; more would change what the box sees."""

@@ -8,9 +8,10 @@ import numpy as np
 
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.blackbox.canonical import in_domain
-from gencard.core.blackbox.contract import BlackBox, Progress
+from gencard.core.blackbox.contract import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, GencardError
+from gencard.core.types import Progress
 
 
 class Side(IntEnum):

@@ -13,7 +13,7 @@ from gencard.core.audit.pairs.weights import inverse_variance, within_blocks
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.statistics.closure import maximal
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

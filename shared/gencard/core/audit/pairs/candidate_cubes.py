@@ -5,17 +5,14 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.core.audit.pairs.cells import key_of
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray, IntArray
 
 DRAWN = 30
 """Cubes drawn for each one that is wanted."""
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

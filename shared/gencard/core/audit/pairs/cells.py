@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-
-IntArray = NDArray[np.int64]
+from gencard.core.types import IntArray
 
 _LARGEST_KEY = 2**62
 

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
-from gencard.core.audit.pairs.cells import IntArray
 from gencard.core.audit.pairs.direction import Direction
 from gencard.core.audit.pairs.kernel import only_change
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.statistics.interactions import FloatArray
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.marginal import count
+from gencard.core.types import FloatArray, IntArray
 
 MOST_CELLS = 2_000
 """Cells of the full table up to which circuits are looked for."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.audit.pairs.cells import Cells, IntArray, key_of
+from gencard.core.audit.pairs.cells import Cells, key_of
 from gencard.core.domain import Clique
+from gencard.core.types import IntArray
 
 MOST_CUBES = 500_000
 """Cubes held at once; where more could be built, a random part of them is."""

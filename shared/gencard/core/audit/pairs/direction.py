@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.statistics.interactions import FloatArray, coefficients, table_of
+from gencard.core.statistics.interactions import coefficients, table_of
 from gencard.core.statistics.marginal import count_all
+from gencard.core.types import FloatArray
 
 _ROUNDING = 1e-13
 """Above it is every difference of one record."""

@@ -6,8 +6,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from gencard.core.audit.pairs.cells import IntArray
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray, IntArray
 
 _WIDEST = 60
 """Columns of a matrix; the numbers in its kernel grow with them."""

@@ -8,9 +8,10 @@ from gencard.core.audit.pairs.circuits import MOST_CELLS
 from gencard.core.audit.pairs.direction import Basis
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NoExtremalPairError, TooLargeError
-from gencard.core.statistics.interactions import FloatArray, coefficients
+from gencard.core.statistics.interactions import coefficients
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.table import project
+from gencard.core.types import FloatArray
 
 _RANK = 1e-9
 """Directions whose length is below this part of the longest are rounding."""

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.audit.pairs.blocks import neighbours
-from gencard.core.audit.pairs.cells import Cells, IntArray
+from gencard.core.audit.pairs.cells import Cells
 from gencard.core.audit.pairs.cubes import Cubes, cubes
 from gencard.core.audit.pairs.direction import Direction
 from gencard.core.domain import Clique
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray, IntArray
 
 _LEAST_GAIN = 1e-9
 """Gains below this part of beta's largest entry are rounding."""

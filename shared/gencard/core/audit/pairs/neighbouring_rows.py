@@ -3,7 +3,7 @@
 import numpy as np
 
 from gencard.core.dataset import Dataset
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray
 
 MOST_LEVELS = 64
 """Finer attributes are looked at in so many classes."""

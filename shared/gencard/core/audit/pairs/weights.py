@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gencard.core.audit.pairs.direction import Basis
-from gencard.core.statistics.interactions import FloatArray
+from gencard.core.types import FloatArray
 
 _UNIFORM = 0.02
 """As much of a uniform table keeps the weights of cells bounded that are hardly ever hit."""

@@ -7,9 +7,9 @@ import numpy as np
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.goals import Table
 from gencard.core.statistics.cover import cover
 from gencard.core.statistics.table import others, sum_out
+from gencard.core.types import Table
 
 _BLOCK_CELLS = 2**15
 """Cells of a block of a plain table: small beside the table, large enough to hold many cliques."""

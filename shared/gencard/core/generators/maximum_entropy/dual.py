@@ -6,7 +6,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.functions import FloatArray, Goals
+from gencard.core.generators.functions import Goals
+from gencard.core.types import FloatArray
 
 _RIDGE = 1e-12
 """Added to the Hessian, which is singular where functions depend on each other."""

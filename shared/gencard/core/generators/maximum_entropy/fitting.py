@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.goals import Goal, Table, quotient, worst_error
+from gencard.core.generators.goals import Goal, quotient, worst_error
 from gencard.core.generators.maximum_entropy.block_table import Blocks
+from gencard.core.types import Table
 
 Goals = Sequence[Sequence[Goal]]
 """The goals that lie inside each block, laid out for its table."""

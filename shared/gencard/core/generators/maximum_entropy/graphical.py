@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
-from gencard.core.generators.goals import Goal, Table
+from gencard.core.generators.goals import Goal
 from gencard.core.generators.maximum_entropy.block_table import Blocks, BlockTable, PlainTable
 from gencard.core.generators.maximum_entropy.fitting import check_room, fit
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
@@ -16,6 +16,7 @@ from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.maximum_entropy.tree_table import TreeTable
 from gencard.core.generators.maximum_entropy.triangle import Triangle, three_parts
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.types import Table
 
 Zeros = tuple[StructuralZeros, ...]
 

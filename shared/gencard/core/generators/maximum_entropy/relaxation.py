@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gencard.core.generators.goals import Goal, Table, quotient, worst_error
+from gencard.core.generators.goals import Goal, quotient, worst_error
 from gencard.core.generators.maximum_entropy.block_table import Blocks
 from gencard.core.generators.maximum_entropy.fitting import Goals
 from gencard.core.statistics.table import sum_out
+from gencard.core.types import Table
 
 _FINEST = 4
 """The last steps are the 2**4th roots of full ones."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -13,11 +12,10 @@ from gencard.core.generators.inversion import Inversion, drawn_rows
 from gencard.core.generators.ladder import scale_to_one
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
 from gencard.core.statistics.table import others, project, sum_out
+from gencard.core.types import Table
 
 _MOST_CELLS = 50_000_000
 """Cells of any table that is made on the way to a marginal."""
-
-Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

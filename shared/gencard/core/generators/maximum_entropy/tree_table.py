@@ -7,10 +7,10 @@ import numpy as np
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Domain
-from gencard.core.generators.goals import Table
 from gencard.core.generators.maximum_entropy.block_table import clear
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
 from gencard.core.statistics.table import others, sum_out, total
+from gencard.core.types import Table
 
 
 class TreeTable:

@@ -6,8 +6,8 @@ import numpy as np
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.goals import Table
 from gencard.core.generators.maximum_entropy.block_table import clear
+from gencard.core.types import Table
 
 Parts = tuple[Clique, Clique, Clique]
 

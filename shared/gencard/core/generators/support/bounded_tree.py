@@ -17,8 +17,9 @@ from gencard.core.generators.maximum_entropy.spanning_tree import edges
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.replay import rng_of
 from gencard.core.generators.support.support_table import SupportTable
-from gencard.core.statistics.psi import Counts, Psi
+from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.table import total
+from gencard.core.types import Counts
 
 _AT_ONCE = 16
 """One pair in so many is added before the next fit, four at least."""

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import optimize, sparse
 
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.functions import FloatArray
+from gencard.core.types import FloatArray
 
 
 def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, float]:

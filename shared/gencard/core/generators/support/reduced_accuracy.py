@@ -22,9 +22,10 @@ from math import log, sqrt
 
 import numpy as np
 
-from gencard.core.generators.functions import FloatArray, Goals, number_of_functions, records, values_on
+from gencard.core.generators.functions import Goals, number_of_functions, records, values_on
 from gencard.core.generators.support.support_model import SupportModel
 from gencard.core.statistics.psi import Psi
+from gencard.core.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

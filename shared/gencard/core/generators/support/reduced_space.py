@@ -11,7 +11,6 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
 from gencard.core.generators.admitted import check_belongs, check_settings, zeros_inside
 from gencard.core.generators.functions import (
-    FloatArray,
     Goals,
     check_functions,
     every_cell,
@@ -27,6 +26,7 @@ from gencard.core.generators.support.nearest import nearest_density
 from gencard.core.generators.support.support_model import SupportModel
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.reconcile import reconcile
+from gencard.core.types import FloatArray
 
 _LEAST = 1e-9
 """Weights below are the solver's rounding."""

@@ -11,7 +11,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
 from gencard.core.generators.functions import every_cell
-from gencard.core.generators.goals import Goal, Table, worst_error
+from gencard.core.generators.goals import Goal, worst_error
 from gencard.core.generators.maximum_entropy.block_table import clear
 from gencard.core.generators.maximum_entropy.fitting import Goals, check_room
 from gencard.core.generators.maximum_entropy.graphical import Graphical
@@ -24,6 +24,7 @@ from gencard.core.generators.support.support_table import SupportTable
 from gencard.core.statistics.closure import maximal
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.statistics.table import total
+from gencard.core.types import Table
 
 _SEED = 0
 """Every support is drawn with the same words, so that psi alone decides what it is."""

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.generators.goals import Table
 from gencard.core.statistics.counting import cell_numbers
+from gencard.core.types import Table
 
 
 class SupportTable:

@@ -20,10 +20,11 @@ from scipy.spatial import cKDTree
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
-from gencard.core.privacy.canaries.canary_space import Cells, Cube, FloatArray, Space
+from gencard.core.privacy.canaries.canary_space import Cells, Cube, Space
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.nearest import nearest
 from gencard.core.privacy.records import Records
+from gencard.core.types import FloatArray
 
 _SPACING = 2.0**-53
 """``rng.random`` draws whole multiples of it."""

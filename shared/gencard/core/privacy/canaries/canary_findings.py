@@ -14,13 +14,13 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidNumberError
 from gencard.core.privacy.attacks.membership import Membership
 from gencard.core.privacy.canaries.canaries import reconstruct_cells, reconstruct_points
-from gencard.core.privacy.canaries.canary_space import FloatArray
 from gencard.core.privacy.canaries.epsilon_bound import EpsilonBound, check_beta
 from gencard.core.privacy.canaries.hit_count import hit_count, log_q_of
 from gencard.core.privacy.canaries.one_run import Guesses
 from gencard.core.privacy.canaries.planting import Planted, points_of
 from gencard.core.privacy.canaries.published_sum import published_bound
 from gencard.core.privacy.canaries.refined_sum import sum_bound
+from gencard.core.types import FloatArray
 
 STATISTICS = 4
 """Among which the level is shared."""

@@ -15,13 +15,11 @@ from math import log, pi
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
-
-FloatArray = NDArray[np.float64]
+from gencard.core.types import FloatArray
 
 
 class Space(Protocol):

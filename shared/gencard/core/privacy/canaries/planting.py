@@ -16,7 +16,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
 from gencard.core.privacy.canaries.canaries import draw_cells, draw_points
-from gencard.core.privacy.canaries.canary_space import FloatArray
+from gencard.core.types import FloatArray
 
 FEWEST = 20
 """Canaries; with fewer, all or none may be put in."""

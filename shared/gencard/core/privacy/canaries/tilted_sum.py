@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 
-FloatArray = NDArray[np.float64]
+from gencard.core.types import FloatArray
 
 _FEW = 2**11
 """Steps on which the tilt is found."""

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.privacy.distances.groups import Groups
-
-FloatArray = NDArray[np.float64]
+from gencard.core.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

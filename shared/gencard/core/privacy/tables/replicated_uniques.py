@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.privacy.tables.combinations import combination_numbers
-
-Counts = NDArray[np.int64]
-"""Records of each combination, one number for each."""
+from gencard.core.types import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def replicated_rows(
 
 
 def uniques_among(
-    ours: Counts, theirs: Counts, among: Counts, *, records: int, synthetic_records: int
+    ours: IntArray, theirs: IntArray, among: IntArray, *, records: int, synthetic_records: int
 ) -> ReplicatedUniques:
     """Count uniques among combinations that were counted already.
 
@@ -111,7 +109,7 @@ def uniques_among(
 
 def _counted(
     original: Dataset, synthetic: Dataset, keys: Clique | None
-) -> tuple[Counts, Counts, NDArray[np.int64]]:
+) -> tuple[IntArray, IntArray, NDArray[np.int64]]:
     """Original and synthetic records of each combination, and that of each synthetic record."""
     check_same_domain(original.domain, synthetic.domain)
     domain = original.domain

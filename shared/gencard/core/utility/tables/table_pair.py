@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.errors import DomainMismatchError, InvalidInputError
-from gencard.core.statistics.psi import Counts
+from gencard.core.types import Counts
 
 Cells = NDArray[np.float64]
 """One number for each cell that holds any record; shape ``(k,)``."""

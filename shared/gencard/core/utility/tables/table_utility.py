@@ -26,7 +26,7 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.statistics.marginal import count_all
-from gencard.core.statistics.psi import Counts
+from gencard.core.types import Counts
 from gencard.core.utility.propensity.propensity_ranks import mann_whitney, over_half_right
 from gencard.core.utility.tables.chi_squared import (
     freeman_tukey,
