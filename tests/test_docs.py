@@ -181,3 +181,22 @@ def test_links_lead_somewhere(page):
         if not target.startswith(("http://", "https://")) and not (page.parent / target).exists()
     ]
     assert not missing
+
+
+def anchors_of(page):
+    """Anchors of a page's headings, as its host makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_a_heading(page):
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    inside = [(target, anchor) for target, anchor in links if not target.startswith("http")]
+    missing = [
+        (target, anchor)
+        for target, anchor in inside
+        if anchor not in anchors_of(page.parent / target if target else page)
+    ]
+    assert not missing
