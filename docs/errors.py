@@ -15,12 +15,11 @@ _HEAD = """\
 
 Made from the code by `make docs`.
 
-An error is a *reason* (stable, for programs), a *text* (one public sentence whose blanks are filled
-from its fields) and an *advice* (what to do next). Over the wire only reason and fields travel, as
-`google.rpc.ErrorInfo` of the domain `gencard`; the client makes the text again and raises the class
-of that name from `gencard.core.errors`, so that `except BudgetExceededError` works, and so does its
-parent's name. Fields hold what the caller said or what is public by declaration: never a record,
-never a count, never the text of another exception.
+An error has a *reason* (stable, for programs), a *text* (one public sentence with fields) and an
+*advice* (what to do next). Only reason and fields are sent, as `google.rpc.ErrorInfo` of the domain
+`gencard`; the client restores the text and raises the class from `gencard.core.errors`, so that
+`except BudgetExceededError` and its parents work. Fields hold what the caller sent or what is public:
+never a record, a count or the text of another exception.
 """
 
 
