@@ -246,7 +246,7 @@ class TestCredentials:
         with pytest.raises(errors.InvalidInputError, match="connection"):
             Analyst.connect(folder=people / "ana")
         (people / "ana/connection.toml").write_text("address = 3")
-        with pytest.raises(errors.InvalidInputError, match="names no address"):
+        with pytest.raises(errors.InvalidInputError, match="has no address"):
             Analyst.connect(folder=people / "ana")
 
     @pytest.mark.parametrize("name", ["key.pem", "signing_key.pem"])
@@ -254,7 +254,7 @@ class TestCredentials:
         file = people / "ana" / name
         file.chmod(0o644)
         try:
-            with pytest.raises(errors.InvalidInputError, match="others can read"):
+            with pytest.raises(errors.InvalidInputError, match="other users can read"):
                 accept_something(f"localhost:{service[1]}", folder=people / "ana")
         finally:
             file.chmod(0o600)

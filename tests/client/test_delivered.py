@@ -204,7 +204,7 @@ class TestPlaces:
         release.save(tmp_path / "kept")
         before = (tmp_path / "kept/receipt.json").read_bytes()
         other = ana.card(release.name.partition("/releases/")[0]).release(rows=5, seed=1)
-        with pytest.raises(InvalidInputError, match="is there already"):
+        with pytest.raises(InvalidInputError, match="already exists"):
             other.save(tmp_path / "kept")
         assert (tmp_path / "kept/receipt.json").read_bytes() == before
         release.save(tmp_path / "kept")

@@ -195,7 +195,7 @@ class TestShell:
 
     def test_a_folder_without_rows(self, run, kept):
         (kept / "rows.parquet").unlink()
-        assert "rows: there is none" in run("fidelity", kept).stderr
+        assert "rows: not found" in run("fidelity", kept).stderr
 
 
 def test_words():

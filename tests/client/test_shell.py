@@ -165,7 +165,7 @@ class TestSynthesis:
         before, made = (tmp_path / "kept/rows.parquet").read_bytes(), len(world.releases)
         for output in (tmp_path / "kept", tmp_path / "kept/rows.parquet"):
             shown = run("generate", name, "--rows", 40, "--seed", 1, "-o", output, code=1).stderr
-            assert "is there already" in shown
+            assert "already exists" in shown
             assert "--replace" in shown
         assert (tmp_path / "kept/rows.parquet").read_bytes() == before
         assert len(world.releases) == made
@@ -203,7 +203,7 @@ class TestSynthesis:
     def test_what_nobody_signs_is_said_to_be_so(self, run, tmp_path):
         (tmp_path / "leak.json").write_text('{"verdict": "leakage"}')
         shown = run("verify", tmp_path / "leak.json", code=1).stderr
-        assert "holds nothing that is signed" in shown
+        assert "contains no signed document" in shown
         assert "name the folder of a release" in shown
 
     def test_a_damaged_file_is_no_file_of_others(self, run, name, tmp_path):
@@ -300,7 +300,7 @@ class TestErrors:
         world.faults.fail["GetDataset"] = [errors.UnknownAttributeError(attribute="[red]x[/]")]
         shown = run("datasets", "survey", code=1)
         assert "UNKNOWN_ATTRIBUTE  Attribute '[red]x[/]' is not declared" in shown.stderr
-        assert "→ List the schema" in shown.stderr
+        assert "→ Use an attribute of the schema" in shown.stderr
         assert "Traceback" not in shown.output
 
     def test_no_escape_sequence_reaches_the_terminal(self, run, world):

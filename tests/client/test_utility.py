@@ -146,7 +146,7 @@ class TestShell:
 
     def test_what_is_missing_is_said(self, run, files, tmp_path):
         rows, records, schema = files
-        assert "schema: is needed" in run("utility", rows, records).stderr
+        assert "schema: is required" in run("utility", rows, records).stderr
         shutil.copy(records, tmp_path / "records.txt")
         shown = run("utility", rows, tmp_path / "records.txt", "--schema", schema)
         assert shown.exit_code == 1

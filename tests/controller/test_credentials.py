@@ -179,7 +179,7 @@ class TestEnrolment:
         before = (folder / "identities/ana.toml").read_bytes()
         with pytest.raises(InvalidInputError, match="taken: analyst in project pilot"):
             enrol(folder, role="steward")
-        with pytest.raises(InvalidInputError, match="taken, by another signing key"):
+        with pytest.raises(InvalidInputError, match="already enrolled with another signing key"):
             enrol(folder)
         assert (folder / "identities/ana.toml").read_bytes() == before
 
@@ -314,7 +314,7 @@ class TestRenewal:
     def test_a_person_is_no_server(self, folder, tmp_path):
         issued = enrol(folder).answer.certificate.public_bytes(Encoding.PEM)
         (tmp_path / "sent.pem").write_bytes(issued)
-        with pytest.raises(InvalidInputError, match="person's"):
+        with pytest.raises(InvalidInputError, match="service's certificate"):
             renew(folder, tmp_path / "sent.pem", now=NOW, hosts=["localhost"])
 
     def test_what_this_authority_did_not_issue_stays_as_it_is(self, folder, tmp_path):

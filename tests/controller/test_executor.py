@@ -137,7 +137,7 @@ class TestErrors:
         future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"generator": "none"})
         error = future.exception()
         assert type(error) is InvalidInputError
-        assert error.fields == {"field": "generator", "problem": "there is none of this name"}
+        assert error.fields == {"field": "generator", "problem": "no generator has this name"}
 
     def test_s15_an_unexpected_error_is_a_number_and_a_place(self, executor, tmp_path, reports):
         error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"zeros": CANARY}).exception()
@@ -158,7 +158,7 @@ class TestErrors:
         future = executor.submit(tasks.MEASURE, endless())
         os.kill(process_of(executor, future).pid, signal.SIGKILL)
         assert type(future.exception(timeout=60)) is JobFailedError
-        assert reports[0][2] == "it ended without a word"
+        assert reports[0][2] == "no result was returned"
 
     def test_a_last_word_cut_short_is_no_word(self, monkeypatch, reports, tmp_path):
         shell = f"""printf '{{"result": {{"psi": "{CANARY}'"""

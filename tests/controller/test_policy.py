@@ -540,7 +540,7 @@ class TestTrial:
     def test_exact_marginals_are_tried_on_made_up_records(self):
         with pytest.raises(NotFittableError) as caught:
             judge(self.asked(), self.RAKING, self.WIDE, LIMITS, {})
-        assert "Ask for the generator" in caught.value.fields["remedy"]
+        assert "Use the generator" in caught.value.fields["remedy"]
 
     def test_noisy_ones_are_met_as_nearly_as_they_come(self):
         """Under noise the fit never fails, so nothing is tried."""

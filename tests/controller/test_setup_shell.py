@@ -80,7 +80,7 @@ def test_what_serve_would_stop_at_is_said_by_check(tmp_path, records):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ('kind = "built_in"\nbox = "nope"', "black_boxes/mine: black_box: there is none of this name."),
+        ('kind = "built_in"\nbox = "nope"', "black_boxes/mine: black_box: no black box has this name."),
         (
             'kind = "built_in"\nbox = "mst"\nparameters = { epsilon = "x" }',
             "black_boxes/mine: epsilon must",
@@ -125,7 +125,11 @@ class TestMeasures:
             ('measures = ["disclosure"]', 'measures = {{ target = "work" }}\n', "needs measures.keys, "),
             ('measures = ["gap"]', DECLARED, "needs measures.gap, "),
             ('measures = ["inference"]\nforbidden = [["work"]]', DECLARED, "needs measures.target, "),
-            ('measures = ["tables"]\ntransform = { rounding = 5 }', "", "exact counts as they are"),
+            (
+                'measures = ["tables"]\ntransform = { rounding = 5 }',
+                "",
+                "exact counts, without rounding",
+            ),
         ],
     )
     def test_what_one_needs_is_named(self, house, policy, declared, said):

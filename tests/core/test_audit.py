@@ -143,7 +143,7 @@ class TestHostileBoxes:
         assert Check.SPREAD in {result.check for result in report.rejecting}
 
     def test_one_that_counts_its_rows(self):
-        with pytest.raises(BlackBoxError, match="another number of rows"):
+        with pytest.raises(BlackBoxError, match="requested number of rows"):
             audit(hostile.InRowCount(honest()), records(), plan())
 
     def test_one_that_recognises_the_records(self):

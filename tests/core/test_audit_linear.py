@@ -152,7 +152,7 @@ class TestRefusals:
 
     def test_records_that_leave_no_room_are_not_passed(self):
         dataset = Dataset(LINE, np.full((50, 1), 10))
-        with pytest.raises(NoExtremalPairError, match="no room"):
+        with pytest.raises(NoExtremalPairError, match="no move"):
             audit(Honest(BOX, [variance(X)]), dataset, plan())
 
     def test_tables_too_large_for_circuits_are_refused(self):

@@ -206,5 +206,5 @@ def test_noise_is_never_drawn_by_nobody():
     domain = Domain.of({"a": 2})
     dataset = Dataset(domain, np.array([[0]]))
     privacy = laplace(1, neighbouring="add-remove")
-    with pytest.raises(InvalidInputError, match="nobody draws it"):
+    with pytest.raises(InvalidInputError, match="source of noise is required"):
         measure(Source(dataset), [("a",)], domain, privacy)

@@ -270,7 +270,7 @@ class TestPairs:
         if len(others) > 1:
             assert pair_of(dataset, cliques)[1].moved
         else:
-            with pytest.raises(NoExtremalPairError, match="no room"):
+            with pytest.raises(NoExtremalPairError, match="no move"):
                 pair_of(dataset, cliques)
 
     @given(released(), st.integers(0, 99))

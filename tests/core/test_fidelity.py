@@ -109,7 +109,7 @@ class TestRefusals:
             fidelity(PSI, dense_dataset(Domain.of({"a": 3, "b": 4}), 10))
 
     def test_no_rows(self):
-        with pytest.raises(InvalidInputError, match="there is none"):
+        with pytest.raises(InvalidInputError, match="at least one row"):
             fidelity(PSI, drawn(0, rows=0))
 
     def test_a_psi_that_contradicts_itself(self):

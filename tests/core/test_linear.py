@@ -115,7 +115,7 @@ class TestMakers:
 
     def test_one_attribute_twice_is_refused(self):
         for maker in (covariance, group_sums, group_means):
-            with pytest.raises(InvalidInputError, match="twice"):
+            with pytest.raises(InvalidInputError, match="not repeat"):
                 maker(AGE, AGE)
 
 
@@ -171,7 +171,7 @@ class TestMeasuring:
         assert psi.exact
 
     def test_a_marginal_after_them_is_refused(self):
-        with pytest.raises(InvalidInputError, match="marginals first"):
+        with pytest.raises(InvalidInputError, match="marginals before"):
             measure_dataset(RECORDS, [mean(AGE), ("sex",)])
 
     def test_generators_of_marginals_refuse_them(self):
@@ -180,7 +180,7 @@ class TestMeasuring:
             admitted(psi, RECORDS.domain)
 
     def test_they_are_not_rounded(self):
-        with pytest.raises(InvalidInputError, match="marginals alone"):
+        with pytest.raises(InvalidInputError, match="only for marginals"):
             measure(None, [mean(AGE)], RECORDS.domain, transform=Transform(rounding=5))
 
     @pytest.mark.parametrize(

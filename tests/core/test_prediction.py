@@ -147,7 +147,7 @@ class TestLearners:
         assert set(predicted.tolist()) == {2}
 
     def test_edges(self, learner):
-        with pytest.raises(InvalidInputError, match="none to learn"):
+        with pytest.raises(InvalidInputError, match="at least one record to learn"):
             learner.fit(TASK, RECORDS.take(np.arange(0)))
         with pytest.raises(UnknownAttributeError):
             learner.fit(Task("health", ("nobody",)), RECORDS)
@@ -170,7 +170,7 @@ class TestLearners:
         taught = learner.fit(TASK, RECORDS)
         with pytest.raises(DomainMismatchError):
             accuracies(taught, "health", real=RECORDS, synthetic=RECORDS.project(("health",)))
-        with pytest.raises(InvalidInputError, match="none to be predicted"):
+        with pytest.raises(InvalidInputError, match="at least one record to predict"):
             accuracy(taught, RECORDS.take(np.arange(0)), "health")
 
 

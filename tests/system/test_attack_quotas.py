@@ -34,7 +34,7 @@ def test_open_proposals_have_a_bound_and_ended_ones_give_their_place_back(house)
     with house.analyst() as ana, house.analyst(enrolled(house, "bob")) as bob:
         cards = [propose(ana) for _ in range(5)]
         with pytest.raises(
-            QuotaExceededError, match=r"All 5 open proposals .* \(limits.open_proposals\)"
+            QuotaExceededError, match=r"quota of 5 open proposals .* \(limits.open_proposals\)"
         ) as caught:
             propose(ana)
         assert caught.value.fields["setting"] == "open_proposals"
@@ -51,7 +51,7 @@ def test_who_proposes_and_terminates_without_end_is_stopped_too(house):
     with house.analyst() as ana:
         for _ in range(12):
             propose(ana).terminate()
-        with pytest.raises(QuotaExceededError, match="All 12 cards"):
+        with pytest.raises(QuotaExceededError, match="quota of 12 cards"):
             propose(ana)
         assert len(list(ana.cards())) == 12
 
@@ -72,7 +72,7 @@ def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
     with house.analyst() as ana:
         propose(ana)
         monkeypatch.setattr("gencard.controller.policy.quotas._MIB", 1_000)
-        with pytest.raises(QuotaExceededError, match="All 1 MiB of cards"):
+        with pytest.raises(QuotaExceededError, match="quota of 1 MiB of cards"):
             propose(ana)
 
 
@@ -103,7 +103,7 @@ def test_releases_of_all_cards_of_one_analyst_have_a_bound(house):
         for card in (first, first, second):
             card.generate(5, progress=False)
         for card in (first, second):
-            with pytest.raises(QuotaExceededError, match=r"All 3 releases .* \(limits.releases\)"):
+            with pytest.raises(QuotaExceededError, match=r"quota of 3 releases .* \(limits.releases\)"):
                 card.generate(5, progress=False)
         of_bob.generate(5, progress=False)
 
@@ -116,7 +116,9 @@ def test_the_size_of_all_releases_of_one_analyst_has_a_bound(house, monkeypatch)
         first, second = agreed(ana), agreed(ana)
         first.generate(1_000, progress=False)
         monkeypatch.setattr("gencard.controller.policy.quotas._MIB", 4_500)
-        with pytest.raises(QuotaExceededError, match=r"All 1 MiB of releases .* \(limits.release_mib\)"):
+        with pytest.raises(
+            QuotaExceededError, match=r"quota of 1 MiB of releases .* \(limits.release_mib\)"
+        ):
             second.generate(1_000, progress=False)
         second.generate(5, progress=False)
 
@@ -124,7 +126,7 @@ def test_the_size_of_all_releases_of_one_analyst_has_a_bound(house, monkeypatch)
 def test_a_reserve_that_is_reached_is_told_by_check_and_health(house, monkeypatch, capsys):
     configure(house, "limits", reserve_mib=1 << 30)
     monkeypatch.setenv("GENCARD_CONTROLLER", str(house.settings_file))
-    words = f"less than {1 << 30} MiB of free space"
+    words = f"less than {1 << 30} MiB of free disk space"
     checked = CliRunner().invoke(steward_shell, ["check", "--config", str(house.settings_file)])
     assert checked.exit_code == 0, checked.output
     assert words in checked.output

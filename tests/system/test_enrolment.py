@@ -152,7 +152,7 @@ class TestTheSteward:
         name = name_of(ana)
         given = ("--role", "analyst", "--project", "survey")
         thief = new_request(tmp_path / "thief", name).file
-        assert "is taken, by another signing key" in self.refused(house, thief, *given)
+        assert "is already enrolled with another signing key" in self.refused(house, thief, *given)
         assert "is taken: analyst" in self.refused(
             house, thief, "--role", "auditor", "--project", "survey"
         )
@@ -269,7 +269,7 @@ class TestLater:
 
     def test_keys_in_use_are_not_overwritten(self, ana):
         before = contents(ana)
-        with pytest.raises(InvalidInputError, match="--renew asks for a new certificate"):
+        with pytest.raises(InvalidInputError, match="use --renew for a new certificate"):
             new_request(ana, name_of(ana))
         assert contents(ana) == before
 

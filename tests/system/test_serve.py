@@ -21,7 +21,7 @@ def test_a_state_has_one_service(tmp_path):
     try:
         work = house.settings().state.work / "operations-1"
         work.mkdir(parents=True)
-        with pytest.raises(InvalidInputError, match="another service works there"):
+        with pytest.raises(InvalidInputError, match="is in use by another service"):
             serve(house.settings())
         assert work.exists()
     finally:
@@ -59,5 +59,5 @@ def test_an_address_that_is_taken_is_said_in_our_words(tmp_path):
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1
     first, second = done.stderr.splitlines()
-    assert first.startswith("INVALID_INPUT  server.address: is taken")
+    assert first.startswith("INVALID_INPUT  server.address: is in use")
     assert second.startswith("→")

@@ -100,7 +100,7 @@ class TestChain:
         with pytest.raises(VerificationError, match="breaks the chain"):
             history(0, [CHAIN[0], link(2, time="2026-11-09T12:00:00Z")])
         back = KeyChange(CARDS, 2, PUBLIC[1], PUBLIC[0], TIMES[1]).signed(KEYS[1], KEYS[0])
-        with pytest.raises(VerificationError, match="comes back"):
+        with pytest.raises(VerificationError, match="appears twice"):
             history(0, [CHAIN[0], back])
 
     @pytest.mark.parametrize("known", range(1, 5))
@@ -147,7 +147,7 @@ class TestForm:
             history(0, [CHAIN[0], dsse.sign(payload, KEYS[1:3])])
 
     def test_a_statement_about_something_else_is_no_change(self):
-        with pytest.raises(VerificationError, match="kind"):
+        with pytest.raises(VerificationError, match="expected type"):
             history(0, [receipt(10, 0)])
 
     def test_the_subject_is_the_new_key(self):
@@ -167,7 +167,7 @@ class TestPeriods:
         envelope = receipt(day, 1)
         assert history(pin, CHAIN).payload_of(envelope) == dsse.opened(envelope)[0]
 
-    @pytest.mark.parametrize(("day", "said"), [(9, "not in force yet"), (13, "in force no more")])
+    @pytest.mark.parametrize(("day", "said"), [(9, "not yet valid"), (13, "no longer valid")])
     def test_s41_and_in_no_other(self, day, said):
         with pytest.raises(VerificationError, match=said):
             history(0, CHAIN).payload_of(receipt(day, 1))
@@ -175,11 +175,11 @@ class TestPeriods:
     @pytest.mark.parametrize(
         ("first", "last", "said"),
         [
-            (5, 8, "not in force yet"),
+            (5, 8, "not yet valid"),
             (5, 10, None),
             (5, 30, None),
             (12, 30, None),
-            (13, 30, "in force no more"),
+            (13, 30, "no longer valid"),
         ],
     )
     def test_s41_a_card_was_signed_between_its_offer_and_its_end(self, first, last, said):
@@ -194,7 +194,7 @@ class TestPeriods:
         found = history(0, CHAIN)
         assert found.payload_of(receipt(1, 0))
         assert found.payload_of(receipt(30, 4))
-        with pytest.raises(VerificationError, match="no more"):
+        with pytest.raises(VerificationError, match="no longer"):
             found.payload_of(receipt(30, 0))
         with pytest.raises(VerificationError, match="yet"):
             found.payload_of(receipt(1, 4))
@@ -207,7 +207,7 @@ class TestPeriods:
 
     def test_s41_a_statement_without_a_time_is_of_no_period(self):
         timeless = dsse.sign(statement(RECEIPT, "a release", {"rows": "1"}), [KEYS[1]])
-        with pytest.raises(VerificationError, match="when it was made"):
+        with pytest.raises(VerificationError, match="has no time"):
             history(0, CHAIN).payload_of(timeless)
 
     def test_s41_a_name_of_a_key_is_no_signature(self):

@@ -33,7 +33,7 @@ def test_what_is_written_is_read(kind, subject, predicate, digest):
 def test_one_kind_is_not_another(kind, other):
     payload = statement(kind, "x", {"a": "1"})
     if kind != other:
-        with pytest.raises(VerificationError, match="not of the kind expected"):
+        with pytest.raises(VerificationError, match="not have the expected type"):
             predicate_of(payload, other)
 
 
@@ -50,7 +50,7 @@ def test_one_kind_is_not_another(kind, other):
     ],
 )
 def test_garbage_is_refused(payload):
-    with pytest.raises(VerificationError, match="not of the kind expected"):
+    with pytest.raises(VerificationError, match="not have the expected type"):
         predicate_of(payload, CARD)
 
 

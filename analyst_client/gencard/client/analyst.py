@@ -69,7 +69,9 @@ class Analyst:
         """
         if certificate is None:
             if folder is None:
-                raise InvalidInputError(field="folder", problem="or certificate must be given")
+                raise InvalidInputError(
+                    field="folder", problem="is required unless certificate is given"
+                )
             certificate = Path(folder) / "certificate.pem"
         credentials = Credentials.beside(
             Path(certificate),

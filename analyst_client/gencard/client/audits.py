@@ -56,7 +56,7 @@ def audit(
     if where == Where.MADE_UP and not resume:
         return _from_afar(agreement, black_box, seed=seed, runs=runs, records=records, progress=progress)
     if where != Where.CARD or runs is not None or records is not None:
-        problem = "is 'made-up', or 'card' with the plan that the card fixes"
+        problem = "must be 'made-up', or 'card' without runs and records, which the card fixes"
         raise InvalidInputError(field="where", problem=problem)
     return _at_card(agreement, black_box, seed, resume, progress)
 
@@ -165,7 +165,7 @@ def _check_signed(agreement: Agreement, told: pb.Audit, black_box: str) -> None:
     }
     agrees = all(signed.get(name) == value for name, value in facts.items())
     if subject_digest(payload) != agreement.digest or told.black_box != black_box or not agrees:
-        raise VerificationError(problem="the signed verdict is not the one that was told")
+        raise VerificationError(problem="the signed verdict differs from the reported one")
 
 
 def _findings(agreement: Agreement, told: pb.Audit) -> AuditReport | None:
@@ -181,7 +181,7 @@ def _findings(agreement: Agreement, told: pb.Audit) -> AuditReport | None:
     answer = connection.call(connection.audit.GetAuditReport, request)
     signed = predicate_of(connection.keys.cards(told.attestation).payload_of(told.attestation), VERDICT)
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
-        raise VerificationError(problem="the report is not the one that the signed verdict names")
+        raise VerificationError(problem="the report does not match the signed verdict")
     return report_of_json_object(document_of(answer.report, "report"))
 
 

@@ -163,7 +163,7 @@ class Card(CardView):
         """Make a release again from psi, card and seed, and compare every byte.
 
         Raises:
-            VerificationError: A byte differs, or these data are no release of this card.
+            VerificationError: A byte differs, or the data are not a release of this card.
             NotReplayableError: A black box made the rows, from records.
         """
         return self.agreement.replay(data)

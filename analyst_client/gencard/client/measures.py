@@ -16,7 +16,7 @@ from gencard.v1 import measures_pb2 as pb
 from gencard.wire.signatures.canonical import Document, document_of
 
 FORMAT = "gencard.measures.v2"
-_OTHERS = "these are no measures of this card"
+_OTHERS = "the findings do not belong to this card"
 
 
 @dataclass(frozen=True, slots=True)

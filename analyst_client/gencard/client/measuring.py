@@ -61,11 +61,16 @@ def privacy_said(said: Measured) -> Privacy | None:
     """
     unknown = said.keys() - Measured.__annotations__.keys()
     if unknown:
-        raise InvalidInputError(field=", ".join(sorted(unknown)), problem="is no word for measuring")
+        raise InvalidInputError(
+            field=", ".join(sorted(unknown)),
+            problem="is an unknown option; use epsilon=, rho=, delta=, neighbouring= or weights=",
+        )
     words = [word for word in _WORDS if said.get(word) is not None]
     privacy = said.get("privacy")
     if privacy is not None and words:
-        raise InvalidInputError(field="privacy", problem=f"takes the place of {' and '.join(words)}")
+        raise InvalidInputError(
+            field="privacy", problem=f"cannot be combined with {' and '.join(words)}"
+        )
     return _privacy(said) if words else privacy
 
 
@@ -93,7 +98,7 @@ def weights_said(
     weights = {_key(statistic): weight for statistic, weight in (said.get("weights") or {}).items()}
     asked = [*map(_key, cliques), *moments]
     if weights.keys() - set(asked):
-        raise InvalidInputError(field="weights", problem="name a marginal that is not asked for")
+        raise InvalidInputError(field="weights", problem="name a statistic that is not requested")
     if not all(type(weight) is int for weight in weights.values()):
         raise InvalidNumberError(field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}")
     return tuple(weights.get(statistic, 1) for statistic in asked if weights)
@@ -129,7 +134,7 @@ def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
 def _privacy(said: Measured) -> Privacy:
     epsilon, rho, delta = (said.get(word) for word in ("epsilon", "rho", "delta"))
     if epsilon is not None and rho is not None:
-        raise InvalidInputError(field="epsilon", problem="and rho exclude each other")
+        raise InvalidInputError(field="epsilon", problem="cannot be combined with rho")
     noisy = epsilon is not None or rho is not None
     mechanism = Mechanism.LAPLACE if epsilon is not None else Mechanism.GAUSSIAN
     relation = said.get("neighbouring")

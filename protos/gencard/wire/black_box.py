@@ -76,7 +76,7 @@ class PythonBox:
         answering = _claim_stdout()
         request = read_request(sys.stdin.buffer)
         if request.task is not BoxTask.RUN:
-            raise BlackBoxError(problem="it was asked for something else than to run")
+            raise BlackBoxError(problem="it supports the task run only")
         table = Table(request.dataset, request.parameters, request.workload, request.values)
         with answering:
             answering.write(rows_answer(self.answer(table, request.rows, seed=request.seed)))
@@ -97,11 +97,13 @@ def _as_dataset(output: object, domain: Domain) -> object:
     if not isinstance(output, Mapping):
         return output
     if output.keys() != set(domain.attributes):
-        raise BlackBoxError(problem="its output is not over the declared domain")
+        raise BlackBoxError(problem="its output does not have the declared domain")
     try:
         return Dataset.of_columns(domain, [np.asarray(output[name]) for name in domain.attributes])
     except InvalidDatasetError:
-        raise BlackBoxError(problem="its output is not one declared code for each cell") from None
+        raise BlackBoxError(
+            problem="its output is not one declared code for each row and attribute"
+        ) from None
 
 
 def _claim_stdout() -> BinaryIO:

@@ -79,14 +79,14 @@ class AnswerReader:
             self._line += data[:end]
             data = data[end:]
             if len(self._line) > _LONGEST_LINE:
-                raise BlackBoxError(problem="its answer does not say what it is")
+                raise BlackBoxError(problem="its answer has no valid header")
             if self._line.endswith(b"\n"):
                 self._take(bytes(self._line))
                 self._line.clear()
         self._body.append(data)
         self._left -= len(data)
         if self._left < 0:
-            raise BlackBoxError(problem="its answer is longer than any that is right")
+            raise BlackBoxError(problem="its answer is too long")
 
     def rows(self) -> Dataset:
         """The rows that were asked for.
@@ -99,7 +99,7 @@ class AnswerReader:
             return dataset_of_columns(self._whole(), self._request.dataset.domain, self._request.rows)
         except (ValueError, InvalidDatasetError):
             pass
-        raise BlackBoxError(problem="its answer is not so many declared codes")
+        raise BlackBoxError(problem="its answer is not the requested number of declared codes")
 
     def saved(self) -> bytes:
         """The fit that was asked for; raises BlackBoxError where the answer is anything else."""
@@ -121,7 +121,7 @@ class AnswerReader:
             return
         hundredths = int(line[8:-2]) if line[8:-2].isdigit() else -1
         if line != progress_line(hundredths) or not self._done < hundredths <= 100:
-            raise BlackBoxError(problem="its progress does not rise")
+            raise BlackBoxError(problem="its progress does not increase")
         self._done = hundredths
         self._told(hundredths)
 
@@ -142,7 +142,7 @@ class AnswerReader:
 
     def _check(self, is_right: bool) -> None:
         if not is_right:
-            raise BlackBoxError(problem="its answer does not say what it is")
+            raise BlackBoxError(problem="its answer has no valid header")
 
 
 def _rows_line(rows: int) -> bytes:

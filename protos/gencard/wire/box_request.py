@@ -70,7 +70,7 @@ def read_request(stream: BinaryIO) -> BoxRequest:
         return _request_of(header, stream)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, GencardError):
         pass
-    raise InvalidInputError(field="request", problem=f"is not of the form {FORMAT}")
+    raise InvalidInputError(field="request", problem=f"is not in format {FORMAT}")
 
 
 def columns_of(dataset: Dataset) -> Iterator[bytes]:

@@ -61,7 +61,7 @@ def approximate_claim(parameters: Parameters) -> Claim:
 def noise_of(surroundings: Surroundings) -> Noise:
     """Who draws the noise; raises InvalidInputError where there is nobody."""
     if surroundings.noise is None:
-        raise InvalidInputError(field="noise", problem="is asked for, and nobody draws it")
+        raise InvalidInputError(field="noise", problem="a source of noise is required")
     return surroundings.noise
 
 

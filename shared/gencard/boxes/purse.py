@@ -103,7 +103,7 @@ class Purse:
 
     def _spend(self, budget: Fraction) -> None:
         if not 0 < budget <= self.left:
-            raise AssertionError("a step wants what is not there")
+            raise AssertionError("a step exceeds what is left of the privacy budget")
         self.left -= budget
 
 

@@ -29,7 +29,7 @@ def box_named(name: str, parameters: Parameters, surroundings: Surroundings) -> 
         InvalidInputError: There is none of this name, it has no such parameter, or a value is wrong.
     """
     if name not in BOXES:
-        raise InvalidInputError(field="black_box", problem="there is none of this name")
+        raise InvalidInputError(field="black_box", problem="no black box has this name")
     return BOXES[name].make(complete(BOXES[name], parameters), surroundings)
 
 
@@ -40,5 +40,7 @@ def complete(entry: BoxEntry, parameters: Parameters) -> Parameters:
         InvalidInputError: One has no such name.
     """
     if not parameters.keys() <= entry.parameters.keys():
-        raise InvalidInputError(field="parameters", problem="name one that the black box does not have")
+        raise InvalidInputError(
+            field="parameters", problem="include a name that the black box does not have"
+        )
     return {**entry.parameters, **parameters}

@@ -34,11 +34,11 @@ class Labels:
 
     def problem(self) -> str | None:
         if not self.labels:
-            return "there is no label"
+            return "it has no labels"
         if len(set(self.labels)) != len(self.labels):
             return "labels repeat"
         if self.missing and MISSING in self.labels:
-            return f"a label is called '{MISSING}' as the missing level is"
+            return f"a label has the name '{MISSING}', which is reserved for the missing level"
         if self.integer and not all(_is_integer(label) for label in self.labels):
             return "a label is not a whole number"
         return None
@@ -65,11 +65,11 @@ class Edges:
 
     def problem(self) -> str | None:
         if len(self.edges) < 2:
-            return "there are fewer than two edges"
+            return "it has fewer than two edges"
         if not all(isfinite(edge) for edge in self.edges):
             return "an edge is not finite"
         if not all(low < high for low, high in pairwise(self.edges)):
-            return "edges do not increase"
+            return "edges must increase"
         return None
 
     @property

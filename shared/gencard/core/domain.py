@@ -84,7 +84,7 @@ class Domain:
         if not names:
             raise InvalidCliqueError(clique="", problem="it is empty")
         if len(set(names)) != len(names):
-            raise InvalidCliqueError(clique=", ".join(names), problem="an attribute repeats")
+            raise InvalidCliqueError(clique=", ".join(names), problem="an attribute is repeated")
         return tuple(sorted(names, key=self.axis))
 
     def covered_by(self, cliques: Iterable[Clique]) -> "Domain":

@@ -5,14 +5,14 @@ from ``fields``) and an *advice* (what to do next). Fields hold only what the ca
 public by declaration: never a record, never a count, never the message of another exception.
 
     GencardError
-    ├── InvalidInputError        what was sent is wrong; sending it again will not help
-    ├── TooLargeError            refused before any work: over a bound
-    ├── NegotiationError         right request, wrong moment
-    ├── AccessError              who you are does not allow it
-    ├── BudgetExceededError      the ledger says no
+    ├── InvalidInputError        the request is wrong; repeating it does not help
+    ├── TooLargeError            over a limit; refused before any work
+    ├── NegotiationError         not allowed at this point of the negotiation
+    ├── AccessError              not allowed for this certificate
+    ├── BudgetExceededError      the budget in the ledger does not suffice
     ├── DatasetError             the controller's records cannot be used
-    ├── ComputationError         the mathematics has no answer
-    ├── VerificationError        a signature, digest or replay does not agree
+    ├── ComputationError         the computation has no result
+    ├── VerificationError        a signature, digest or replay does not match
     └── OperationError           the service or its job did not finish
 """
 
@@ -28,8 +28,8 @@ class GencardError(Exception):
     """
 
     reason: ClassVar[str] = "GENCARD"
-    text: ClassVar[str] = "Gencard could not do this."
-    advice: ClassVar[str] = "Read the documentation of the call."
+    text: ClassVar[str] = "The request failed."
+    advice: ClassVar[str] = "See the documentation of the call."
     longest_field: ClassVar[int] = 200
 
     def __init__(self, /, **fields: object) -> None:
@@ -45,100 +45,98 @@ def _printable(value: str, longest: int) -> str:
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
-# What was sent is wrong ------------------------------------------------------------------------
+# The request is wrong --------------------------------------------------------------------------
 
 
 class InvalidInputError(GencardError):
     reason = "INVALID_INPUT"
     text = "{field}: {problem}."
-    advice = "Correct what is named, then try again."
+    advice = "Correct the value named, then try again."
 
 
 class UnknownAttributeError(InvalidInputError):
     reason = "UNKNOWN_ATTRIBUTE"
     text = "Attribute '{attribute}' is not declared in the dataset's public schema."
-    advice = "List the schema with `gencard datasets NAME` and use a declared attribute."
+    advice = "Use an attribute of the schema: `gencard datasets NAME` lists them."
 
 
 class InvalidDomainError(InvalidInputError):
     reason = "INVALID_DOMAIN"
     text = "The domain is not valid: {problem}."
-    advice = "Attributes need distinct, non-empty names and sizes from 1 to 65536."
+    advice = "Give attributes distinct, non-empty names and sizes from 1 to 65536."
 
 
 class InvalidCliqueError(InvalidInputError):
     reason = "INVALID_CLIQUE"
     text = "The clique ({clique}) is not valid: {problem}."
-    advice = "A clique names one or more different attributes, and a workload names it once."
+    advice = "Name one or more different attributes in each clique, and each clique once."
 
 
 class InvalidNumberError(InvalidInputError):
     reason = "INVALID_NUMBER"
     text = "{field} must be {expected}."
-    advice = "Send a finite number in the range named."
+    advice = "Send a finite number in the range given."
 
 
 class InvalidCodingError(InvalidInputError):
     reason = "INVALID_CODING"
     text = "The coding of attribute '{attribute}' is not valid: {problem}."
-    advice = "Correct the schema: labels must differ, edges must increase."
+    advice = "Correct the schema: labels must be distinct, and edges must increase."
 
 
 class InvalidDatasetError(InvalidInputError):
     reason = "INVALID_DATASET"
     text = "The dataset is not valid: {problem}."
-    advice = "Codes are integers from 0 to size - 1, one column for each attribute."
+    advice = "Use integer codes from 0 to size - 1, with one column for each attribute."
 
 
 class DomainMismatchError(InvalidInputError):
     reason = "DOMAIN_MISMATCH"
-    text = "The domains do not agree: {problem}."
-    advice = "Project the dataset to the attributes of the card first."
+    text = "The domains do not match: {problem}."
+    advice = "Restrict the dataset to the attributes of the card."
 
 
 class InvalidPsiError(InvalidInputError):
     reason = "INVALID_PSI"
-    text = "psi is not valid: {problem}."
-    advice = "Use psi as it was released, with the card it was released under."
+    text = "psi, the released statistics, is not valid: {problem}."
+    advice = "Use psi as it was released, with the card that it was released under."
 
 
 class InvalidFormulaError(InvalidInputError):
     reason = "INVALID_FORMULA"
     text = "The formula is not valid at position {position}: {problem}."
-    advice = "Write it as in: response ~ a + b * c; other names than words go into `backticks`."
+    advice = "Write it like `response ~ a + b * c`; put names that are not words into `backticks`."
 
 
 class NotReplayableError(InvalidInputError):
     reason = "NOT_REPLAYABLE"
-    text = "These rows cannot be replayed: records decided about them, and not psi alone."
-    advice = (
-        "`gencard verify` checks what speaks for them: receipt, digests, and the verdict of an audit."
-    )
+    text = "These rows cannot be replayed, because they do not follow from psi and a seed alone."
+    advice = "Run `gencard verify`: it checks the receipt, the digests and the audit's verdict instead."
 
 
 class RequestIdReusedError(InvalidInputError):
     reason = "REQUEST_ID_REUSED"
-    text = "This request_id was used before with another request."
-    advice = "Make a new random UUID for each new request; repeat one only to retry the same request."
+    text = "This request_id was already used for a different request."
+    advice = "Use a new random UUID for each new request; repeat one only to retry the same request."
 
 
-# Refused before any work -----------------------------------------------------------------------
+# Over a limit, refused before any work ---------------------------------------------------------
 
 
 class TooLargeError(GencardError):
     reason = "TOO_LARGE"
-    text = "{what} is over the bound of {limit}."
-    advice = "Ask for fewer or smaller marginals, fewer rows or fewer runs."
+    text = "{what} exceeds the limit of {limit}."
+    advice = "Request fewer or smaller marginals, fewer rows or fewer runs."
 
 
 class ModelTooLargeError(TooLargeError):
     """``largest`` names the attribute sets whose tables are largest, with their cells."""
 
     reason = "MODEL_TOO_LARGE"
-    text = "The generator's model is over the bound of {limit} cells: {largest}."
+    text = "The generator's model exceeds the limit of {limit} cells: {largest}."
     advice = (
-        "Ask for fewer marginals on these attributes, or for a generator that needs less: "
-        "`gencard generators` lists the bound of each."
+        "Request fewer marginals on these attributes, or a generator that needs less: `gencard "
+        "generators` lists the limit of each."
     )
     longest_field = 400  # whole names of attributes
 
@@ -148,38 +146,38 @@ class NotFittableError(TooLargeError):
 
     reason = "NOT_FITTABLE"
     text = (
-        "The generator would miss marginals of this shape: a trial on made-up records did not come near "
-        "enough. {remedy}."
+        "The generator cannot fit marginals of this shape: a trial on made-up records missed "
+        "them. {remedy}."
     )
-    advice = "Change the proposal as the message says, and propose again. Nothing was measured or paid."
+    advice = "Change the proposal as described and propose again. Nothing was measured or charged."
     longest_field = 400
 
 
-# Right request, wrong moment -------------------------------------------------------------------
+# Not allowed at this point of the negotiation --------------------------------------------------
 
 
 class NegotiationError(GencardError):
     reason = "NEGOTIATION"
-    text = "The negotiation does not allow this."
-    advice = "Look at the card's state and turn with `gencard cards`."
+    text = "The card's negotiation does not allow this step."
+    advice = "Check the card's state and turn with `gencard cards`."
 
 
 class WrongTurnError(NegotiationError):
     reason = "WRONG_TURN"
-    text = "It is the {turn}'s turn to move on this card."
+    text = "It is the {turn}'s turn to act on this card."
     advice = "Wait for the other side, or terminate the negotiation."
 
 
 class StaleEtagError(NegotiationError):
     reason = "STALE_ETAG"
-    text = "The card has changed since you read it."
-    advice = "Read the card again, look at what changed, and repeat the call with the new etag."
+    text = "The card has changed since it was read."
+    advice = "Read the card again, review the changes, and repeat the call with the new etag."
 
 
 class CardStateError(NegotiationError):
     reason = "CARD_STATE"
     text = "A card in state {state} does not allow this."
-    advice = "Show the card with `gencard cards CARD`: it says what its next step is."
+    advice = "Run `gencard cards CARD` to see the card's next step."
 
 
 class CardExpiredError(NegotiationError):
@@ -191,12 +189,13 @@ class CardExpiredError(NegotiationError):
 class AuditRequiredError(NegotiationError):
     reason = "AUDIT_REQUIRED"
     text = (
-        "The generator reads records, and no audit of it has passed under this card, or an audit of the "
-        "generator (of any version) found leakage on this dataset since."
+        "The generator reads records, and no valid audit covers it: none has passed under this "
+        "card, or an audit of the same generator (any version) has found leakage on this dataset "
+        "since."
     )
     advice = (
-        "Run `gencard audit CARD --where card`, then ask for rows. After a verdict of leakage use "
-        "another generator, or ask the steward (`gencard-controller audits`)."
+        "Run `gencard audit CARD --where card`, then request rows. After a verdict of leakage use"
+        " another generator, or ask the steward (`gencard-controller audits`)."
     )
 
 
@@ -204,15 +203,15 @@ class TooManyAuditsError(NegotiationError):
     """Each audit costs a run at the records, so their number has a bound for each submitter."""
 
     reason = "TOO_MANY_AUDITS"
-    text = "All {limit} audits that one submitter may begin on this dataset have been begun."
-    advice = "Ask the steward, who may set `limits.audits` higher."
+    text = "One submitter may start {limit} audits on this dataset, and all have been started."
+    advice = "Ask the steward to raise `limits.audits`."
 
 
 class QuotaExceededError(NegotiationError):
     """``setting`` is the limit's name in ``[limits]`` of the controller's settings."""
 
     reason = "QUOTA_EXCEEDED"
-    text = "All {limit} {what} that one certificate may have here are in use (limits.{setting})."
+    text = "The quota of {limit} {what} for one certificate is used up (limits.{setting})."
     advice = "Run `gencard terminate CARD` on open proposals, or ask the steward to raise the limit."
 
 
@@ -220,36 +219,43 @@ class TooManyRefusalsError(NegotiationError):
     """What fails at the records may say something about them, so a steward looks before more of it."""
 
     reason = "TOO_MANY_REFUSALS"
-    text = "{limit} of your operations have failed at the records of this dataset."
-    advice = "Ask the steward to look at them, with `gencard-controller refusals`."
+    text = (
+        "{limit} of your operations have failed at the records of this dataset, so a steward must"
+        " review them first."
+    )
+    advice = "Ask the steward to run `gencard-controller refusals`."
 
 
 class GeneratorChangedError(NegotiationError):
     reason = "GENERATOR_CHANGED"
-    text = "What runs by the name of the card's generator is not what the card names."
-    advice = "Propose a new card: what runs now is named there, and audited anew."
+    text = "The installed generator differs from the version that the card names."
+    advice = (
+        "Propose a new card: it names the present version, which needs a new audit if it reads records."
+    )
 
 
 class RecordsProtectedError(NegotiationError):
     """Noise, rounding and checks would be undone by other numbers about the same records."""
 
     reason = "RECORDS_PROTECTED"
-    text = "{what} at the records is not offered here: {why}."
+    text = "{what} at the records is not available: {why}."
     advice = (
-        "Audit on made-up records (`gencard audit CARD`), or ask the steward whether the policy may "
-        "offer a card that allows it."
+        "Audit on made-up records (`gencard audit CARD`), or ask the steward whether the policy "
+        "may offer a card that allows it."
     )
 
 
 class BoxNotLentError(NegotiationError):
     reason = "BOX_NOT_LENT"
-    text = "The controller does not lend the black box '{name}': it runs on no dataset of a caller."
-    advice = "Ask a steward to write its name into black_boxes of [lending] in the settings."
+    text = (
+        "The controller does not lend the black box '{name}', so it does not run on callers' datasets."
+    )
+    advice = "Ask the steward to add its name to black_boxes of [lending] in the settings."
 
 
 class BoxNotReviewedError(NegotiationError):
     reason = "BOX_NOT_REVIEWED"
-    text = "Nobody has reviewed the card's black box with the digest that the card names."
+    text = "The card's black box has not been reviewed with the digest that the card names."
     advice = "Ask the steward to review it: `gencard-controller boxes review NAME --by ...`."
 
 
@@ -257,28 +263,31 @@ class NoPsiError(NegotiationError):
     """Cards of tier private: exact statistics beside epsilon would undo what epsilon promises."""
 
     reason = "NO_PSI"
-    text = "A card of tier private has no psi: its generator adds noise, and nothing else is measured."
-    advice = "Use the rows, the receipt and the claim on the card; fidelity cannot be had without psi."
+    text = (
+        "A card of tier private has no psi: its generator adds the noise, and no statistics are "
+        "released."
+    )
+    advice = "Use the rows, the receipt and the claim on the card; fidelity needs psi."
 
 
 class ProposalRefusedError(NegotiationError):
     reason = "PROPOSAL_REFUSED"
-    text = "The policy refuses this proposal and has no nearer one to offer: {reasons}."
-    advice = "Read the policy in the dataset's catalogue entry and ask for what it allows."
+    text = "The policy refuses this proposal and has no counter-offer: {reasons}."
+    advice = "Read the policy in the dataset's catalogue entry and propose what it allows."
 
 
-# Who you are does not allow it -----------------------------------------------------------------
+# Not allowed for this certificate --------------------------------------------------------------
 
 
 class AccessError(GencardError):
     reason = "ACCESS"
-    text = "Access is not allowed."
+    text = "Access denied."
     advice = "Ask the controller's steward for a certificate with the role you need."
 
 
 class UnauthenticatedError(AccessError):
     reason = "UNAUTHENTICATED"
-    text = "The call carries no client certificate that this service knows."
+    text = "The call has no client certificate that this service knows."
     advice = "Connect with the certificate, key and authority that the controller gave you."
 
 
@@ -293,14 +302,17 @@ class CertificateNotTrustedError(AccessError):
 
     reason = "CERTIFICATE_NOT_TRUSTED"
     text = "Certificate {file} is not trusted by {address}."
-    advice = "Check the address. If it is right, ask the steward for a new one: run `gencard enrol`."
+    advice = (
+        "Check the address. If it is right, run `gencard enrol` and ask the steward for a new "
+        "certificate."
+    )
 
 
 class AuthorityMismatchError(AccessError):
     """``folder`` holds the caller's ``authority.pem``."""
 
     reason = "AUTHORITY_MISMATCH"
-    text = "The service at {address} does not show a certificate of the authority in {folder}."
+    text = "The certificate of the service at {address} was not issued by the authority in {folder}."
     advice = "Check the address. If it is right, ask the steward whether the authority was replaced."
 
 
@@ -309,7 +321,7 @@ class CertificateExpiredError(AccessError):
 
     reason = "CERTIFICATE_EXPIRED"
     text = "{certificate} expired on {date}."
-    advice = "Ask the steward for a new one; for your own certificate, run `gencard enrol` first."
+    advice = "Ask the steward for a new certificate; for your own, run `gencard enrol` first."
 
 
 class CertificateNotYetValidError(AccessError):
@@ -322,23 +334,26 @@ class CertificateNotYetValidError(AccessError):
 
 class HostNameMismatchError(AccessError):
     reason = "HOST_NAME_MISMATCH"
-    text = "The certificate of the service at {address} names other hosts: {names}."
-    advice = "Connect by a name in the certificate, or ask the steward for one that names this host."
+    text = "The certificate of the service at {address} is for other host names: {names}."
+    advice = "Connect by one of these names, or ask the steward for a certificate that names this host."
 
 
 class NotFoundError(AccessError):
     reason = "NOT_FOUND"
-    text = "There is no such resource, or it is not yours."
-    advice = "List what you can see: `gencard datasets`, `generators` or `cards`; names are exact."
+    text = "This resource does not exist, or it is not yours."
+    advice = (
+        "List what you may see with `gencard datasets`, `generators` or `cards`; names must match"
+        " exactly."
+    )
 
 
-# The ledger says no ----------------------------------------------------------------------------
+# The budget does not suffice -------------------------------------------------------------------
 
 
 class BudgetExceededError(GencardError):
     reason = "BUDGET_EXCEEDED"
-    text = "The {scope}'s budget does not cover the price."
-    advice = "Ask for fewer statistics; the price of a proposal is shown by validate_only."
+    text = "The price exceeds what is left of the {scope}'s budget."
+    advice = "Request fewer statistics; validate_only shows the price of a proposal."
 
 
 # The controller's records cannot be used -------------------------------------------------------
@@ -357,92 +372,97 @@ class DatasetUnavailableError(DatasetError):
 
 class DatasetChangedError(DatasetError):
     reason = "DATASET_CHANGED"
-    text = "The records are not the version that the card names."
+    text = "The records have changed since the card was agreed."
     advice = "Propose a new card on the present version."
 
 
 class EmptyDatasetError(DatasetError):
     reason = "EMPTY_DATASET"
-    text = "The file holds no records."
-    advice = "Give a CSV or Parquet file with at least one record."
+    text = "The file contains no records."
+    advice = "Provide a CSV or Parquet file with at least one record."
 
 
 class MissingAttributeError(DatasetError):
     reason = "MISSING_ATTRIBUTE"
-    text = "Attribute '{attribute}' is declared, but the records do not have it."
-    advice = "Steward: correct the records, or the name in the schema; names are exact."
+    text = "Attribute '{attribute}' is declared in the schema but missing from the records."
+    advice = "Steward: correct the records, or the name in the schema; names must match exactly."
 
 
 class UndeclaredLevelError(DatasetError):
     reason = "UNDECLARED_LEVEL"
-    text = "Attribute '{attribute}' holds a value that the schema does not declare."
+    text = "Attribute '{attribute}' has a value that the schema does not declare."
     advice = "Steward: correct the records, or declare the level in the schema and review it."
 
 
 class MeasurementRefusedError(DatasetError):
     reason = "MEASUREMENT_REFUSED"
-    text = "The records gave no answer that may be told; why, may depend on them."
-    advice = "Propose fewer or coarser marginals, or noise. The price stays spent: this is an answer."
+    text = "The measurement has no result that may be released; the reason may depend on the records."
+    advice = (
+        "Propose fewer or coarser marginals, or noise. The price stays spent, because this is an answer."
+    )
 
 
 class StorageError(DatasetError):
     reason = "STORAGE"
-    text = "The service could not store its work."
-    advice = "Steward: free disk space and look at the state folder; then run the call again."
+    text = "The service could not save its work."
+    advice = "Steward: free disk space and check the state folder, then repeat the call."
 
 
 class StorageReserveError(StorageError):
     """``reserve`` is in MiB."""
 
     reason = "STORAGE_RESERVE"
-    text = "The service has less than {reserve} MiB of free space, which are kept for ledger and log."
-    advice = "Steward: free disk space, or lower `limits.reserve_mib`; then run the call again."
+    text = "The service has less than {reserve} MiB of free disk space, the reserve for ledger and log."
+    advice = "Steward: free disk space, or lower `limits.reserve_mib`, then repeat the call."
 
 
-# The mathematics has no answer -----------------------------------------------------------------
+# The computation has no result -----------------------------------------------------------------
 
 
 class ComputationError(GencardError):
     reason = "COMPUTATION"
-    text = "There is no answer: {problem}."
+    text = "The computation has no result: {problem}."
     advice = "Change the card or the plan."
 
 
 class NotConvergedError(ComputationError):
     reason = "NOT_CONVERGED"
-    text = "The fit did not reach its tolerance: {problem}."
-    advice = "Reconcile noisy marginals first, or check that structural zeros leave room for psi."
+    text = "The fit did not converge: {problem}."
+    advice = "Reconcile noisy marginals first, or check that structural zeros are consistent with psi."
 
 
 class NoExtremalPairError(ComputationError):
     reason = "NO_EXTREMAL_PAIR"
-    text = "No two datasets share this psi and differ outside it: {problem}."
+    text = "No two datasets with the same psi differ outside it: {problem}."
     advice = "Phi may determine everything here. This is not a pass: nothing was tested."
 
 
 class BlackBoxError(ComputationError):
     reason = "BLACK_BOX"
     text = "The black box broke its contract: {problem}."
-    advice = "Mend the program: a dataset and a number of rows in, so many rows over its domain out."
+    advice = (
+        "Correct the program: it takes a dataset and a number of rows, and returns that many rows"
+        " over the same domain."
+    )
 
 
 class BoxRunFailedError(ComputationError):
     """How a box failed at the records may say something about them, so all its failures look alike."""
 
     reason = "BOX_RUN_FAILED"
-    text = "The black box of this card did not end its run at the records, and it has but one."
-    advice = "Ask the steward to look why; rows need another card."
+    text = "The one run of this card's black box at the records failed."
+    advice = "Ask the steward to find out why; rows need a new card."
 
 
 class UniqueFreeFailedError(ComputationError):
     """Whether it can be had depends on records, so a card has one try, whose failures all look alike."""
 
     reason = "UNIQUE_FREE_FAILED"
-    text = "A release without replicated uniques could not be had, and this card has but one try."
-    advice = "Propose another card: for more rows, with other marginals, or with its uniques."
+    text = "The one attempt of this card at a release without replicated uniques failed."
+    advice = "Propose another card: with more rows, with other marginals, or with uniques kept."
 
 
-# A signature, digest or replay does not agree --------------------------------------------------
+# A signature, digest or replay does not match --------------------------------------------------
 
 
 class VerificationError(GencardError):
@@ -457,7 +477,7 @@ class VerificationError(GencardError):
 class OperationError(GencardError):
     reason = "OPERATION"
     text = "The operation did not finish."
-    advice = "Start it again; what was already measured costs nothing more."
+    advice = "Start it again; what was already measured is not charged again."
 
 
 class OperationCancelledError(OperationError):
@@ -468,40 +488,43 @@ class OperationCancelledError(OperationError):
 class JobFailedError(OperationError):
     reason = "JOB_FAILED"
     text = "The job ended without a result (incident {incident})."
-    advice = "Give the incident's number to the controller's steward."
+    advice = "Give the incident number to the controller's steward."
 
 
 class JobLimitError(OperationError):
     reason = "JOB_LIMIT"
-    text = "The job went over its limit of {what}."
-    advice = "Ask for fewer or smaller marginals, fewer rows or fewer runs."
+    text = "The job exceeded its limit of {what}."
+    advice = "Request fewer or smaller marginals, fewer rows or fewer runs."
 
 
 class ServiceUnavailableError(OperationError):
     reason = "SERVICE_UNAVAILABLE"
     text = "The service cannot be reached."
-    advice = "Check that the controller serves, and address, certificate, authority; then try again."
+    advice = (
+        "Check that the controller is running, and the address, certificate and authority; then "
+        "try again."
+    )
 
 
 class ServiceBusyError(OperationError):
     reason = "SERVICE_BUSY"
-    text = "The service is at its limit of {what}."
-    advice = "Wait for your other calls to end and try again."
+    text = "The service has reached its limit of {what}."
+    advice = "Wait until your other calls have ended, then try again."
 
 
 class IsolationError(OperationError):
     reason = "ISOLATION"
-    text = "Black boxes cannot be kept apart on this machine, so none runs."
+    text = "Black boxes cannot be isolated on this machine, so none runs."
     advice = "Steward: install bubblewrap and allow it namespaces; see docs/controllers.md."
 
 
 class DeadlineError(OperationError):
     reason = "DEADLINE"
-    text = "The call took longer than its deadline."
-    advice = "Try again; a long job goes on and can be watched as an operation."
+    text = "The call exceeded its deadline."
+    advice = "Try again; a long job continues and can be followed as an operation."
 
 
 class InternalError(OperationError):
     reason = "INTERNAL"
-    text = "The service met an error of its own (incident {incident})."
-    advice = "Give the incident's number to the controller's steward."
+    text = "The service had an internal error (incident {incident})."
+    advice = "Give the incident number to the controller's steward."

@@ -56,7 +56,7 @@ class Moment:
 
     def __post_init__(self) -> None:
         if len(set(self.attributes)) != len(self.attributes):
-            raise InvalidInputError(field="moments", problem="name one attribute twice")
+            raise InvalidInputError(field="moments", problem="must not repeat an attribute")
         if len(self.attributes) != self.kind.attributes:
             problem = f"of kind {self.kind} need {self.kind.attributes} attributes"
             raise InvalidInputError(field="moments", problem=problem)

@@ -73,7 +73,7 @@ class Agreement:
             check_signed_by_one(envelope, credentials.public_signing_keys())
         card = card_of_statement(payload)
         if card.name != negotiation.name or card.analyst != negotiation.analyst:
-            raise VerificationError(problem="the envelope holds another card")
+            raise VerificationError(problem="the envelope contains another card")
         if card.coding_digest != coding_digest(coding):
             raise VerificationError(problem="the dataset's schema is not the one that the card names")
         return cls(connection, card, subject_digest(payload), negotiation.envelope, coding)
@@ -86,7 +86,7 @@ class Agreement:
     def check_is(self, statement: bytes) -> None:
         """Raises VerificationError where both signed something else than this statement."""
         if dsse.opened(self.envelope)[0] != statement:
-            raise VerificationError(problem="the controller signed another card than we did")
+            raise VerificationError(problem="the controller signed a different card")
 
     def release(self, rows: int, seed: int, progress: Shown, scratch: Path | None) -> Release:
         """Have rows made, and fetch them; raises InvalidNumberError."""
@@ -101,7 +101,9 @@ class Agreement:
             operation = self.connection.call(stub.GenerateRelease, request)
             found = operations.result_of(self.connection, operation, pb.Release, tell)
             if (found.rows, found.seed) != (rows, seed):
-                raise VerificationError(problem="the release has other rows or another seed than asked")
+                raise VerificationError(
+                    problem="the release does not have the requested number of rows or seed"
+                )
             dataset = fetch_rows(
                 self.connection, found.name, rows, tell, domain=self.domain, scratch=scratch
             )
@@ -138,7 +140,7 @@ class Agreement:
         psi, digest = psi_of_chunks(self.connection.stream(stub.StreamPsi, request))
         check_psi(self.card, psi, self.coding)
         if any(receipt.psi_digest != digest for receipt in self.receipts()):
-            raise VerificationError(problem="a receipt of this card is about another psi")
+            raise VerificationError(problem="a receipt of this card names another psi")
         return psi
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
@@ -154,7 +156,7 @@ class Agreement:
         digest = dataset.digest()
         receipts = [known for known in self.receipts() if known.rows_digest == digest]
         if not receipts:
-            raise VerificationError(problem="these data are no release of this card")
+            raise VerificationError(problem="the data are not a release of this card")
         receipt = receipts[0]
         rebuilt(self.card, self.psi, receipt, self.coding)
         if not isinstance(data, Release):
@@ -189,7 +191,7 @@ class Agreement:
         """The release, once rows, receipt, log entry and verdict are found to belong together."""
         receipt = self._receipt(found)
         if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
-            raise VerificationError(problem="the receipt is about other rows")
+            raise VerificationError(problem="the receipt names other rows")
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
         return Release(dataset, self.coding, receipt, found.receipt, documents)
@@ -211,7 +213,7 @@ class Agreement:
         seed = receipt.seed or 0
         signed = (receipt.name, receipt.rows, seed, receipt.rows_digest, receipt.psi_digest)
         if told != signed:
-            raise VerificationError(problem="the release is not what its receipt says")
+            raise VerificationError(problem="the release does not match its receipt")
         return receipt
 
     def _documents(

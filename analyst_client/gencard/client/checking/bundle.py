@@ -30,7 +30,7 @@ DAMAGED = "damaged"
 _ROWS = (".csv", ".parquet")
 _ENVELOPE = {"payload", "payloadType", "signatures"}
 _NOT_SIGNED = (
-    "holds nothing that is signed, so nothing in it can be verified; "
+    "contains no signed document, so nothing can be verified; "
     "name the folder of a release, or its card.json and receipt.json"
 )
 _LARGEST = 256 * 1024 * 1024
@@ -87,11 +87,11 @@ class Bundle:
         if not files:
             usual = (name for name, held in WELL_KNOWN.items() if held == kind)
             name = next(usual, "a .csv or .parquet file")
-            problem = f"there is none; name {name}, or the folder of the release that holds it"
+            problem = f"not found; name {name}, or the folder of the release that holds it"
             raise InvalidInputError(field=kind, problem=problem)
         if len(files) > 1:
             names = ", ".join(str(file.path) for file in files)
-            raise InvalidInputError(field=kind, problem=f"one is needed, and there are several: {names}")
+            raise InvalidInputError(field=kind, problem=f"there are several, and one is needed: {names}")
         return files[0]
 
     def schema(self) -> Coding:

@@ -37,7 +37,9 @@ def check_delivered_file(
         for numbers in _variants(dataset, coding, drawing_seeds)
     ]
     if None not in problems:
-        raise VerificationError(problem=f"{path.name} is not as it was delivered: {_nearest(problems)}")
+        raise VerificationError(
+            problem=f"{path.name} differs from what was delivered: {_nearest(problems)}"
+        )
 
 
 def check_delivered_frame(
@@ -55,7 +57,7 @@ def check_delivered_frame(
         for numbers in _variants(dataset, coding, drawing_seeds)
     ]
     if None not in problems:
-        raise VerificationError(problem=f"the data are not as they were delivered: {_nearest(problems)}")
+        raise VerificationError(problem=f"the data differ from what was delivered: {_nearest(problems)}")
 
 
 def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Numbers | None]:

@@ -113,7 +113,9 @@ class LogWatch:
 
     def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
         if new.size < seen.size:
-            raise VerificationError(problem=f"the log has shrunk below the {seen.size} entries it had")
+            raise VerificationError(
+                problem=f"the log has fewer than the {seen.size} entries it had before"
+            )
         path: list[bytes] = []
         if 0 < seen.size < new.size:
             request = pb.GetConsistencyProofRequest(old_size=seen.size, new_size=new.size)

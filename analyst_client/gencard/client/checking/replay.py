@@ -60,7 +60,7 @@ def rebuilt(card: Card, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
         raise NotReplayableError
     check_psi(card, psi, coding)
     if sha256(psi_document(psi)) != receipt.psi_digest:
-        raise VerificationError(problem="the receipt is about another psi")
+        raise VerificationError(problem="the receipt names another psi")
     dataset = synthesise(generator_of(card, coding), psi, psi.domain, receipt.rows, receipt.seed)
     if dataset.digest() != receipt.rows_digest:
         raise VerificationError(problem=_why_not(card))
@@ -101,5 +101,5 @@ def _zeros(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
 
 def _why_not(card: Card) -> str:
     if generator_digest(card.terms.generator) != card.generator_digest:
-        return "the replay gives other rows, and this installation has another version of the generator"
-    return "the replay gives other rows than the receipt says"
+        return "the replayed rows differ, and this installation has another version of the generator"
+    return "the replayed rows do not match the receipt"

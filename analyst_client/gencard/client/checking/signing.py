@@ -24,7 +24,7 @@ def checked_answer(answer: Negotiation, asked: Proposal) -> Negotiation:
         VerificationError: It quotes other terms as those asked for, which would hide differences.
     """
     if answer.proposed != asked:
-        raise VerificationError(problem="the controller answers other terms than those asked for")
+        raise VerificationError(problem="the controller answered with other terms than requested")
     return answer
 
 
@@ -48,7 +48,7 @@ def checked_offer(card: Negotiation, offer: Offer, entry: CatalogueEntry, *, ana
     }
     for what, agrees in agreements.items():
         if not agrees:
-            raise VerificationError(problem=f"the statement to sign has another {what} than the offer")
+            raise VerificationError(problem=f"the statement to sign and the offer differ in {what}")
     return offer.statement
 
 
@@ -61,9 +61,9 @@ def card_of_statement(payload: bytes) -> Card:
     document = predicate_of(payload, CARD)
     card = card_of_document(document)
     if subject_digest(payload) != digest_of(document):
-        raise VerificationError(problem="the card's digest is not its own")
+        raise VerificationError(problem="the card does not match its digest")
     if card_statement(card) != payload:
-        raise VerificationError(problem="the card is not in its canonical form")
+        raise VerificationError(problem="the card is not in canonical form")
     return card
 
 
@@ -83,16 +83,16 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: Card, *, card_diges
     payload = keys.payload_of(envelope)
     receipt = receipt_of_document(predicate_of(payload, RECEIPT))
     if receipt_statement(receipt) != payload:
-        raise VerificationError(problem="the receipt is not in its canonical form")
+        raise VerificationError(problem="the receipt is not in canonical form")
     if receipt.card_digest != card_digest:
-        raise VerificationError(problem="the receipt is about another card")
+        raise VerificationError(problem="the receipt names another card")
     if not receipt.name.startswith(f"{card.name}/releases/"):
         raise VerificationError(problem="the receipt names a release of another card")
     _check_maker(receipt, card)
     if receipt.rows > card.terms.rows:
-        raise VerificationError(problem="the receipt is about more rows than the card allows")
+        raise VerificationError(problem="the receipt names more rows than the card allows")
     if receipt.time >= card.expire_time:
-        raise VerificationError(problem="the receipt is of a time at which the card had ended")
+        raise VerificationError(problem="the receipt is dated after the end of the card")
     return receipt
 
 
@@ -101,12 +101,12 @@ def _check_maker(receipt: Receipt, card: Card) -> None:
     without = card.terms.without_uniques
     seedless = without or card.tier is not Tier.BY_CONSTRUCTION
     if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
-        raise VerificationError(problem="the receipt is of another tier than the card")
+        raise VerificationError(problem="the receipt and the card differ in tier")
     if receipt.without_uniques != without:
-        raise VerificationError(problem="the receipt does not treat uniques as the card says")
+        raise VerificationError(problem="the receipt and the card differ in the treatment of uniques")
     box = receipt.private_box if receipt.audited is None else receipt.audited.digest
     if box and box != card.generator_digest:
-        raise VerificationError(problem="the receipt is about another black box than the card's")
+        raise VerificationError(problem="the receipt and the card name different black boxes")
 
 
 def _tier_of(receipt: Receipt) -> Tier | None:

@@ -28,7 +28,7 @@ def passing_verdict(
     """
     found = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
     if not found:
-        raise VerificationError(problem="the verdict that the receipt names is not there")
+        raise VerificationError(problem="the verdict that the receipt names is missing")
     payload = keys.payload_of(found[0])
     said = predicate_of(payload, VERDICT)
     facts = {
@@ -38,7 +38,7 @@ def passing_verdict(
     }
     agrees = all(said.get(name) == value for name, value in facts.items())
     if subject_digest(payload) != digest or not agrees:
-        raise VerificationError(problem="the verdict does not speak for the card's generator")
+        raise VerificationError(problem="the verdict is not about the card's generator")
     return found[0]
 
 

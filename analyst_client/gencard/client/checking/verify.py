@@ -43,13 +43,13 @@ Value = TypeVar("Value")
 
 _NO_ANALYST_KEY = "give the analyst's public signing key with --analyst-key FILE"
 _NO_ENTRY = (
-    "nothing here shows that the receipt is in the log; save the release again, with log_entry.json"
+    "there is no proof that the receipt is in the log; save the release again, with log_entry.json"
 )
-_NO_CHECKPOINT = "the checkpoint that the proof is for is not here; save the release again"
+_NO_CHECKPOINT = "the checkpoint of the proof is missing; save the release again"
 _MISSING = {
-    "Rows": "there are none here; name their .csv or .parquet file, too",
-    "Receipt": "there is none here, so nothing says which rows and which psi are the card's",
-    "Log": "there is no checkpoint here, so nothing shows what the log held",
+    "Rows": "not found; name their .csv or .parquet file as well",
+    "Receipt": "not found, so rows and psi cannot be matched with the card",
+    "Log": "no checkpoint found, so the log cannot be checked",
 }
 
 
@@ -197,7 +197,7 @@ def _check_log(bundle: Bundle, card: Card, keys: Keys, receipts: list[Receipt], 
 
 def _refuse_damaged(path: Path) -> str:
     kind = WELL_KNOWN.get(path.name, "document")
-    raise VerificationError(problem=f"the file is damaged: it holds no {kind} in its one form")
+    raise VerificationError(problem=f"the file is damaged: it is not a {kind} in canonical form")
 
 
 def _logged(bundle: Bundle, receipt: Receipt, card: Card, checkpoints: Mapping[int, Checkpoint]) -> str:
@@ -228,10 +228,10 @@ def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record)
         if absent:
             record.leave(what, _MISSING[what])
     if not receipts and bundle.all("psi"):
-        record.leave("psi", "only its form was checked: no receipt here vouches for its counts")
+        record.leave("psi", "only its format was checked: no receipt confirms its counts")
     if bundle.ignored:
         names = ", ".join(sorted(path.name for path in bundle.ignored))
-        record.note("Other files", f"{names}: no part of the release; nobody signs what they hold")
+        record.note("Other files", f"{names}: not part of the release, and covered by no signature")
 
 
 def signed_card(bundle: Bundle, keys: Keys) -> Card:
@@ -310,7 +310,7 @@ def _schema(bundle: Bundle, card: Card) -> Coding:
     if coding_digest(coding) != card.coding_digest:
         raise VerificationError(problem="the card names another schema")
     if json_bytes(coding_document(coding)) != bundle.one("schema").content:
-        raise VerificationError(problem="the schema is not in its canonical form")
+        raise VerificationError(problem="the schema is not in canonical form")
     return coding
 
 
@@ -346,7 +346,7 @@ def _check_audited(bundle: Bundle, card: Card, keys: Keys, found: list[Receipt],
 def _no_psi(bundle: Bundle) -> str:
     """Raises VerificationError where psi lies beside a card that releases none."""
     if bundle.all("psi"):
-        raise VerificationError(problem="a card of tier private has no psi, and one lies beside it")
+        raise VerificationError(problem="a card of tier private has no psi, but a psi file was found")
     return "none: the generator adds the noise, and no statistics are released"
 
 
@@ -354,7 +354,7 @@ def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Recei
     check_psi(card, bundle.psi(), coding)
     digest = sha256(bundle.one("psi").content)
     if any(receipt.psi_digest != digest for receipt in receipts):
-        raise VerificationError(problem="a receipt is about another psi")
+        raise VerificationError(problem="a receipt names another psi")
     return digest
 
 
@@ -363,7 +363,7 @@ def _rows_digest(file: File, card: Card, coding: Coding, receipts: list[Receipt]
     digest, size = dataset.digest(), len(dataset)
     own = [one for one in receipts if (one.rows_digest, one.rows) == (digest, size)]
     if not own:
-        raise VerificationError(problem="no receipt is about these rows")
+        raise VerificationError(problem="no receipt matches these rows")
     check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own])
     return digest
 
@@ -373,7 +373,9 @@ def _checkpoint(file: File, keys: Keys, known: dict[int, Checkpoint]) -> Checkpo
         raise VerificationError(problem="the log's key is not known; name it with --log-key FILE")
     checkpoint = checkpoint_of(file.content, keys.log)
     if known.setdefault(checkpoint.size, checkpoint).root != checkpoint.root:
-        raise VerificationError(problem="the log was forked: another checkpoint has another root")
+        raise VerificationError(
+            problem="the log was forked: two checkpoints of the same size have different roots"
+        )
     return checkpoint
 
 
@@ -382,7 +384,7 @@ def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
     payload = keys.controller.payload_of(file.content)
     fact = predicate_of(payload, kind)
     if subject_digest(payload) != card_digest:
-        raise VerificationError(problem="this is about another card")
+        raise VerificationError(problem="this document is about another card")
     return fact
 
 

@@ -119,7 +119,7 @@ def address_in(folder: Path) -> str:
     except (KeyError, ValueError):
         address = None
     if not isinstance(address, str) or not address:
-        raise InvalidInputError(field="connection.toml", problem="names no address")
+        raise InvalidInputError(field="connection.toml", problem="has no address")
     return address
 
 
@@ -135,7 +135,7 @@ def read_secret(path: Path, field: str) -> bytes:
     """The bytes of a secret; raises InvalidInputError where others can read it too."""
     data = read(path, field)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise InvalidInputError(field=field, problem=f"others can read {path}; run chmod 600 on it")
+        raise InvalidInputError(field=field, problem=f"other users can read {path}; run chmod 600 on it")
     return data
 
 

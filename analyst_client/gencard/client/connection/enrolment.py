@@ -84,7 +84,7 @@ def new_request(
     """
     folder = Path(folder)
     if (folder / _SIGNING_KEY).exists() and not again:
-        problem = "has keys already: --renew asks for a new certificate, --again replaces the keys"
+        problem = "already has keys; use --renew for a new certificate, or --again to replace the keys"
         raise InvalidInputError(field=folder.name, problem=problem)
     tls_key, signing_key = ec.generate_private_key(ec.SECP256R1()), Ed25519PrivateKey.generate()
     request = request_document(tls_key, signing_key, name=name, role=role, project=project)

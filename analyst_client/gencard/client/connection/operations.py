@@ -43,10 +43,10 @@ def result_of(connection: Connection, operation: pb.Operation, kind: type[Result
             cancel(connection, operation.name)
         raise
     if ended.HasField("error"):
-        raise error_of(ended.error) or InternalError(incident="not named")
+        raise error_of(ended.error) or InternalError(incident="unknown")
     response = kind()
     if not ended.response.Unpack(response):
-        raise InternalError(incident="another response than was asked for")
+        raise InternalError(incident="unexpected response")
     return response
 
 
@@ -88,7 +88,7 @@ def _refuse_dead(progress: OperationProgress) -> None:
     """Raises where an operation says that it ended, though it is not marked as done."""
     dead: dict[int, GencardError] = {
         OperationProgress.STATE_CANCELLED: OperationCancelledError(),
-        OperationProgress.STATE_FAILED: InternalError(incident="not named"),
+        OperationProgress.STATE_FAILED: InternalError(incident="unknown"),
     }
     if progress.state in dead:
         raise dead[progress.state]

@@ -47,7 +47,7 @@ class RemoteBox:
         answers = self._answers(start, dataset)
         output = dataset_of_chunks(answers, domain=dataset.domain, most_rows=rows)
         if len(output) != rows:
-            raise VerificationError(problem="the black box answers with another number of rows")
+            raise VerificationError(problem="the black box returned a different number of rows")
         return output
 
     def _answers(self, start: pb.RunBlackBoxStart, dataset: Dataset) -> Iterator[common.TableChunk]:

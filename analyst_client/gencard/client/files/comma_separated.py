@@ -130,7 +130,9 @@ def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
     """
     texts = names_of(attribute)
     if attribute.coding.missing and "" in texts:
-        problem = f"CSV cannot tell the empty label of '{attribute.name}' from missing; use .parquet"
+        problem = (
+            f"CSV cannot distinguish the empty label of '{attribute.name}' from missing; use .parquet"
+        )
         raise InvalidInputError(field="file", problem=problem)
     return np.array([_quoted(neutral(text)) + end for text in (*texts, "")], dtype=object)
 

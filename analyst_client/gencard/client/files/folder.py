@@ -40,7 +40,7 @@ def check_free(path: Path, *, replace: bool) -> None:
     kept = [path / RECEIPT, path / CARD] if path.is_dir() else [path]
     taken = next((file for file in kept if file.exists()), None)
     if taken is not None:
-        problem = f"{taken} is there already; name another place, or replace it with --replace"
+        problem = f"{taken} already exists; choose another place, or replace it with --replace"
         raise InvalidInputError(field="output", problem=problem)
 
 

@@ -15,5 +15,5 @@ def page_module(name: str) -> ModuleType:
     try:
         return import_module(f"gencard.client.report.{name}")
     except ModuleNotFoundError:
-        problem = "a page needs: pip install 'gencard[report]'"
+        problem = "HTML pages need: pip install 'gencard[report]'"
         raise InvalidInputError(field="report", problem=problem) from None

@@ -106,7 +106,7 @@ def replay(
 def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) -> None:
     """Raises VerificationError where a file of rows is not as the release was delivered."""
     if read_rows(path, coding, dataset.domain).digest() != receipt.rows_digest:
-        raise VerificationError(problem=f"the rows in {path.name} are not those of the receipt")
+        raise VerificationError(problem=f"the rows in {path.name} do not match the receipt")
     check_delivered_file(path, dataset, coding, [receipt.drawing_seed])
 
 

@@ -44,7 +44,7 @@ def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
     bundle = Bundle.of([folder])
     coding, psi = bundle.schema(), bundle.psi()
     if coding.domain.project(psi.domain.attributes) != psi.domain:
-        raise DomainMismatchError(problem="psi is over other attributes than the schema declares")
+        raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
     file = data or bundle.one("rows").path
     return FidelityReport(fidelity_to(psi, read_rows(file, coding, psi.domain)), coding, str(file))
 
@@ -61,5 +61,5 @@ def _newest(agreement: Agreement) -> Release:
     """The newest release; raises InvalidInputError where there is none."""
     receipt = next(agreement.receipts(), None)
     if receipt is None:
-        raise InvalidInputError(field="data", problem="is needed, for the card has no release yet")
+        raise InvalidInputError(field="data", problem="is required, because the card has no release yet")
     return agreement.fetch(receipt.name, progress=True)

@@ -201,7 +201,7 @@ def _phi(
 ) -> Marginals:
     """Raises InvalidInputError where both ways to name marginals were used, or nothing was named."""
     if (marginal and order is not None) or not (marginal or moment or order is not None):
-        raise InvalidInputError(field="marginals", problem="need --marginal or --marginals-of-order")
+        raise InvalidInputError(field="marginals", problem="give --marginal or --marginals-of-order")
     asked: list[Asked] = [names_in(names) for names in marginal or ()]
     if order is not None:
         asked.append(all_marginals(order, None if attributes is None else names_in(attributes)))

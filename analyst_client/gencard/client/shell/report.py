@@ -34,7 +34,7 @@ def report(
     if page is not None and file is None:
         file = page.with_suffix(".json")
     if page is not None and page == file:
-        raise InvalidInputError(field="report", problem="is to be written over the page")
+        raise InvalidInputError(field="report", problem="must differ from the file of the page")
     written = [path for path in (page, file) if path is not None]
     for path in written:
         make_folder(path.parent)

@@ -66,7 +66,9 @@ def _gap(groups: str, within: str, among: str) -> GapWords | None:
         return None
     attribute, levels = _levels(groups)
     if len(levels) != 2 or not within:
-        raise InvalidInputError(field="gap", problem="needs two levels, as sex=men,women, and --within")
+        raise InvalidInputError(
+            field="gap", problem="needs two levels, such as sex=men,women, and --within"
+        )
     looked_at = _levels(among) if among else ("", ())
     return GapWords(attribute, *levels, within, *looked_at)
 
@@ -82,6 +84,8 @@ def _described(synthetic: Path, schema: Path | None) -> tuple[Path, Coding, Doma
         bundle = Bundle.of([synthetic])
         return bundle.one("rows").path, bundle.schema(), bundle.domain()
     if schema is None:
-        raise InvalidInputError(field="schema", problem="is needed where the rows are a file alone")
+        raise InvalidInputError(
+            field="schema", problem="is required when the rows are a file without a release"
+        )
     coding = Bundle.of([schema]).schema()
     return synthetic, coding, coding.domain

@@ -49,9 +49,13 @@ class Resumption:
         """
         asked = self._cancelled(tx, who, card, name)
         if seed:
-            raise InvalidInputError(field="seed", problem="is that of the audit which is carried on")
+            raise InvalidInputError(
+                field="seed", problem="must be omitted: a resumed audit keeps its seed"
+            )
         if black_box not in ("", asked["box"]):
-            raise InvalidInputError(field="black_box", problem="is another than that of the audit")
+            raise InvalidInputError(
+                field="black_box", problem="differs from that of the audit to resume"
+            )
         if self.store.get(tx, asked["audit"]).box_digest != self.boxes.digest(asked["box"]):
             raise GeneratorChangedError
         return asked | {"resumes": name}
@@ -73,7 +77,7 @@ class Resumption:
         if row.state is not OperationState.CANCELLED:
             raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
         if any(_request(other).get("resumes") == name for other in known.values()):
-            raise InvalidInputError(field="resume", problem="names an audit that was carried on before")
+            raise InvalidInputError(field="resume", problem="names an audit that was already resumed")
         return _request(row)
 
 

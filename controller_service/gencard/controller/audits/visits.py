@@ -60,7 +60,7 @@ class Visits:
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
         if rows > self.most_rows:
-            raise TooLargeError(what="rows", limit=self.most_rows)
+            raise TooLargeError(what="The number of rows", limit=self.most_rows)
         with self.audits.database.reading() as tx:
             agreed = self.audits.agreed(tx, who, card)
         terms, holding = offer_of(agreed).terms, self.audits.cards.holding_of(agreed)

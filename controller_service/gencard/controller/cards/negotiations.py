@@ -109,7 +109,9 @@ class Negotiations:
             card = self._to_move(tx, who, name, etag)
             statement = offer_of(card).statement
             if not is_signed_by(statement, signature, key):
-                raise VerificationError(problem="the signature is not yours over the offered card")
+                raise VerificationError(
+                    problem="the signature does not match your key and the offered card"
+                )
             self.cards.grants.check_joins(tx, signed_card(card))
             accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
             accepted = self.cards.move(tx, card, self.cards.stepped(accepted, who.uri, "accept"))

@@ -143,7 +143,7 @@ class Measures:
         if not self.releases.list(tx, card=card, limit=1).rows:
             raise InvalidInputError(field="card", problem="has no release yet; make one, then ask again")
         if any(row.state in UNFINISHED for row in self.operations.of_kind(tx, KIND, card)):
-            raise ServiceBusyError(what="runs of measures of one card")
+            raise ServiceBusyError(what="concurrent evaluations of one card")
 
     def _chosen(self, who: Identity, card: Negotiation, names: Sequence[str]) -> list[Measure]:
         """The measures to take, in the order of a report; all that is looked at is public."""
@@ -152,7 +152,7 @@ class Measures:
         if not asked or not asked <= set(may_have):
             raise PermissionDeniedError
         if names and len(names) != len(asked):
-            raise InvalidInputError(field="measures", problem="names one twice")
+            raise InvalidInputError(field="measures", problem="must not repeat a name")
         self.cards.holding_of(card)
         missing = self.unavailable(card)
         refused = [name for name in MEASURES if name in asked and name in missing]
@@ -191,7 +191,7 @@ class Measures:
 
 
 def _refusal(measure: str, reason: str) -> RecordsProtectedError:
-    return RecordsProtectedError(what=f"The measure '{measure}'", why=reason)
+    return RecordsProtectedError(what=f"The evaluation '{measure}'", why=reason)
 
 
 def allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def audit(job: Job, progress: Progress) -> Job:
             progress=progress,
         )
         return {"report": report_to_json_object(report)}
-    raise BlackBoxError(problem="it did not end its runs at the records, or not as it should")
+    raise BlackBoxError(problem="its runs at the records did not finish correctly")
 
 
 def _digest_key(records: Job, plan: AuditPlan) -> bytes:

@@ -172,7 +172,7 @@ class ProcessExecutor(Executor):
             self._warm()
         if future.cancelled():
             raise OperationCancelledError
-        raise JobFailedError(incident=self._incident(task, "it ended without a word"))
+        raise JobFailedError(incident=self._incident(task, "no result was returned"))
 
     def _result_of(self, task: str, message: Message) -> Message:
         if "result" in message:

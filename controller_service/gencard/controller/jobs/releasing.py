@@ -83,7 +83,7 @@ def _read(path: Path) -> bytes:
 
 def _sampled(box: BlackBox, saved: bytes, rows: int) -> object:
     if not isinstance(box, FittingBox):
-        raise BlackBoxError(problem="it has no fit any more")
+        raise BlackBoxError(problem="its saved fit is missing")
     try:
         return box.load(saved).sample(rows, seed=_seed())
     except GencardError:

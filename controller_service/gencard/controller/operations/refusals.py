@@ -26,7 +26,7 @@ from gencard.core.errors import (
 )
 from gencard.wire.signatures.identity import Identity, Role
 
-_BOX_FAILED = "it did not end its runs at the records, or not as it should"
+_BOX_FAILED = "its runs at the records did not finish correctly"
 
 _REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
     tasks.MEASURE: MeasurementRefusedError,

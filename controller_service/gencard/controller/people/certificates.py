@@ -175,7 +175,9 @@ def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644)
     except FileExistsError:
-        raise InvalidInputError(field=path.name, problem="exists, and nothing is overwritten") from None
+        raise InvalidInputError(
+            field=path.name, problem="already exists and is not overwritten"
+        ) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 

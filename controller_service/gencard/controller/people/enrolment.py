@@ -94,7 +94,7 @@ def examined(
             raise InvalidInputError(field="name", problem=problem)
         if again:
             raise InvalidInputError(
-                field="name", problem=f"{request.name} is not enrolled, so not again"
+                field="name", problem=f"{request.name} is not enrolled, so --again does not apply"
             )
         return Enrolment(Kind.NEW, Enrolled(identity, request.signing_key), request)
     if enrolled.signing_key == request.signing_key:
@@ -103,7 +103,9 @@ def examined(
         problem = "was replaced by a newer key before; the person runs `gencard enrol NAME --again`"
         raise InvalidInputError(field="signing key", problem=problem)
     if not again:
-        problem = f"{request.name} is taken, by another signing key; --again replaces that key"
+        problem = (
+            f"{request.name} is already enrolled with another signing key; --again replaces that key"
+        )
         raise InvalidInputError(field="name", problem=problem)
     earlier = (*enrolled.earlier, enrolled.signing_key)
     return Enrolment(Kind.REPLACED, Enrolled(identity, request.signing_key, earlier), request)

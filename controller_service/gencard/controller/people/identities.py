@@ -46,7 +46,7 @@ def read_identities(folder: Path) -> Mapping[str, Enrolled]:
     enrolled = [enrolled_in(path) for path in sorted(folder.glob("*.toml"))]
     people = {entry.identity.uri: entry for entry in enrolled}
     if len(people) != len(enrolled):
-        raise InvalidInputError(field=folder.name, problem="two files enrol the same identity")
+        raise InvalidInputError(field=folder.name, problem="contains two files for the same identity")
     return people
 
 

@@ -47,7 +47,7 @@ def renew(
     served = [*names.get_values_for_type(x509.DNSName)]
     served += map(str, names.get_values_for_type(x509.IPAddress))
     if hosts and not served:
-        raise InvalidInputError(field="host", problem="is for the service, and this is a person's")
+        raise InvalidInputError(field="host", problem="applies only to the service's certificate")
     certificate = certify(authority, uri, key, now, hosts=hosts or served)
     _replace(file, certificate.public_bytes(Encoding.PEM))
     return certificate.not_valid_after_utc

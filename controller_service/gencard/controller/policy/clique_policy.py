@@ -58,7 +58,7 @@ def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
     sizes = [len(clique) for clique in cliques]
     orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
     if sum(comb(size, order) for size in sizes for order in orders) > MOST_PARTS:
-        raise TooLargeError(what="the number of smaller marginals", limit=MOST_PARTS)
+        raise TooLargeError(what="The number of smaller marginals", limit=MOST_PARTS)
 
 
 def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:

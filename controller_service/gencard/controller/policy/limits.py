@@ -34,16 +34,16 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
         TooLargeError: Too many statistics, rows or runs, or one with too many cells.
     """
     for what, asked, limit in (
-        ("the number of marginals", len(proposal.cliques), limits.marginals),
-        ("rows", proposal.rows, limits.rows),
-        ("the number of audit runs", proposal.audit.runs, limits.runs),
+        ("The number of marginals", len(proposal.cliques), limits.marginals),
+        ("The number of rows", proposal.rows, limits.rows),
+        ("The number of audit runs", proposal.audit.runs, limits.runs),
     ):
         if asked > limit:
             raise TooLargeError(what=what, limit=limit)
     check_values(proposal.moments, domain)
     for clique in proposal.cliques:
         if domain.project(clique).cells > limits.marginal_cells:
-            what = f"the marginal ({', '.join(clique)})"
+            what = f"The marginal ({', '.join(clique)})"
             raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
 
 

@@ -83,7 +83,7 @@ def affordable(
 def check_values(moments: Sequence[Moment], domain: Domain) -> None:
     """Raises TooLargeError where the functions together have too many values."""
     if sum(moment.values(domain) for moment in moments) > MOST_VALUES:
-        raise TooLargeError(what="the number of values of the moments", limit=MOST_VALUES)
+        raise TooLargeError(what="The number of values of the moments", limit=MOST_VALUES)
 
 
 def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Domain) -> int:

@@ -8,8 +8,8 @@ from gencard.core.transform import AS_COUNTED
 
 NOISE = "the card has noise, which other numbers about the records would undo"
 TRANSFORM = "the card has rounding or checks, which other numbers about the records would undo"
-POLICY = "the policy offers no exact counts as they are"
-TIER = "the card is of tier private, and other numbers about the records would go past its epsilon"
+POLICY = "the policy does not offer exact counts without rounding or checks"
+TIER = "the card is of tier private, and other numbers about the records would exceed its epsilon"
 
 
 def check_unprotected(card: Card, policy: Policy, what: str) -> None:

@@ -65,7 +65,9 @@ class _AttributeTable(Section):
             labels = Labels(self.labels, self.integer, self.ordered, missing)
             return Attribute(self.name, labels, self.description)
         if self.integer or self.ordered:
-            raise InvalidCodingError(attribute=self.name, problem="integer and ordered belong to labels")
+            raise InvalidCodingError(
+                attribute=self.name, problem="integer and ordered are allowed only with labels"
+            )
         return Attribute(self.name, Edges(self.edges or (), missing), self.description)
 
 

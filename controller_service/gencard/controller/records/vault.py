@@ -111,7 +111,7 @@ class Vault:
         for batch in self._batches(attributes):
             records += len(batch[0])
             if records > most_records:
-                raise TooLargeError(what="the dataset", limit=f"{most_records} records")
+                raise TooLargeError(what="The dataset", limit=f"{most_records} records")
             batches.append(batch)
         if not records:
             raise EmptyDatasetError()
@@ -184,7 +184,7 @@ def check_path(path: Path) -> None:
     if path.suffix not in _READERS:
         raise InvalidInputError(field="data", problem="is neither a .csv nor a .parquet file")
     if any(mark in str(path) for mark in "*?["):
-        raise InvalidInputError(field="data", problem="has *, ? or [ in its path")
+        raise InvalidInputError(field="data", problem="must not have *, ? or [ in its path")
 
 
 def silently(action: Callable[[], _Result]) -> _Result:

@@ -29,7 +29,7 @@ def check_untried(releases: Iterable[OperationRow]) -> None:
     """
     for row in releases:
         if row.state in UNFINISHED:
-            raise ServiceBusyError(what="releases at a time under such a card")
+            raise ServiceBusyError(what="concurrent releases of a card without replicated uniques")
         if row.error and isinstance(error_of_document(row.error), UniqueFreeFailedError):
             raise UniqueFreeFailedError
 

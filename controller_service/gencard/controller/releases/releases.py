@@ -134,7 +134,7 @@ class Releases:
             self.check_first(tx, card)
             check_untried(self.operations.of_kind(tx, KIND, card.name))
         if rows > terms.rows:
-            raise TooLargeError(what="rows", limit=f"{terms.rows}, the card's own")
+            raise TooLargeError(what="The number of rows", limit=f"{terms.rows} on the card")
         self._check_room(tx, card, rows)
 
     def _check_room(self, tx: Connection, card: Negotiation, rows: int) -> None:
@@ -272,7 +272,9 @@ def _size_of(file: Path) -> int:
 def _refuse_seed(seed: int) -> None:
     """Raises InvalidInputError: whoever knew the seed could find out what the rows hide."""
     if seed:
-        raise InvalidInputError(field="seed", problem="is no choice where records decide about the rows")
+        raise InvalidInputError(
+            field="seed", problem="cannot be chosen, because the rows do not follow from psi alone"
+        )
 
 
 def _log_index(row: ReleaseRow) -> int:

@@ -47,7 +47,7 @@ def _done(box: BlackBox, request: BoxRequest, progress: Progress) -> bytes:
 
 def _fitting(box: BlackBox) -> FittingBox:
     if not isinstance(box, FittingBox):
-        raise BlackBoxError(problem="its fit cannot be kept")
+        raise BlackBoxError(problem="its fit cannot be saved")
     return box
 
 

@@ -134,7 +134,7 @@ def built_in_view(name: str) -> View:
         InvalidInputError: There is none of this name.
     """
     if name not in BOXES:
-        raise InvalidInputError(field="black_box", problem="there is none of this name")
+        raise InvalidInputError(field="black_box", problem="no black box has this name")
     return python_view(_LIBRARIES.get(name, _NOISE), controller=True)
 
 

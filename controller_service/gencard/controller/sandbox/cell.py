@@ -127,7 +127,7 @@ def _check_end(process: "subprocess.Popen[bytes]") -> None:
     try:
         code = process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:
-        raise BlackBoxError(problem="it goes on after its answer") from None
+        raise BlackBoxError(problem="it continues after its answer") from None
     if code in {-signal.SIGXCPU, 128 + signal.SIGXCPU}:
         raise JobLimitError(what="CPU time for one run of a black box")
     if code:

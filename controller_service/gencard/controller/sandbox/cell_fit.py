@@ -46,4 +46,4 @@ class CellFit:
             return cls(sampling, domain, inner)
         except (GencardError, KeyError, TypeError):
             pass
-        raise BlackBoxError(problem="these are not the bytes of a fit")
+        raise BlackBoxError(problem="the bytes are not a saved fit")

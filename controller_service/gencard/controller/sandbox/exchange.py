@@ -31,7 +31,7 @@ def exchange(
     while data := _next(out, end, min(_AT_ONCE, most + 1)):
         most -= len(data)
         if most < 0:
-            raise BlackBoxError(problem="its answer is longer than any that is right")
+            raise BlackBoxError(problem="its answer is too long")
         yield data
 
 

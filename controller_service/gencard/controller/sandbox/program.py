@@ -99,12 +99,12 @@ def _is_folder(path: Path) -> bool:
 def _check_command(command: Sequence[str], files: Mapping[str, bytes]) -> None:
     first = command[0] if command else ""
     if not files:
-        raise _refusal("folder", "holds no file")
+        raise _refusal("folder", "contains no files")
     if any(word.startswith("./") and word[2:] not in files for word in command):
         raise _refusal("command", "names a file that the folder does not hold")
     if not (first == PYTHON or first.startswith("./") or _is_of_the_system(first)):
         raise _refusal(
-            "command", "begins with no interpreter: python, one of the system's, or ./ and a file"
+            "command", "must begin with an interpreter: python, one of the system's, or ./ and a file"
         )
 
 

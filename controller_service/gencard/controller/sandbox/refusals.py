@@ -22,7 +22,7 @@ def error_of_refusal(reason: str, fields: Document) -> GencardError:
     try:
         return kinds[reason](**fields)
     except (KeyError, TypeError):
-        return BlackBoxError(problem="its refusal is none that it may give")
+        return BlackBoxError(problem="it reported an error that it may not report")
 
 
 def _with_those_below(kind: type[GencardError]) -> Iterator[type[GencardError]]:

@@ -81,7 +81,7 @@ def window(token: str, size: int, names: list[str]) -> tuple[int, int, str]:
         InvalidInputError: The token is no name of the list.
     """
     if token and token not in names:
-        raise InvalidInputError(field="page_token", problem="is not one that this list gave")
+        raise InvalidInputError(field="page_token", problem="was not issued by this list")
     start = names.index(token) + 1 if token else 0
     end = start + size
     return start, end, names[end - 1] if end < len(names) else ""

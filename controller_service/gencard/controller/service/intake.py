@@ -65,7 +65,7 @@ def _check_parts(message: Message) -> None:
             values = value if descriptor.is_repeated else (value,)
             parts += len(values)
             if parts > MOST_PARTS:
-                raise TooLargeError(what="the number of parts of the message", limit=MOST_PARTS)
+                raise TooLargeError(what="The number of parts of the message", limit=MOST_PARTS)
             if descriptor.message_type is not None:
                 waiting.extend(values)
             elif descriptor.type == FieldDescriptor.TYPE_STRING and any(map(_CONTROL.search, values)):

@@ -27,7 +27,7 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
         self, request: pb.RunMeasuresRequest, context: grpc.ServicerContext
     ) -> operations_pb2.Operation:
         if len(request.measures) > MOST_NAMES:
-            raise TooLargeError(what="the number of measures", limit=MOST_NAMES)
+            raise TooLargeError(what="The number of measures", limit=MOST_NAMES)
         row = self.measures.start(
             identity(), request.card, request.measures, request_of("RunMeasures", request)
         )

@@ -178,4 +178,6 @@ def _bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
         return server.add_secure_port(address, tls.credentials())
     except RuntimeError:
         pass
-    raise InvalidInputError(field="server.address", problem="is taken, or not of this machine")
+    raise InvalidInputError(
+        field="server.address", problem="is in use, or not an address of this machine"
+    )

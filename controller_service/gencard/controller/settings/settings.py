@@ -69,7 +69,7 @@ class Settings(BaseSettings):
         there = {*GENERATORS, *(box.name for box in self.black_boxes)}
         for name in self.lending.black_boxes:
             if name not in there:
-                problem = "names what is neither a black box of these settings nor a generator"
+                problem = "must name black boxes of these settings, or generators"
                 raise InvalidInputError(field="lending.black_boxes", problem=problem)
         return self
 

@@ -26,7 +26,7 @@ Distribution = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 def _known(name: str) -> str:
     if name not in GENERATORS:
-        raise PydanticCustomError("no_generator", "there is no generator of this name")
+        raise PydanticCustomError("no_generator", "no generator has this name")
     return name
 
 

@@ -20,7 +20,7 @@ from gencard.core.transform import Transform
 
 def _measure(name: str) -> str:
     if name not in MEASURES:
-        raise PydanticCustomError("no_measure", "there is no measure of this name")
+        raise PydanticCustomError("no_measure", "no evaluation has this name")
     return name
 
 

@@ -16,7 +16,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _PROBLEMS = {  # in braces: what is allowed, never what was given
     "missing": "is required",
     "extra_forbidden": "is not a known name",
-    "union_tag_not_found": "does not say its kind",
+    "union_tag_not_found": "has no kind",
     "union_tag_invalid": "is of an unknown kind, not one of {expected_tags}",
     "literal_error": "is not {expected}",
     "enum": "is not {expected}",
@@ -36,7 +36,7 @@ _PROBLEMS = {  # in braces: what is allowed, never what was given
     "bool_parsing": "is not true or false",
     "string_type": "is not text in quotes",
     "tuple_type": "is not a list",
-    "string_pattern_mismatch": "holds letters that it may not, or is too long",
+    "string_pattern_mismatch": "has characters that are not allowed, or is too long",
 }
 
 

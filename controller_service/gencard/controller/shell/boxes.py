@@ -70,7 +70,7 @@ def review(
     """Write into the settings who reviewed a black box, with the digest that it has now."""
     facts = next((one.facts for one in _listed(config) if one.box.name == name), None)
     if facts is None:
-        raise InvalidInputError(field="name", problem="names no black box of the settings")
+        raise InvalidInputError(field="name", problem="is not a black box of the settings")
     if facts.tier is Tier.PRIVATE:
         raise InvalidInputError(field="name", problem="is of tier private, which needs no review")
     try:

@@ -101,7 +101,7 @@ def _without(asked: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
         InvalidInputError: One of them was not asked for.
     """
     if not {frozenset(clique) for clique in asked.marginals}.issuperset(left_out):
-        raise InvalidInputError(field="--drop", problem="names a marginal that was not asked for")
+        raise InvalidInputError(field="--drop", problem="names a marginal that was not proposed")
     kept = [place for place, clique in enumerate(asked.marginals) if frozenset(clique) not in left_out]
     weights = tuple(asked.weights[place] for place in kept if asked.weights)
     others = asked.weights[len(asked.marginals) :]

@@ -121,7 +121,7 @@ class AuditStore:
         """
         running = update(audits).where(audits.c.name == name, audits.c.verdict.is_(None))
         if tx.execute(running.values(**asdict(conclusion), ended=now)).rowcount != 1:
-            raise InvalidInputError(field="audit", problem="does not wait for a verdict")
+            raise InvalidInputError(field="audit", problem="is not waiting for a verdict")
 
     def get(self, tx: Connection, name: str) -> AuditRow:
         """Raises NotFoundError where there is no such audit."""

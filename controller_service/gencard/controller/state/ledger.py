@@ -231,7 +231,8 @@ def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
     reserved = (lines.c.number == line, lines.c.state == SpendState.RESERVED)
     if tx.execute(update(lines).where(*reserved).values(state=state, ended=now)).rowcount != 1:
         raise InvalidInputError(
-            field="line", problem=f"is {spend.state}, and only a reserved line can end"
+            field="line",
+            problem=f"is {spend.state}, but only a reserved line can be settled or released",
         )
     return spend
 

@@ -47,5 +47,5 @@ def page_of(
 
 def _number_of(token: str) -> int:
     if not (token.isascii() and token.isdigit() and len(token) <= 18):
-        raise InvalidInputError(field="page_token", problem="is not one that this list gave")
+        raise InvalidInputError(field="page_token", problem="was not issued by this list")
     return int(token)

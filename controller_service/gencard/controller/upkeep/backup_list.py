@@ -51,7 +51,7 @@ def list_of(folder: Path) -> BackupList:
         if document["kind"] == _KIND and all(map(_NAME.fullmatch, files)):
             made = time_text_of(document["made"])
             return BackupList(files, integer_of(document["entries"]), made)
-    raise InvalidInputError(field="backup", problem=f"there is no {FILE} of a whole backup")
+    raise InvalidInputError(field="backup", problem=f"has no {FILE}, so it is not a complete backup")
 
 
 def copied(source: Path, target: Path) -> str:

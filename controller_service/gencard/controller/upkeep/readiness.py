@@ -94,7 +94,8 @@ def _vain_measures(holding: Holding) -> Iterator[str]:
     """Why measures that the policy offers can be taken of no card."""
     policy = holding.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
-        yield f"names '{policy.measures[0]}', but measures go with exact counts as they are alone"
+        name = policy.measures[0]
+        yield f"names '{name}', but evaluations need exact counts, without rounding or checks"
     there = tuple(
         name for name in holding.domain.attributes if objection((name,), policy, holding.domain) is None
     )
@@ -159,10 +160,10 @@ def _mistakes(holding: Holding, generators: Collection[str]) -> list[tuple[str, 
         ("forbidden", "names an attribute that the schema does not declare"): any(
             not clique or not declared.issuperset(clique) for clique in policy.forbidden
         ),
-        ("generators", "must name one or more, each of the catalogue"): not policy.generators
+        ("generators", "must name one or more generators of the catalogue"): not policy.generators
         or not set(generators) >= set(policy.generators),
         ("mechanisms", "must name one or more"): not policy.mechanisms,
-        ("noise", "must say, for a policy with noise, which one and its neighbouring relation"): (
+        ("noise", "must give mechanism and neighbouring relation for a policy with noise"): (
             policy.noise is None and set(policy.mechanisms) != {Mechanism.EXACT}
         ),
         ("noise", "must be one of the mechanisms, and within most_per_card"): (
@@ -181,12 +182,12 @@ def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
             continue
         if privacy.neighbouring != relation:
             yield (
-                f"names '{name}', which is private for {privacy.neighbouring} neighbours; all noise on "
-                f"a dataset has one relation, and here it is {relation}"
+                f"names '{name}', which is private for {privacy.neighbouring} neighbours, but noise on "
+                f"this dataset uses {relation}"
             )
         if not price_of_noise(privacy).fits(policy.most_per_card):
             price = price_of_noise(privacy)
-            yield f"names '{name}', whose price of {price} for a card is over most_per_card"
+            yield f"names '{name}', whose price of {price} for a card exceeds most_per_card"
 
 
 def _is_on_offer(noise: Privacy, policy: Policy) -> bool:

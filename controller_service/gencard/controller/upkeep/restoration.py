@@ -75,7 +75,7 @@ def place(backup: Path, state: State) -> BackupList:
             field="state.url", problem="names a database that is restored by its own tools"
         )
     if any(path.name != "lock" for path in state.folder.glob("*")):
-        raise InvalidInputError(field="state.folder", problem="is not empty, and nothing is overwritten")
+        raise InvalidInputError(field="state.folder", problem="is not empty, and no file is overwritten")
     found = list_of(backup)
     try:
         copied(backup / FILE, state.folder / FILE)

@@ -24,7 +24,7 @@ def state_lock(folder: Path) -> Iterator[None]:
     lock = _opened(folder / "lock")
     try:
         if not _taken(lock):
-            raise InvalidInputError(field="state.folder", problem="another service works there already")
+            raise InvalidInputError(field="state.folder", problem="is in use by another service")
         yield
     finally:
         os.close(lock)

@@ -134,9 +134,9 @@ def card_message(card: Negotiation) -> pb.Card:
 
 
 def card_of(message: pb.Card) -> Negotiation:
-    """Raises InvalidInputError where state or turn is not one of the known ones."""
+    """Raises InvalidInputError where state or turn is not a known value."""
     if message.state not in _STATE_OF or message.turn not in _TURN_OF:
-        raise InvalidInputError(field="card.state", problem="is not one of the known ones")
+        raise InvalidInputError(field="card.state", problem="is not a known value")
     return Negotiation(
         name=message.name,
         state=_STATE_OF[message.state],

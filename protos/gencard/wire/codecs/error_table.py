@@ -98,7 +98,7 @@ _FOREIGN: Mapping[grpc.StatusCode, Callable[[], GencardError]] = {
     grpc.StatusCode.UNAUTHENTICATED: errors.UnauthenticatedError,
     grpc.StatusCode.PERMISSION_DENIED: errors.PermissionDeniedError,
     grpc.StatusCode.UNIMPLEMENTED: errors.PermissionDeniedError,
-    grpc.StatusCode.INTERNAL: lambda: errors.InternalError(incident="not named"),
+    grpc.StatusCode.INTERNAL: lambda: errors.InternalError(incident="unknown"),
 }
 """What gRPC itself or the network ended a call with."""
 

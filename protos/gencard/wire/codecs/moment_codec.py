@@ -14,9 +14,9 @@ def kind_message(kind: MomentKind) -> pb.Moment.Kind.ValueType:
 
 
 def kind_of(number: pb.Moment.Kind.ValueType) -> MomentKind:
-    """Raises InvalidInputError where the kind is not one of the known ones."""
+    """Raises InvalidInputError where the kind is not a known value."""
     if number not in _KIND_OF:
-        raise InvalidInputError(field="moments.kind", problem="is not one of the known ones")
+        raise InvalidInputError(field="moments.kind", problem="is not a known value")
     return _KIND_OF[number]
 
 

@@ -39,7 +39,7 @@ def mechanism_message(mechanism: Mechanism) -> pb.Privacy.Mechanism.ValueType:
 def mechanism_of(number: int) -> Mechanism:
     """Raises InvalidInputError for a mechanism that is not said or not known."""
     if number not in _MECHANISM_OF:
-        raise InvalidInputError(field="privacy.mechanism", problem="is not one of the known ones")
+        raise InvalidInputError(field="privacy.mechanism", problem="is not a known value")
     return _MECHANISM_OF[number]
 
 
@@ -50,7 +50,7 @@ def neighbouring_message(relation: Neighbouring | None) -> pb.Privacy.Neighbouri
 def neighbouring_of(number: int) -> Neighbouring | None:
     """Raises InvalidInputError for a relation that is not known."""
     if number not in _NEIGHBOURING_OF:
-        raise InvalidInputError(field="privacy.neighbouring", problem="is not one of the known ones")
+        raise InvalidInputError(field="privacy.neighbouring", problem="is not a known value")
     return _NEIGHBOURING_OF[number]
 
 

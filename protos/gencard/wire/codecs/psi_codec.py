@@ -91,7 +91,7 @@ def _tables(header: pb.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
     if sum(map(prod, shapes)) > MOST_CELLS:
         raise TooLargeError(what="psi", limit=f"{MOST_CELLS} cells")
     if any(len(shape) > MOST_AXES for shape in shapes):
-        raise TooLargeError(what="a marginal", limit=f"{MOST_AXES} attributes")
+        raise TooLargeError(what="A marginal", limit=f"{MOST_AXES} attributes")
     return domain, [np.zeros(shape, dtype=np.int64) for shape in shapes]
 
 
@@ -104,7 +104,7 @@ def _shape(entry: pb.PsiStatistic, domain: Domain) -> tuple[int, ...]:
 
 def _fill(part: pb.StreamPsiResponse, tables: list[np.ndarray], filled: list[int]) -> None:
     if not part.HasField("block"):
-        raise InvalidPsiError(problem="a part is not known")
+        raise InvalidPsiError(problem="a part has an unknown type")
     block = part.block
     if block.statistic >= len(tables) or block.offset != filled[block.statistic]:
         raise InvalidPsiError(problem="a block is out of order")
@@ -126,7 +126,7 @@ def _finished(
     linear = [_linear_of(entry.linear, sums) for entry, sums in pairs if entry.HasField("linear")]
     psi = Psi(domain, tuple(marginals), tuple(linear))
     if sha256(psi_document(psi)) != digest:
-        raise VerificationError(problem="psi does not have the digest that came with it")
+        raise VerificationError(problem="psi does not match its digest")
     return psi, digest
 
 

@@ -105,9 +105,9 @@ def _rows_of(chunk: pb.TableChunk | None, domain: Domain, most_rows: int) -> int
         raise InvalidDatasetError(problem="the header of the table is missing")
     header = chunk.header
     if header.rows > most_rows:
-        raise TooLargeError(what="the table", limit=f"{most_rows} rows")
+        raise TooLargeError(what="The table", limit=f"{most_rows} rows")
     if (tuple(header.attributes), tuple(header.sizes)) != (domain.attributes, domain.sizes):
-        raise DomainMismatchError(problem="the table is not over the attributes expected")
+        raise DomainMismatchError(problem="the table does not have the expected attributes")
     return header.rows
 
 
@@ -128,5 +128,5 @@ def _checked(domain: Domain, table: Table, done: int, digest: str) -> Dataset:
         raise InvalidDatasetError(problem="rows are missing")
     dataset = Dataset(domain, table)
     if dataset.digest() != digest:
-        raise VerificationError(problem="the rows do not have the digest that came with them")
+        raise VerificationError(problem="the rows do not match their digest")
     return dataset

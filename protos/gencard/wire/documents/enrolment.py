@@ -121,7 +121,7 @@ def checked_identity(trust_domain: str, project: str, role: str, name: str) -> I
     except UnauthenticatedError:
         same = False
     if not same or name.startswith("."):
-        problem = "is made of a-z, 0-9, dot, _ and -; a project of a-z, 0-9 and -; 63 letters at most"
+        problem = "may contain a-z, 0-9, dot, _ and - (a project: a-z, 0-9 and -), at most 63 characters"
         raise InvalidInputError(field="name", problem=problem)
     return identity
 

@@ -78,9 +78,9 @@ def key_change_of(envelope: bytes) -> KeyChange:
             time=time_text_of(facts["time"]),
         )
     except (KeyError, TypeError, ValueError):
-        raise VerificationError(problem="the document is not a change of a key") from None
+        raise VerificationError(problem="the document is not a key change") from None
     if change.statement != payload:
-        raise VerificationError(problem="the change of a key is not in its canonical form")
+        raise VerificationError(problem="the key change is not in canonical form")
     dsse.verify(envelope, [change.previous, change.key])
     return change
 
@@ -102,9 +102,9 @@ class Period:
             return
         earliest, latest = _span_of(payload)
         if latest < self.since:
-            raise VerificationError(problem="the key that signed this was not in force yet")
+            raise VerificationError(problem="the signing key was not yet valid at that time")
         if self.until and self.until < earliest:
-            raise VerificationError(problem="the key that signed this was in force no more")
+            raise VerificationError(problem="the signing key was no longer valid at that time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class KeyHistory:
                 raise VerificationError(problem=f"change {newer.number} of the key breaks the chain")
         keys = [period.key for period in self.periods]
         if len(set(map(dsse.key_id, keys))) != len(keys):
-            raise VerificationError(problem="a key comes back in the history of keys")
+            raise VerificationError(problem="a key appears twice in the key history")
         if self.pinned not in keys:
-            raise VerificationError(problem="the history of keys does not lead to the key that you hold")
+            raise VerificationError(problem="the key history does not lead to the key that you hold")
 
     @property
     def periods(self) -> tuple[Period, ...]:
@@ -154,7 +154,7 @@ class KeyHistory:
         told = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
         if any(mine != theirs for mine, theirs in zip(self.changes, told, strict=False)):
             raise VerificationError(
-                problem="the history of keys was forked: it told of another key before"
+                problem="the key history was forked: it contained another key before"
             )
         return KeyHistory(self.pinned, self.use, max(self.changes, told, key=len))
 
@@ -166,7 +166,7 @@ class KeyHistory:
         """
         told = KeyHistory(self.pinned, self.use).followed(envelopes)
         if len(told.changes) < len(self.changes):
-            raise VerificationError(problem="the history of keys was shortened")
+            raise VerificationError(problem="the key history was shortened")
         return self.followed(envelopes)
 
     def knows_signer(self, envelope: bytes) -> bool:
@@ -204,7 +204,7 @@ def changes_in(content: bytes) -> list[bytes]:
     try:
         return [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
     except (KeyError, TypeError, AttributeError, InvalidInputError):
-        raise VerificationError(problem="the document holds no changes of keys") from None
+        raise VerificationError(problem="the document contains no key changes") from None
 
 
 def _span_of(payload: bytes) -> tuple[str, str]:
@@ -217,7 +217,7 @@ def _span_of(payload: bytes) -> tuple[str, str]:
         names = ("offered", "expires") if "offered" in facts else ("time", "time")
         earliest, latest = (time_text_of(facts[name]) for name in names)
     except (KeyError, TypeError, ValueError, InvalidInputError):
-        raise VerificationError(problem="the statement does not say when it was made") from None
+        raise VerificationError(problem="the statement has no time") from None
     return earliest, latest
 
 

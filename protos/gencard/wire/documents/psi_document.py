@@ -56,7 +56,7 @@ def psi_of_document(data: bytes) -> Psi:
     except (KeyError, TypeError, ValueError, OverflowError, GencardError):
         raise InvalidPsiError(problem="the document is malformed") from None
     if "linear" in document and psi_document(psi) != data:
-        raise InvalidPsiError(problem="a linear statistic is not in its one form")
+        raise InvalidPsiError(problem="a linear statistic is not in canonical form")
     return psi
 
 
@@ -113,6 +113,6 @@ def _measurement(entry: Document, domain: Domain) -> Measurement:
     counts = [int(count) for count in texts_of(entry["counts"])]
     stddev = float(text_of(entry["stddev"]))
     if entry["counts"] != [str(count) for count in counts] or entry["stddev"] != stddev_text(stddev):
-        raise InvalidPsiError(problem="a number is not in its one form")
+        raise InvalidPsiError(problem="a number is not in canonical form")
     table = np.array(counts, dtype=np.int64).reshape(domain.project(clique).sizes)
     return Measurement(clique, table, stddev)

@@ -46,7 +46,7 @@ def predicate_of(payload: bytes, kind: str) -> Document:
             return predicate
     except (KeyError, TypeError, InvalidInputError):
         pass
-    raise VerificationError(problem="the statement is not of the kind expected")
+    raise VerificationError(problem="the statement does not have the expected type")
 
 
 def subject_digest(payload: bytes) -> str:

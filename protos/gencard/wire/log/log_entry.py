@@ -58,7 +58,7 @@ def log_entry_of_document(data: bytes) -> LogEntry:
     except (InvalidInputError, KeyError, TypeError, ValueError):
         raise VerificationError(problem="the document is not a log entry") from None
     if log_entry_document(entry) != data:
-        raise VerificationError(problem="the log entry is not in its canonical form")
+        raise VerificationError(problem="the log entry is not in canonical form")
     return entry
 
 
@@ -91,7 +91,7 @@ def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
     }
     for what, agrees in agreements.items():
         if not agrees:
-            raise VerificationError(problem=f"the log's entry has another {what} than the receipt")
+            raise VerificationError(problem=f"the log entry and the receipt differ in {what}")
 
 
 def check_in_log(entry: LogEntry, index: int, root: bytes) -> None:
@@ -103,11 +103,11 @@ def _facts(body: bytes) -> Document:
     try:
         return document_of(body, "entry")
     except InvalidInputError:
-        raise VerificationError(problem="the log's entry is malformed") from None
+        raise VerificationError(problem="the log entry is malformed") from None
 
 
 def _text(facts: Document, name: str) -> str:
     value = facts.get(name)
     if not isinstance(value, str):
-        raise VerificationError(problem="the log's entry is malformed")
+        raise VerificationError(problem="the log entry is malformed")
     return value

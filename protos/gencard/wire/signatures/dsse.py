@@ -64,7 +64,7 @@ def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> bytes:
         VerificationError: The envelope is malformed, or a signature is missing or wrong.
     """
     if not keys:
-        raise VerificationError(problem="there is no key to check with")
+        raise VerificationError(problem="there is no public key to check the signature with")
     payload, signatures = opened(envelope)
     for key in keys:
         signature = signatures.get(key_id(key))
@@ -84,7 +84,7 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
     try:
         document = document_of(envelope, "envelope")
         if document["payloadType"] != STATEMENT:
-            raise VerificationError(problem="the envelope holds another type")
+            raise VerificationError(problem="the envelope has another payload type")
         payload = base64.b64decode(document["payload"], validate=True)
         signatures = {
             text_of(entry["keyid"]): base64.b64decode(entry["sig"], validate=True)

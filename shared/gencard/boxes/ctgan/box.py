@@ -44,7 +44,7 @@ class Ctgan(NetBox):
         """
         rng = rng_of(seed)
         if not len(dataset):
-            raise InvalidDatasetError(problem="there is no record")
+            raise InvalidDatasetError(problem="it has no records")
         with repeatable():
             from gencard.boxes.ctgan.training import trained  # noqa: PLC0415 - the extra
 

@@ -42,10 +42,10 @@ class ModelBox(ABC):
         try:
             return KeptModel(model_of(saved))
         except InvalidInputError:
-            raise BlackBoxError(problem="these are not the bytes of a fit") from None
+            raise BlackBoxError(problem="the bytes are not a saved fit") from None
 
 
 def check_attributes(dataset: Dataset) -> None:
     """Raises InvalidDatasetError where there is no attribute; no record is nothing to refuse."""
     if not len(dataset.domain):
-        raise InvalidDatasetError(problem="it has no attribute")
+        raise InvalidDatasetError(problem="it has no attributes")

@@ -10,7 +10,9 @@ from gencard.core.errors import InvalidInputError
 
 def missing_extra() -> InvalidInputError:
     """What to say where the nets' libraries are not installed."""
-    return InvalidInputError(field="black_box", problem="its nets need: pip install 'gencard[deep]'")
+    return InvalidInputError(
+        field="black_box", problem="its networks need torch: pip install 'gencard[deep]'"
+    )
 
 
 def check_torch() -> None:

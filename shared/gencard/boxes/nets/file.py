@@ -50,7 +50,7 @@ def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
             return fitted
     except (*BROKEN, AttributeError, IndexError):
         pass
-    raise BlackBoxError(problem="what was saved is not a fit of it")
+    raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
 def _fitted(header: dict[str, Any], arrays: Arrays) -> FittedNet:

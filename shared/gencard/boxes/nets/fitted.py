@@ -43,7 +43,7 @@ class FittedNet:
             InvalidNumberError: Rows are negative, or the seed is out of range.
         """
         if rows < 0:
-            raise InvalidNumberError(field="rows", expected="a whole number from 0 up")
+            raise InvalidNumberError(field="rows", expected="a whole number of 0 or more")
         rng = rng_of(seed)
         domain = self.layout.domain
         codes = np.empty((rows, len(domain)), dtype=code_dtype(max(domain.sizes)), order="F")

@@ -125,7 +125,7 @@ def layout_of(
         InvalidNumberError: A number is infinite, or as good as.
     """
     if not len(domain):
-        raise InvalidInputError(field="domain", problem="it has no attribute")
+        raise InvalidInputError(field="domain", problem="it has no attributes")
     numbers = {axis: _numbers(domain, axis, values) for axis in range(len(domain))}
     return Layout(
         domain, {axis: modes_of(axis, n) for axis, n in numbers.items() if not np.isnan(n).all()}
@@ -137,7 +137,7 @@ def _numbers(domain: Domain, axis: int, values: Mapping[str, tuple[float, ...]])
     name, size = domain.attributes[axis], domain.sizes[axis]
     numbers = np.array(values.get(name, [np.nan] * size), dtype=np.float64)
     if numbers.shape != (size,):
-        raise InvalidInputError(field=f"values of '{name}'", problem="each code needs one number")
+        raise InvalidInputError(field=f"values of '{name}'", problem="needs one number for each code")
     if np.any(np.abs(numbers) > _LARGEST):
         raise InvalidNumberError(field=f"a value of '{name}'", expected=f"at most {_LARGEST}, or NaN")
     return numbers

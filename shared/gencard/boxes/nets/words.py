@@ -27,5 +27,5 @@ def layers(parameters: Parameters, name: str) -> tuple[int, ...]:
     """Units of each layer; raises InvalidNumberError where a number is none or out of range."""
     parts = parameters[name].split(",")
     if len(parts) > _MOST_LAYERS:
-        raise InvalidNumberError(field=name, expected=f"at most {_MOST_LAYERS} numbers of units")
+        raise InvalidNumberError(field=name, expected=f"a list of at most {_MOST_LAYERS} layer sizes")
     return tuple(whole({name: part.strip()}, name, 1, _MOST_UNITS) for part in parts)

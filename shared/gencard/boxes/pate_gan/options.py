@@ -67,7 +67,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if not self.affordable:
-            raise InvalidInputError(field="noise", problem="is too little for one batch of votes")
+            raise InvalidInputError(
+                field="noise", problem="is too small: one batch of votes would exceed epsilon and delta"
+            )
 
     @property
     def affordable(self) -> int:
@@ -109,5 +111,7 @@ def _noise(word: str, votes: int, epsilon: Decimal, delta: Decimal) -> float:
     if word != CALIBRATED:
         return float(decimal_of(word, "noise"))
     if votes > MOST_VOTES:
-        raise InvalidNumberError(field="iterations", expected=f"{MOST_VOTES} or less, times batch_size")
+        raise InvalidNumberError(
+            field="iterations", expected=f"at most {MOST_VOTES} when multiplied by batch_size"
+        )
     return scale_of(votes, float(epsilon), float(delta))

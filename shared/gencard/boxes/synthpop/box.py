@@ -53,7 +53,7 @@ class SynthPop:
         visits = visits_of(self.options, dataset.domain)
         scales = scales_of(self.values, dataset.domain)
         if not len(dataset):
-            raise InvalidDatasetError(problem="there is no record")
+            raise InvalidDatasetError(problem="it has no records")
         rng = rng_of(seed)
         steps = []
         for number, step in enumerate(self._steps(dataset, visits, scales, rng)):

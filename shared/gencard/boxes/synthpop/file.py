@@ -51,7 +51,7 @@ def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step,
             return domain, steps
     except (*BROKEN, AttributeError, IndexError):
         pass
-    raise BlackBoxError(problem="what was saved is not a fit of it")
+    raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
 def _told(step: Step) -> dict[str, Any]:

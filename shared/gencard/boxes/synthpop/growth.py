@@ -67,7 +67,7 @@ def _trees() -> ModuleType:
     try:
         return import_module("sklearn.tree")
     except ModuleNotFoundError:
-        problem = "its trees need: pip install 'gencard[utility]'"
+        problem = "its trees need scikit-learn: pip install 'gencard[utility]'"
         raise InvalidInputError(field="black_box", problem=problem) from None
 
 

@@ -62,7 +62,7 @@ class Options:
             raise InvalidNumberError(field="complexity", expected="from 0 to below 1")
         for name, words in _CHOICES.items():
             if getattr(self, name) not in words:
-                raise InvalidInputError(field=name, problem=f"it is one of {', '.join(words)}")
+                raise InvalidInputError(field=name, problem=f"must be one of {', '.join(words)}")
 
 
 def options_of(parameters: Parameters) -> Options:
@@ -92,7 +92,9 @@ def rules_of(value: Any) -> tuple[Rule, ...]:
     form = {"attribute", "code", "where"}
     rules = _list("rules", value)
     if not all(isinstance(rule, dict) and rule.keys() == form for rule in rules):
-        raise InvalidInputError(field="rules", problem="each has an attribute, a code and a where")
+        raise InvalidInputError(
+            field="rules", problem="each rule needs an attribute, a code and a where"
+        )
     return tuple(
         Rule(_name("rules", rule["attribute"]), _code(rule["code"]), _where(rule["where"]))
         for rule in rules
@@ -129,25 +131,25 @@ def _names(field: str, value: Any) -> Clique:
 
 def _name(field: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidInputError(field=field, problem="a name is text")
+        raise InvalidInputError(field=field, problem="names must be text")
     return value
 
 
 def _code(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidInputError(field="rules", problem="a code is a whole number")
+        raise InvalidInputError(field="rules", problem="codes must be whole numbers")
     return value
 
 
 def _list(field: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise InvalidInputError(field=field, problem="a list is wanted there")
+        raise InvalidInputError(field=field, problem="must be a list")
     return value
 
 
 def _object(field: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidInputError(field=field, problem="an object is wanted there")
+        raise InvalidInputError(field=field, problem="must be an object")
     return value
 
 
@@ -155,7 +157,9 @@ def _json(field: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidInputError(field=field, problem="it is neither a word known nor JSON") from None
+        raise InvalidInputError(
+            field=field, problem="is neither a known keyword nor valid JSON"
+        ) from None
 
 
 def _number(parameters: Parameters, field: str) -> float:

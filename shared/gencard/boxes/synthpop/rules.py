@@ -37,7 +37,9 @@ class Rule:
         """
         for attribute, codes in ((self.attribute, (self.code,)), *self.where):
             if not all(0 <= code < domain.size(attribute) for code in codes):
-                raise InvalidInputError(field="rules", problem="a code is outside its attribute's size")
+                raise InvalidInputError(
+                    field="rules", problem="a code is outside the domain of its attribute"
+                )
 
     def holds(self, codes: NDArray[Any], domain: Domain) -> NDArray[np.bool_]:
         """For which records: shape ``(n,)``."""

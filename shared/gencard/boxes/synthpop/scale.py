@@ -47,7 +47,9 @@ def scales_of(values: Mapping[str, tuple[float, ...]], domain: Domain) -> Mappin
     }
     for name, given in numbers.items():
         if given.shape != (domain.size(name),):
-            raise InvalidInputError(field=f"values of '{name}'", problem="each code needs one number")
+            raise InvalidInputError(
+                field=f"values of '{name}'", problem="needs one number for each code"
+            )
         if np.any(np.abs(given) > _LARGEST):
             raise InvalidNumberError(
                 field=f"a value of '{name}'", expected=f"at most {_LARGEST}, or NaN"

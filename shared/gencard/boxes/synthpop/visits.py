@@ -38,7 +38,7 @@ def _order(order: str | Clique, domain: Domain) -> Clique:
     if order == BY_LEVELS:
         return tuple(sorted(domain.attributes, key=domain.size))
     if sorted(order) != sorted(domain.attributes):
-        raise InvalidInputError(field="order", problem="it must name every attribute once")
+        raise InvalidInputError(field="order", problem="must name every attribute exactly once")
     return tuple(order)
 
 
@@ -48,6 +48,6 @@ def _visit(options: Options, attribute: str, earlier: Clique) -> Visit:
     conditions = {name for rule in rules for name, _ in rule.where}
     for field, names in (("predictors", set(predictors)), ("rules", conditions)):
         if not names <= set(earlier):
-            problem = f"'{attribute}' needs an attribute that does not come before it"
+            problem = f"'{attribute}' depends on an attribute that does not come before it"
             raise InvalidInputError(field=field, problem=problem)
     return Visit(attribute, tuple(dict.fromkeys(predictors)), rules)

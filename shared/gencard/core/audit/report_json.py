@@ -64,7 +64,7 @@ def report_of_json_object(document: Mapping[str, Any]) -> AuditReport:
         InvalidInputError: A field is missing, of the wrong kind, or unknown; or a field that follows
             from others (verdict, wording, p-value, level) does not.
     """
-    problem = InvalidInputError(field="report", problem=f"is not a document of the form {FORMAT}")
+    problem = InvalidInputError(field="report", problem=f"is not a document of format {FORMAT}")
     try:
         report = _report(document)
         again = report_to_json_object(report)

@@ -31,7 +31,7 @@ def in_domain(output: object, domain: Domain, rows: int) -> Dataset:
         raise BlackBoxError(problem="its output is not a dataset")
     declared = dict(zip(domain.attributes, domain.sizes, strict=True))
     if dict(zip(output.domain.attributes, output.domain.sizes, strict=True)) != declared:
-        raise BlackBoxError(problem="its output is not over the declared domain")
+        raise BlackBoxError(problem="its output does not have the declared domain")
     if len(output) != rows:
-        raise BlackBoxError(problem="its output has another number of rows than was asked for")
+        raise BlackBoxError(problem="its output does not have the requested number of rows")
     return Dataset(domain, output.codes[:, list(output.domain.axes(domain.attributes))])

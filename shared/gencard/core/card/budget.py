@@ -98,16 +98,18 @@ class Privacy:
         noisy = wants_epsilon or wants_rho
         if (self.epsilon is not None) != wants_epsilon:
             raise InvalidInputError(
-                field="privacy.epsilon", problem="belongs to laplace, and only there"
+                field="privacy.epsilon", problem="must be given for laplace, and for no other mechanism"
             )
         if (self.rho is not None) != wants_rho:
-            raise InvalidInputError(field="privacy.rho", problem="belongs to gaussian, and only there")
+            raise InvalidInputError(
+                field="privacy.rho", problem="must be given for gaussian, and for no other mechanism"
+            )
         if (self.neighbouring is not None) != noisy:
             raise InvalidInputError(
-                field="privacy.neighbouring", problem="belongs to noise, and must be chosen there"
+                field="privacy.neighbouring", problem="must be given with noise, and only with noise"
             )
         if self.delta is not None and not wants_rho:
-            raise InvalidInputError(field="privacy.delta", problem="belongs to gaussian, and only there")
+            raise InvalidInputError(field="privacy.delta", problem="is allowed for gaussian only")
         for field, number in (("privacy.epsilon", self.epsilon), ("privacy.rho", self.rho)):
             if number is not None:
                 decimal_of(str(number), field)

@@ -118,17 +118,19 @@ class Proposal:
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
             raise InvalidInputError(
-                field="purpose", problem=f"needs a sentence of at most {LONGEST_PURPOSE} characters"
+                field="purpose", problem=f"must be text of 1 to {LONGEST_PURPOSE} characters"
             )
         if not self.cliques:
-            raise InvalidInputError(field="marginals", problem="names no marginal")
+            raise InvalidInputError(field="marginals", problem="must name at least one statistic")
         if len(self.cliques) > MOST_MARGINALS:
-            raise InvalidInputError(field="marginals", problem=f"names more than {MOST_MARGINALS}")
+            raise InvalidInputError(
+                field="marginals", problem=f"must be at most {MOST_MARGINALS} statistics"
+            )
         if not 1 <= self.rows <= MOST_ROWS:
             raise InvalidNumberError(field="rows", expected=f"from 1 to {MOST_ROWS}")
         _refuse_repeats(self.marginals)
         if len(set(self.moments)) != len(self.moments):
-            raise InvalidInputError(field="moments", problem="names one twice")
+            raise InvalidInputError(field="moments", problem="must not repeat a moment")
         self._check_measuring()
         self._check_measures()
 
@@ -139,28 +141,32 @@ class Proposal:
 
     def _check_measuring(self) -> None:
         if self.weights and not self.privacy.noisy:
-            raise InvalidInputError(field="weights", problem="belong to noise, and only there")
+            raise InvalidInputError(field="weights", problem="are allowed only with noise")
         if self.weights and len(self.weights) != len(self.cliques):
-            raise InvalidInputError(field="weights", problem="must be one for each marginal, or none")
+            raise InvalidInputError(field="weights", problem="must be empty, or one for each statistic")
         if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
             raise InvalidNumberError(
                 field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
             )
         if self.transform != AS_COUNTED and self.privacy.noisy:
-            raise InvalidInputError(field="transform", problem="belongs to exact counts, and only there")
+            raise InvalidInputError(field="transform", problem="is allowed only with exact counts")
         if self.transform != AS_COUNTED and self.moments:
-            raise InvalidInputError(field="transform", problem="belongs to marginals, and only there")
+            raise InvalidInputError(
+                field="transform", problem="is allowed only for marginals, not for moments"
+            )
 
     def _check_measures(self) -> None:
         """What looks at the records once more: no noise binds it, and no rounding."""
         if len(set(self.measures)) != len(self.measures) or len(self.measures) > MOST_MEASURES:
-            raise InvalidInputError(field="measures", problem=f"are at most {MOST_MEASURES}, each once")
+            raise InvalidInputError(
+                field="measures", problem=f"must be at most {MOST_MEASURES} different names"
+            )
         if not all(_MEASURE.fullmatch(name) for name in self.measures):
-            raise InvalidInputError(field="measures", problem="holds what is no name of a measure")
+            raise InvalidInputError(field="measures", problem="includes a name that is not valid")
         changed = self.privacy.noisy or self.transform != AS_COUNTED
         for field, asked in (("measures", self.measures), ("without_uniques", self.without_uniques)):
             if asked and changed:
-                problem = "only with exact counts as they are"
+                problem = "is allowed only with exact counts, without rounding or checks"
                 raise InvalidInputError(field=field, problem=problem)
 
     def in_order_of(self, domain: Domain) -> "Proposal":
@@ -196,10 +202,12 @@ def _refuse_repeats(cliques: tuple[Clique, ...]) -> None:
     for clique in cliques:
         names = frozenset(clique)
         if not clique or len(names) != len(clique):
-            problem = "an attribute repeats" if clique else "it is empty"
+            problem = "an attribute is repeated" if clique else "it is empty"
             raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
         if names in seen:
-            raise InvalidCliqueError(clique=", ".join(clique), problem="the workload names it twice")
+            raise InvalidCliqueError(
+                clique=", ".join(clique), problem="it appears twice in the workload"
+            )
         seen.add(names)
 
 
@@ -265,5 +273,5 @@ class Card:
     def __post_init__(self) -> None:
         by_generator = self.terms.privacy.mechanism is Mechanism.GENERATOR
         if by_generator != (self.tier is Tier.PRIVATE):
-            problem = "must be the generator's own noise on cards of tier private, and only there"
+            problem = "must be generator on cards of tier private, and on no other card"
             raise InvalidInputError(field="privacy.mechanism", problem=problem)

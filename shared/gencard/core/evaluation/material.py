@@ -78,7 +78,7 @@ class Material:
     def measured(self) -> Psi:
         """psi; raises InvalidPsiError where it is not known."""
         if self.psi is None:
-            raise InvalidPsiError(problem="it is not known here")
+            raise InvalidPsiError(problem="it is not available here")
         return self.psi
 
     @cached_property

@@ -17,7 +17,8 @@ def measure_named(name: str) -> Measure:
     """Raises InvalidInputError where there is none of this name."""
     if name not in MEASURES:
         raise InvalidInputError(
-            field="measures", problem=f"'{name[:40]}' is unknown; see docs/methods.md"
+            field="measures",
+            problem=f"'{name[:40]}' is not the name of an evaluation; see docs/methods.md",
         )
     return MEASURES[name]
 

@@ -19,7 +19,7 @@ def admitted(psi: Psi, domain: Domain) -> Psi:
         TooLargeError: The cliques are too wide to compare.
     """
     if psi.linear:
-        raise InvalidPsiError(problem="this generator takes marginals alone, and no linear statistics")
+        raise InvalidPsiError(problem="this generator accepts marginals only, no linear statistics")
     check_belongs(psi, domain)
     return psi if psi.exact else reconcile(psi)
 
@@ -33,7 +33,7 @@ def check_belongs(psi: Psi, domain: Domain) -> None:
     """
     for name, size in zip(psi.domain.attributes, psi.domain.sizes, strict=True):
         if name not in domain or domain.size(name) != size:
-            raise InvalidPsiError(problem=f"'{name}' is not so declared in the domain")
+            raise InvalidPsiError(problem=f"'{name}' does not match its declaration in the domain")
     if not all(measurement.clique for measurement in psi.measurements):
         raise InvalidPsiError(problem="a measurement names no attribute")
     if psi.exact:

@@ -57,10 +57,10 @@ def unarchived(data: bytes, *, most_bytes: int, version: int) -> tuple[dict[str,
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(part.file_size for part in archive.infolist()) > most_bytes:
-            raise InvalidInputError(field="model", problem="it is too large")
+            raise InvalidInputError(field="model", problem="is too large")
         with np.load(io.BytesIO(data), allow_pickle=False) as parts:
             arrays = {name: parts[name] for name in parts.files}
     header = json.loads(arrays.pop(_HEADER).tobytes())
     if header["version"] != version:
-        raise InvalidInputError(field="model", problem="it has another version")
+        raise InvalidInputError(field="model", problem="has an unsupported version")
     return header, arrays

@@ -70,7 +70,9 @@ def check_functions(functions: int, points: int, most_functions: int, most_value
     if functions > most_functions:
         raise TooLargeError(what="The number of functions of psi", limit=most_functions)
     if functions * points > most_values:
-        raise TooLargeError(what="Functions of psi times cells of the model", limit=most_values)
+        raise TooLargeError(
+            what="The number of functions of psi times cells of the model", limit=most_values
+        )
 
 
 def number_of_functions(psi: Psi) -> int:

@@ -112,5 +112,5 @@ def raw_words(rng: np.random.Generator, rows: int, each: int) -> Words:
         InvalidInputError: The bit generator's words have fewer than 64 bits.
     """
     if isinstance(rng.bit_generator, np.random.MT19937):
-        raise InvalidInputError(field="rng", problem="needs 64-bit words, as PCG64 gives them")
+        raise InvalidInputError(field="rng", problem="must produce 64-bit words, as PCG64 does")
     return rng.bit_generator.random_raw(rows * each).reshape(rows, each)

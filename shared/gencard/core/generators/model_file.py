@@ -66,7 +66,7 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
         domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
         return _KINDS[header["kind"]](domain, header, arrays)
     except BROKEN:
-        raise InvalidInputError(field="model", problem="these are not the bytes of a model") from None
+        raise InvalidInputError(field="model", problem="the bytes are not a saved model") from None
 
 
 def _table(domain: Domain, _: Mapping[str, Any], arrays: Arrays) -> TableModel:

@@ -78,9 +78,9 @@ def _check(domain: Domain, nodes: Sequence[Node]) -> None:
         if not drawn.issuperset(node.parents) or node.attribute in drawn:
             raise DomainMismatchError(problem="an attribute comes before its parents, or twice")
         if node.table.shape != domain.project((*node.parents, node.attribute)).sizes:
-            raise DomainMismatchError(problem=f"the table of '{node.attribute}' has another shape")
+            raise DomainMismatchError(problem=f"the table of '{node.attribute}' has the wrong shape")
         if not (np.isfinite(node.table).all() and node.table.min() >= 0):
             raise InvalidNumberError(field="probabilities", expected="zero or more, and finite")
         drawn.add(node.attribute)
     if drawn != set(domain.attributes):
-        raise DomainMismatchError(problem="the network is not one of the domain's attributes")
+        raise DomainMismatchError(problem="the network does not have the domain's attributes")

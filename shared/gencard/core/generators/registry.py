@@ -125,7 +125,7 @@ def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Ge
         InvalidInputError: There is none of this name.
     """
     if name not in GENERATORS:
-        raise InvalidInputError(field="generator", problem="there is none of this name")
+        raise InvalidInputError(field="generator", problem="no generator has this name")
     return GENERATORS[name].make(structural_zeros, max_cells)
 
 

@@ -38,5 +38,5 @@ def replay(
     """
     dataset = synthesise(generator, psi, domain, rows, seed)
     if dataset.digest() != digest:
-        raise VerificationError(problem="the replay gives other rows than the digest says")
+        raise VerificationError(problem="the replayed rows do not match the digest")
     return dataset

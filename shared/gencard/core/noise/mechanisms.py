@@ -148,7 +148,7 @@ def parts(privacy: Privacy, weights: Sequence[int]) -> list[Fraction]:
     """
     budget = privacy.epsilon or privacy.rho
     if budget is None:
-        raise InvalidInputError(field="privacy", problem="asks for no noise")
+        raise InvalidInputError(field="privacy", problem="specifies no noise")
     return [Fraction(weight, sum(weights)) * Fraction(budget) for weight in weights]
 
 

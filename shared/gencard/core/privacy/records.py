@@ -69,7 +69,7 @@ def records_of(dataset: Dataset, coding: Coding) -> Records:
         DomainMismatchError: The dataset is not coded so.
     """
     if dataset.domain != coding.domain:
-        raise DomainMismatchError(problem="the records are coded by another schema")
+        raise DomainMismatchError(problem="the records have another schema")
     columns = [
         _levels_of(attribute.coding)[dataset.codes[:, axis]]
         for axis, attribute in enumerate(coding.attributes)
@@ -101,7 +101,7 @@ def _levels_of(coding: Labels | Edges) -> Column:
 
 def _problem(attributes: tuple[str, ...], columns: tuple[Column, ...]) -> str | None:
     if not attributes or len(set(attributes)) != len(attributes):
-        return "there is no attribute, or attributes repeat"
+        return "attributes are missing or repeated"
     arrays = [np.asarray(column) for column in columns]
     if len(arrays) != len(attributes) or {array.shape for array in arrays} != {(len(arrays[0]),)}:
         return "attributes differ in length or are missing"

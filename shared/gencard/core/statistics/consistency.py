@@ -32,7 +32,7 @@ def check_consistent(psi: Psi) -> None:
         _check_values(measurement)
     total = float(psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0])
     if total <= 0:
-        raise InvalidPsiError(problem="it counts no record")
+        raise InvalidPsiError(problem="it contains no records")
     slack = 0.0 if psi.exact else _RELATIVE * total
     for linear in psi.linear:
         _check_sums(linear, total, slack)

@@ -108,7 +108,7 @@ class _Reader:
     def _atom(self) -> Terms:
         if self._next.is_name:
             if self._next.text == self._response:
-                raise self._wrong("the response cannot explain itself")
+                raise self._wrong("the response is also a predictor")
             return ((self._take().text,),)
         if self._is("1"):
             self._take()
@@ -119,7 +119,7 @@ class _Reader:
         if not self._is("("):
             raise self._wrong("an attribute was expected")
         if self._depth == DEEPEST:
-            raise self._wrong(f"more than {DEEPEST} parentheses are open")
+            raise self._wrong(f"more than {DEEPEST} nested parentheses")
         self._take()
         self._depth += 1
         terms = self._sum()
@@ -150,7 +150,9 @@ def _tokens(text: str) -> Iterator[_Token]:
         place = len(text) - len(rest)
         found = _TOKEN.match(text, place)
         if found is None:
-            raise InvalidFormulaError(position=place + 1, problem=f"'{text[place]}' means nothing here")
+            raise InvalidFormulaError(
+                position=place + 1, problem=f"unexpected character '{text[place]}'"
+            )
         name = found["word"] or found["quoted"]
         yield _Token(place + 1, name or found["mark"], is_name=name is not None)
         place = found.end()

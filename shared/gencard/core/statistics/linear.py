@@ -36,7 +36,7 @@ class Function:
 
     def __post_init__(self) -> None:
         if not all(type(value) is int for value in (*self.values, self.denominator)):
-            raise InvalidNumberError(field=self.name, expected="whole numbers by a whole number")
+            raise InvalidNumberError(field=self.name, expected="whole numbers with a whole denominator")
         if not 1 <= self.denominator <= LARGEST_VALUE or not 1 <= self.largest <= LARGEST_VALUE:
             raise InvalidNumberError(field=self.name, expected=f"in size from 1 to {LARGEST_VALUE}")
 
@@ -121,5 +121,7 @@ def divided(statistics: Sequence[Statistic]) -> tuple[list[Clique], list[LinearS
     linear = [statistic for statistic in statistics if isinstance(statistic, LinearStatistic)]
     cliques = [statistic for statistic in statistics if not isinstance(statistic, LinearStatistic)]
     if list(statistics) != [*cliques, *linear]:
-        raise InvalidInputError(field="statistics", problem="need marginals first")
+        raise InvalidInputError(
+            field="statistics", problem="must list marginals before linear statistics"
+        )
     return cliques, linear

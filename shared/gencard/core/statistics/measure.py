@@ -67,13 +67,13 @@ def measure(
         UnknownAttributeError: A clique names an attribute that is not declared.
     """
     if privacy.mechanism is Mechanism.GENERATOR:
-        problem = "is the generator's own: a card of tier private measures no psi"
+        problem = "is generator: a card of tier private measures no psi"
         raise InvalidInputError(field="privacy.mechanism", problem=problem)
     if privacy.noisy and noise is None:
-        raise InvalidInputError(field="noise", problem="is asked for, and nobody draws it")
+        raise InvalidInputError(field="noise", problem="a source of noise is required")
     cliques, linear = divided(statistics)
     if linear and transform != AS_COUNTED:
-        raise InvalidInputError(field="transform", problem="belongs to marginals alone")
+        raise InvalidInputError(field="transform", problem="is allowed only for marginals")
     exact = _counted(source, cliques, linear, domain)
     if noise is not None and privacy.noisy:
         return noisy(exact, privacy, noise, weights)

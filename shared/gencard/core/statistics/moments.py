@@ -144,7 +144,9 @@ def _function(name: str, values: Values) -> Function:
     denominator = lcm(*(value.denominator for value in values))
     numerators = [int(value * denominator) for value in values]
     if denominator > LARGEST_VALUE or max(map(abs, numerators)) > LARGEST_VALUE:
-        raise InvalidNumberError(field=name, expected="of fewer digits: declare coarser numbers")
+        raise InvalidNumberError(
+            field=name, expected="a number with fewer digits; declare coarser numbers"
+        )
     return Function(name, tuple(numerators), denominator)
 
 
@@ -154,4 +156,4 @@ def _statistic(clique: tuple[str, ...], cells: int, functions: Sequence[Function
 
 def _check_different(one: Attribute, other: Attribute) -> None:
     if one.name == other.name:
-        raise InvalidInputError(field="statistic", problem="names one attribute twice")
+        raise InvalidInputError(field="statistic", problem="must not repeat an attribute")

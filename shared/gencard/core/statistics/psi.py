@@ -77,7 +77,7 @@ class Psi:
 
     def __post_init__(self) -> None:
         if not self.measurements and not self.linear:
-            raise InvalidPsiError(problem="it holds no measurement")
+            raise InvalidPsiError(problem="it contains no measurement")
         for linear in self.linear:
             _check_linear(linear, self.domain)
         for measurement in self.measurements:
@@ -87,7 +87,7 @@ class Psi:
             if measurement.values.dtype.kind not in "iuf" or not np.all(np.isfinite(measurement.values)):
                 raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
             if not (np.isfinite(measurement.stddev) and measurement.stddev >= 0):
-                raise InvalidPsiError(problem=f"({where}) has a stddev that is not zero or more")
+                raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")
 
     @property
     def cliques(self) -> tuple[Clique, ...]:
@@ -111,8 +111,8 @@ def _check_linear(linear: LinearMeasurement, domain: Domain) -> None:
     linear.statistic.check_belongs(domain)
     for numbers in (linear.values, linear.stddevs):
         if numbers.shape != (len(linear.statistic.functions),):
-            raise InvalidPsiError(problem=f"({where}) has not one value for each function")
+            raise InvalidPsiError(problem=f"({where}) needs one value for each function")
         if numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers)):
             raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
     if np.any(linear.stddevs < 0):
-        raise InvalidPsiError(problem=f"({where}) has a stddev that is not zero or more")
+        raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")

@@ -51,7 +51,7 @@ class Analysis(StrEnum):
 def analysis_of(text: str) -> Analysis:
     """Raises InvalidInputError where there is no such analysis."""
     if text not in set(Analysis):
-        raise InvalidInputError(field="kind", problem=f"must be {', '.join(Analysis)}")
+        raise InvalidInputError(field="kind", problem=f"must be one of {', '.join(Analysis)}")
     return Analysis(text)
 
 

@@ -25,7 +25,9 @@ def project(table: NDArray[Any], attributes: Clique, clique: Clique) -> NDArray[
         InvalidCliqueError: The clique names an attribute that the table does not have.
     """
     if not set(clique) <= set(attributes):
-        raise InvalidCliqueError(clique=", ".join(clique), problem="the table lacks an attribute of it")
+        raise InvalidCliqueError(
+            clique=", ".join(clique), problem="the table does not have all of its attributes"
+        )
     kept = [name for name in attributes if name in clique]
     summed = sum_out(table, others(attributes, clique))
     shape = [table.shape[attributes.index(name)] for name in kept]

@@ -15,5 +15,5 @@ def learning(name: str) -> ModuleType:
     try:
         return import_module(f"sklearn.{name}")
     except ModuleNotFoundError:
-        problem = "predictions need: pip install 'gencard[utility]'"
+        problem = "predictions need scikit-learn: pip install 'gencard[utility]'"
         raise InvalidInputError(field="utility", problem=problem) from None

@@ -60,7 +60,7 @@ class PlantedPair:
         check_equal_psi(self.even, self.odd, self.cliques, self.linear)
         for side, corners in ((self.even, self.even_corners), (self.odd, self.odd_corners)):
             if len(unique_records(side)) != len(corners):
-                raise ComputationError(problem="a planted dataset has other unique records too")
+                raise ComputationError(problem="a planted dataset contains further unique records")
 
     @property
     def rare(self) -> int:

@@ -121,7 +121,7 @@ def extremal_pair(
         low, high = (farthest(dataset, moves.cliques, uphill) for uphill in (-beta, beta))
     if beta.value(high) <= beta.value(low):
         raise NoExtremalPairError(
-            problem="the records leave no room for a move; try a made-up, denser dataset"
+            problem="the records allow no move that keeps psi; try a denser, made-up dataset"
         )
     check_equal_psi(dataset, high, moves.cliques, moves.linear)
     return ExtremalPair(moves.cliques, low, high, moves.linear)
@@ -168,7 +168,7 @@ def check_equal_psi(
     """Raises ComputationError where a released statistic differs by as little as one record."""
     check_same_domain(one.domain, other.domain)
     if statistics_digest(one, cliques, linear) != statistics_digest(other, cliques, linear):
-        raise ComputationError(problem="the sides of an extremal pair differ in psi")
+        raise ComputationError(problem="the two datasets of an extremal pair differ in psi")
 
 
 def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[np.int64]]:

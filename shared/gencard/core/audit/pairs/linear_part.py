@@ -35,12 +35,12 @@ def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[Li
     for statistic in linear:
         statistic.check_belongs(domain)
     if linear and domain.cells > MOST_CELLS:
-        raise TooLargeError(what="The table of an audit of linear statistics", limit=MOST_CELLS)
+        raise TooLargeError(what="The table for an audit of linear statistics", limit=MOST_CELLS)
     said = {block: _parts(domain, block, linear) for block in blocks}
     kept = {block: _complement(parts) for block, parts in said.items() if len(parts)}
     left = tuple(block for block in blocks if block not in kept or len(kept[block]))
     if not left:
-        raise NoExtremalPairError(problem="Phi determines every interaction that is looked at")
+        raise NoExtremalPairError(problem="Phi determines every interaction that the audit tests")
     return Basis(domain, left, {block: kept[block] for block in left if block in kept})
 
 

@@ -93,5 +93,5 @@ def _descended(dual: Dual, start: FloatArray, step: FloatArray, gradient: FloatA
     while dual.value(start + length * step) > before + 1e-4 * length * slope + rounding:
         length /= 2
         if length < _SHORTEST:
-            raise NotConvergedError(problem="no step comes nearer to these statistics")
+            raise NotConvergedError(problem="no step comes closer to these statistics")
     return start + length * step

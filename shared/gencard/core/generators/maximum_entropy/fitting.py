@@ -82,7 +82,7 @@ def check_room(table: Blocks, goals: Goals) -> None:
         for goal in inside:
             if not goal.has_room(marginal):
                 clique = ", ".join(goal.clique)
-                raise NotConvergedError(problem=f"structural zeros leave no room for psi on ({clique})")
+                raise NotConvergedError(problem=f"structural zeros contradict psi on ({clique})")
 
 
 class _Stride:

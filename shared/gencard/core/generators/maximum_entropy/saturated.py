@@ -39,7 +39,7 @@ class Saturated:
     def __post_init__(self) -> None:
         check_settings(max_cells=self.max_cells)
         if not (np.isfinite(self.alpha) and self.alpha >= 0):
-            raise InvalidNumberError(field="alpha", expected="a finite number from zero up")
+            raise InvalidNumberError(field="alpha", expected="a finite number, zero or more")
 
     def check(self, cliques: Sequence[Clique], domain: Domain) -> None:
         """See ``Generator.check``.
@@ -68,5 +68,5 @@ class Saturated:
         table = counts + self.alpha
         clear(table, domain.attributes, zeros_inside(self.structural_zeros, domain))
         if not table.any() or (psi.exact and np.any((table == 0) & (counts > 0))):
-            raise NotConvergedError(problem="structural zeros leave no room for psi")
+            raise NotConvergedError(problem="structural zeros contradict psi")
         return TableModel(domain, table)

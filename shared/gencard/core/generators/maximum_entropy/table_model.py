@@ -36,7 +36,7 @@ class TableModel:
 
     def __post_init__(self) -> None:
         if self.probabilities.shape != self.domain.sizes:
-            raise DomainMismatchError(problem="the table of probabilities has another shape")
+            raise DomainMismatchError(problem="the table of probabilities has the wrong shape")
         whole = total(self.probabilities)
         if not (np.isfinite(whole) and whole > 0 and self.probabilities.min() >= 0):
             raise InvalidNumberError(field="probabilities", expected="zero or more, with a finite sum")
@@ -85,7 +85,7 @@ def _thresholds(probabilities: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 def _check_words(rng: np.random.Generator) -> None:
     if isinstance(rng.bit_generator, np.random.MT19937):
-        raise InvalidInputError(field="rng", problem="needs 64-bit words, as PCG64 gives them")
+        raise InvalidInputError(field="rng", problem="must produce 64-bit words, as PCG64 does")
 
 
 def _decode(cells: NDArray[Any], sizes: tuple[int, ...], block: NDArray[Any]) -> None:

@@ -96,7 +96,7 @@ class TreeModel:
         parts = [(self.tree.cliques[clique], self._conditional(clique)), *arriving]
         union = self.domain.covered_by([attributes for attributes, _ in parts])
         if union.cells > _MOST_CELLS:
-            raise TooLargeError(what="The number of cells on the way to the marginal", limit=_MOST_CELLS)
+            raise TooLargeError(what="The number of cells of an intermediate table", limit=_MOST_CELLS)
         product = np.ones(union.sizes)
         for attributes, table in parts:
             product *= np.expand_dims(table, others(union.attributes, attributes))
@@ -124,7 +124,7 @@ class TreeModel:
 def _check_shapes(domain: Domain, tree: JunctionTree, tables: Sequence[Table]) -> None:
     named = {name for clique in tree.cliques for name in clique}
     if named != set(domain.attributes) or len(tables) != len(tree.cliques):
-        raise DomainMismatchError(problem="the tree is not one of the domain's attributes")
+        raise DomainMismatchError(problem="the tree does not have the domain's attributes")
     for clique, table in zip(tree.cliques, tables, strict=True):
         if clique != domain.canonical(clique) or table.shape != domain.project(clique).sizes:
-            raise DomainMismatchError(problem=f"the table on ({', '.join(clique)}) has another shape")
+            raise DomainMismatchError(problem=f"the table on ({', '.join(clique)}) has the wrong shape")

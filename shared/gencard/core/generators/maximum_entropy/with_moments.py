@@ -87,7 +87,7 @@ class MaximumEntropy:
         check_belongs(psi, domain)
         cells = np.flatnonzero(self._allowed(psi, domain))
         if not len(cells):
-            raise NotConvergedError(problem="structural zeros leave no room for psi")
+            raise NotConvergedError(problem="structural zeros contradict psi")
         dual = Dual(values_on(psi, every_cell(domain).take(cells)), Goals.of(psi))
         table = np.zeros(domain.cells)
         table[cells] = largest_entropy(dual, self.tolerance, self.most_steps)

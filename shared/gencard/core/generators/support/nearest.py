@@ -34,5 +34,5 @@ def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, 
         ],
     )
     if found.x is None:
-        raise NotConvergedError(problem="the linear program has no answer")
+        raise NotConvergedError(problem="the linear program has no solution")
     return np.maximum(found.x[:-1], 0.0), float(found.fun)

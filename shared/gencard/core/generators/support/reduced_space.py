@@ -117,7 +117,7 @@ class ReducedSpace:
         check_belongs(psi, domain)
         points = self._reduced(psi, domain)
         if not len(points):
-            raise NotConvergedError(problem="structural zeros leave no room for psi")
+            raise NotConvergedError(problem="structural zeros contradict psi")
         weights = self._nearest(psi, points) if psi.exact else _smoothest(psi, points)
         kept = np.flatnonzero(weights > _LEAST)
         return SupportModel(points.take(kept), weights[kept])

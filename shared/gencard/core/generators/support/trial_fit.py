@@ -127,7 +127,7 @@ def _remedy(
 ) -> str:
     """What to ask for instead: an exact generator that holds them all, fewer marginals, or a tree."""
     if _holds(Graphical(zeros, max_cells=max_cells), cliques, domain):
-        return "Ask for the generator graphical, which holds all of them"
+        return "Use the generator graphical, which fits all of them"
     by_size = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
     for part in _LEFT_OUT:
         dropped = by_size[: max(1, len(by_size) // part)]
@@ -137,7 +137,7 @@ def _remedy(
             more = f" and {len(dropped) - _NAMED} more of the largest" if len(dropped) > _NAMED else ""
             return f"Leave out the marginals {named}{more}"
     tree = _holds(SpanningTree(zeros, max_cells=max_cells), cliques, domain)
-    return f"Ask for the generator {'spanning-tree' if tree else 'independent'}, or for coarser levels"
+    return f"Use the generator {'spanning-tree' if tree else 'independent'}, or coarser levels"
 
 
 def _holds(generator: Generator, cliques: Sequence[Clique], domain: Domain) -> bool:

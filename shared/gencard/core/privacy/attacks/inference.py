@@ -48,7 +48,7 @@ def inference(
     others = tuple(name for name in gower.attributes if name != secret)
     known = others if known is None else known
     if secret in known:
-        raise InvalidCliqueError(clique=", ".join(known), problem="it holds the secret")
+        raise InvalidCliqueError(clique=", ".join(known), problem="it contains the sensitive attribute")
     check_known(known, others)
     if not 0 <= tolerance <= 1:
         raise InvalidNumberError(field="The tolerance", expected="from 0 to 1")

@@ -45,7 +45,9 @@ def linkability(
     for side in sides:
         check_known(side, gower.attributes)
     if set(sides[0]) & set(sides[1]):
-        raise InvalidCliqueError(clique=", ".join(sides[0]), problem="both sides name an attribute")
+        raise InvalidCliqueError(
+            clique=", ".join(sides[0]), problem="both sides contain the same attribute"
+        )
     if not 1 <= count <= len(tables.synthetic):
         expected = "at least 1, and at most the synthetic records"
         raise InvalidNumberError(field="The number of neighbours", expected=expected)

@@ -53,7 +53,9 @@ class Membership:
             ordered.flags.writeable = False
             object.__setattr__(self, name, ordered)
         if not (len(self.members) and len(self.others)):
-            raise InvalidDatasetError(problem="no distance of a member, or none of another record")
+            raise InvalidDatasetError(
+                problem="distances of members and of other records are both needed"
+            )
 
     @property
     def area(self) -> float:

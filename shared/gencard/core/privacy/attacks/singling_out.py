@@ -49,7 +49,7 @@ def singling_out(tables: Tables, *, width: int = 1, attacks: int, rng: np.random
         raise InvalidNumberError(field="The number of attacks", expected="at least 1")
     guesses = _guesses(synthetic, width, attacks, rng)
     if not guesses:
-        raise ComputationError(problem="no synthetic record was singled out by so many attributes")
+        raise ComputationError(problem="no synthetic record is singled out by this number of attributes")
     values = [np.unique(column) for column in holdout.columns]
     lucky = [by_luck(values, _axes(holdout, width, rng), rng) for _ in guesses]
     size = min(len(train), len(holdout))

@@ -43,7 +43,7 @@ def check_known(clique: Clique, attributes: Iterable[str]) -> None:
         UnknownAttributeError: It names what is not among the attributes.
     """
     if not clique or len(set(clique)) != len(clique):
-        raise InvalidCliqueError(clique=", ".join(clique), problem="it is empty or repeats")
+        raise InvalidCliqueError(clique=", ".join(clique), problem="it is empty or repeats an attribute")
     for name in sorted(set(clique) - set(attributes)):
         raise UnknownAttributeError(attribute=name)
 

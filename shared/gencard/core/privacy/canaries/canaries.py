@@ -50,7 +50,7 @@ class Reconstruction:
 
     def __post_init__(self) -> None:
         if self.rows < 1 or not len(self.radii):
-            raise InvalidDatasetError(problem="there is no canary or no row")
+            raise InvalidDatasetError(problem="at least one canary and one row are needed")
         if not np.all(np.isfinite(self.radii) & (self.radii >= 0)):
             raise InvalidDatasetError(problem="a distance is negative or not finite")
         if isinstance(self.space, Cube) and not np.all(self.radii):
@@ -113,7 +113,7 @@ def reconstruct_cells(canaries: Dataset, synthetic: Dataset) -> Reconstruction:
     """
     check_same_domain(canaries.domain, synthetic.domain)
     if not len(canaries) or not len(synthetic):
-        raise InvalidDatasetError(problem="there is no canary or no row")
+        raise InvalidDatasetError(problem="at least one canary and one row are needed")
     domain = canaries.domain
     equal = (1.0,) * len(domain)
     gower = Gower(domain.attributes, (None,) * len(domain), equal)
@@ -136,4 +136,4 @@ def _check_uniform(canaries: FloatArray) -> None:
     repeated = any(len(np.unique(column)) < len(column) for column in canaries.T)
     short = (np.round(canaries, 9) == canaries) | (canaries * 2**32 % 1 == 0)
     if repeated or np.any(np.all(short, axis=0)) or np.any(np.round(canaries, 6) == canaries):
-        raise InvalidDatasetError(problem="canaries are rounded or repeated: no uniform numbers")
+        raise InvalidDatasetError(problem="canaries are rounded or repeated, so they are not uniform")

@@ -54,7 +54,9 @@ class CanaryPlan:
         if not 0 <= self.delta < 1:
             raise InvalidNumberError(field="delta", expected="at least 0 and below 1")
         if self.radius < 0 or self.guesses < 1:
-            raise InvalidNumberError(field="The radius and the guesses", expected="from 0 and from 1")
+            raise InvalidNumberError(
+                field="The radius and the guesses", expected="at least 0 and at least 1"
+            )
 
 
 @dataclass(frozen=True, slots=True)

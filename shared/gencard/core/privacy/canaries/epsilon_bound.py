@@ -41,7 +41,7 @@ class EpsilonBound:
         if delta > self.delta:
             raise ComputationError(problem="the bound is for a smaller delta than the claim's")
         if neighbouring is not self.neighbouring:
-            raise ComputationError(problem="bound and claim differ in what neighbouring means")
+            raise ComputationError(problem="bound and claim have different neighbouring relations")
         return epsilon < self.epsilon
 
 

@@ -56,7 +56,9 @@ class Gower:
 
     def __post_init__(self) -> None:
         if not len(self.attributes) == len(self.ranges) == len(self.weights):
-            raise InvalidInputError(field="gower", problem="each attribute has one range, one weight")
+            raise InvalidInputError(
+                field="gower", problem="each attribute needs one range and one weight"
+            )
         ranges = [value for value in self.ranges if value is not None]
         if not all(isfinite(value) and value >= 0 for value in ranges):
             raise InvalidNumberError(field="A range", expected="finite and at least 0")
@@ -107,7 +109,9 @@ def gower_of(
         UnknownAttributeError: A weight is for no attribute.
     """
     if not tables:
-        raise InvalidInputError(field="tables", problem="there is none to take ranges from")
+        raise InvalidInputError(
+            field="tables", problem="at least one table is needed to take ranges from"
+        )
     first = tables[0]
     for table in tables[1:]:
         check_same_kinds(first.kinds, table.kinds)

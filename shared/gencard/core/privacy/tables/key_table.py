@@ -75,7 +75,7 @@ def key_table(
     original.domain.canonical((*known, target))  # refuses a target among the keys
     exclusions.check(original.domain.project((*known, target)))
     if not (len(original) and len(synthetic)):
-        raise InvalidInputError(field="dataset", problem="holds no record")
+        raise InvalidInputError(field="dataset", problem="contains no records")
     columns = {
         name: np.concatenate([original.column(name), synthetic.column(name)])
         for name in (*known, target)

@@ -28,7 +28,7 @@ def unique_free(original: Dataset, drawn: Dataset, rows: int) -> Dataset:
     chosen, ahead = np.arange(rows), rows
     while len(vacant := replicated_rows(original, drawn.take(chosen))):
         if ahead + len(vacant) > len(drawn):
-            raise ComputationError(problem="too many rows are unique as a record is")
+            raise ComputationError(problem="too many rows replicate a unique record")
         chosen[vacant] = np.arange(ahead, ahead + len(vacant))
         ahead += len(vacant)
     return drawn.take(chosen)

@@ -66,10 +66,10 @@ def gap_of(words: GapWords, coding: Coding) -> Gap:
             are named without an attribute or the other way round.
     """
     if len(set(words.attributes)) != len(words.attributes) or words.first == words.second:
-        raise InvalidInputError(field="gap", problem="names an attribute or a level twice")
+        raise InvalidInputError(field="gap", problem="must not repeat an attribute or a level")
     if bool(words.among) != bool(words.levels):
         raise InvalidInputError(
-            field="gap", problem="needs levels of the attribute looked at, and none else"
+            field="gap", problem="needs levels of its first attribute, and no others"
         )
     levels = _code(coding, words.attribute, words.first), _code(coding, words.attribute, words.second)
     among = tuple(_code(coding, words.among, level) for level in words.levels)

@@ -29,7 +29,9 @@ class LogisticRegression:
     def fit(self, task: Task, records: Dataset) -> Predictor:
         """As ``Learner`` says; numbers are standardised first."""
         if not len(records):
-            raise InvalidInputError(field="records", problem="hold none to learn from")
+            raise InvalidInputError(
+                field="records", problem="must contain at least one record to learn from"
+            )
         cells, places = distinct(records, (*task.predictors, task.target))
         counts, classes = np.bincount(places), cells.column(task.target)
         if len(np.unique(classes)) == 1:

@@ -40,7 +40,9 @@ class Task:
 
     def __post_init__(self) -> None:
         if not self.predictors or self.target in self.predictors:
-            raise InvalidInputError(field="predictors", problem="need one or more, without the target")
+            raise InvalidInputError(
+                field="predictors", problem="must be one or more attributes other than the target"
+            )
 
 
 class Predictor(Protocol):
@@ -99,7 +101,9 @@ def split(records: Dataset, target: str, *, seed: int = 0) -> Split:
     alone = np.setdiff1d(np.arange(len(records)), several)
     fewest = len(np.unique(classes[several]))
     if not fewest or int(TEST_SHARE * len(several)) < fewest:
-        raise InvalidInputError(field="records", problem="are too few to be split for tests")
+        raise InvalidInputError(
+            field="records", problem="are too few to split into training and test sets"
+        )
     training, test = learning("model_selection").train_test_split(
         several, test_size=TEST_SHARE, random_state=seed, stratify=classes[several]
     )
@@ -113,7 +117,7 @@ def accuracy(predictor: Predictor, records: Dataset, target: str) -> float:
         InvalidInputError: There is no record.
     """
     if not len(records):
-        raise InvalidInputError(field="records", problem="hold none to be predicted")
+        raise InvalidInputError(field="records", problem="must contain at least one record to predict")
     return float(np.mean(predictor.predict(records) == records.column(target)))
 
 

@@ -32,7 +32,7 @@ def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> Ma
     """
     columns = sum(2 if name in values else records.domain.size(name) for name in attributes)
     if columns * len(records) > MOST_ENTRIES:
-        raise TooLargeError(what="the table of predictors", limit=f"{MOST_ENTRIES} entries")
+        raise TooLargeError(what="The table of predictors", limit=f"{MOST_ENTRIES} entries")
     return np.hstack([_columns(records, name, values) for name in attributes])
 
 

@@ -78,7 +78,7 @@ def cells_of(original: Dataset, synthetic: Dataset, values: Values) -> Cells:
     domain = original.domain
     check_same_domain(domain, synthetic.domain)
     if not (len(original) and len(synthetic) and len(domain)):
-        raise InvalidInputError(field="dataset", problem="holds no record or no attribute")
+        raise InvalidInputError(field="dataset", problem="contains no records or no attributes")
     numbers = {name: numbers_of(name, domain.size(name), values) for name in values}
     stacked = np.vstack([synthetic.codes, original.codes])
     codes, places = np.unique(stacked, axis=0, return_inverse=True)

@@ -101,7 +101,9 @@ def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
     """
     check_same_domain(psi.domain, rows.domain)
     if not len(rows):
-        raise InvalidInputError(field="rows", problem="there is none to compare with psi")
+        raise InvalidInputError(
+            field="rows", problem="must contain at least one row to compare with psi"
+        )
     pairs = zip(_marginals(psi).measurements, count_all(rows, psi.cliques), strict=True)
     share = FALSE_ALARMS / len(psi.cliques)
     return Fidelity(len(rows), tuple(_compared(one, counts, share, worst) for one, counts in pairs))
@@ -109,7 +111,7 @@ def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
 
 def _marginals(psi: Psi) -> Psi:
     if not psi.measurements:
-        raise InvalidPsiError(problem="it holds no marginal that rows could be compared with")
+        raise InvalidPsiError(problem="it has no marginal to compare rows with")
     marginals = Psi(psi.domain, psi.measurements)
     if not marginals.exact:
         return reconcile(marginals)

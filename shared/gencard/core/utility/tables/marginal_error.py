@@ -23,6 +23,6 @@ def marginal_error(original: Dataset, synthetic: Dataset, clique: Clique) -> flo
     """
     check_same_domain(original.domain, synthetic.domain)
     if not (len(original) and len(synthetic)):
-        raise InvalidInputError(field="dataset", problem="holds no record")
+        raise InvalidInputError(field="dataset", problem="contains no records")
     ours, theirs = (count(dataset, clique) / len(dataset) for dataset in (original, synthetic))
     return float(np.sqrt(np.mean((ours - theirs) ** 2)))

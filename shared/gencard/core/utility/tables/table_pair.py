@@ -30,7 +30,7 @@ class TablePair:
         if original.shape != synthetic.shape:
             raise DomainMismatchError(problem="the tables have different shapes")
         if not (original.any() and synthetic.any()):
-            raise InvalidInputError(field="table", problem="holds no record")
+            raise InvalidInputError(field="table", problem="contains no records")
         held = (original + synthetic) > 0
         return cls(original[held].astype(np.float64), synthetic[held].astype(np.float64))
 
