@@ -25,7 +25,8 @@ from tests.core.tables import dense_dataset
 from tests.golden.files import golden
 
 MAX_CELLS = 10_000_000
-ROWS = 400
+ROWS = 100_000
+"""So many that a change of a probability by 1e-5 changes a row."""
 ZEROS: Mapping[str, tuple[StructuralZeros, ...]] = {
     "zeros": (
         StructuralZeros(("a", "b"), ((0, 1), (1, 2))),
