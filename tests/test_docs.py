@@ -1,6 +1,7 @@
 """The pages say what the code does: no page has drifted, examples are true, links lead somewhere."""
 
 import doctest
+import importlib
 import json
 import re
 import shlex
@@ -200,3 +201,20 @@ def test_links_lead_to_a_heading(page):
         if anchor not in anchors_of(page.parent / target if target else page)
     ]
     assert not missing
+
+
+IMPORTED = sorted(
+    {
+        (module, name.strip())
+        for page in PAGES
+        for module, names in re.findall(
+            r"^from (gencard[\w.]*) import (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        for name in names.split(",")
+    }
+)
+
+
+@pytest.mark.parametrize(("module", "name"), IMPORTED)
+def test_what_pages_import_exists(module, name):
+    assert hasattr(importlib.import_module(module), name)
