@@ -22,8 +22,8 @@ from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
-from gencard.core.utility.prediction.gap import Gap, gap_error
-from gencard.core.utility.tables.marginal_error import marginal_error
+from gencard.core.utility.gap import Gap, gap_error
+from gencard.core.utility.table_utility import marginal_error
 
 GENDER_GAP = Gap("Sex", (0, 1), within="Occupation", among=("Economic Activity", (1, 2)))
 """Men less women of each occupation, among employees and self-employed."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.utility.tables.table_utility import mean_table_utility
+from gencard.core.utility.table_utility import mean_table_utility
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -10,15 +10,15 @@ from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3
 from benchmarks.houssiau import GENDER_GAP
 from benchmarks.paper_methods import METHODS, PREDICTION_ROWS, drawn, records
 from gencard.core.dataset import Dataset
-from gencard.core.utility.prediction.forest import (
+from gencard.core.utility.analyses import (
     ForestReference,
     ForestUtility,
     forest_reference,
     forest_utility,
 )
-from gencard.core.utility.prediction.gap import gap_error
-from gencard.core.utility.prediction.logistic import LogisticRegression
-from gencard.core.utility.prediction.prediction import (
+from gencard.core.utility.gap import gap_error
+from gencard.core.utility.learners import LogisticRegression
+from gencard.core.utility.prediction import (
     Accuracies,
     Split,
     Task,
@@ -26,7 +26,7 @@ from gencard.core.utility.prediction.prediction import (
     accuracy,
     split,
 )
-from gencard.core.utility.tables.marginal_error import marginal_error
+from gencard.core.utility.table_utility import marginal_error
 
 SOCIAL_GRADE = Task("Approximated Social Grade", APPLICATION_2[:3])
 

@@ -28,10 +28,9 @@ from gencard.core.privacy.canaries.canaries import (
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.core.privacy.canaries.canary_space import Cube
-from gencard.core.privacy.canaries.hit_count import hit_count
-from gencard.core.privacy.canaries.published_sum import published_bound
-from gencard.core.privacy.canaries.refined_sum import sum_bound
+from gencard.core.privacy.canaries.counts import hit_count
+from gencard.core.privacy.canaries.epsilon_bound import Cube
+from gencard.core.privacy.canaries.sums import published_bound, sum_bound
 from gencard.core.types import FloatArray
 
 Bounds = tuple[float, float, float]

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
-from gencard.core.privacy.tables.replicated_uniques import replicated_uniques
-from gencard.core.utility.tables.table_utility import table_utilities
+from gencard.core.privacy.uniques import replicated_uniques
+from gencard.core.utility.table_utility import table_utilities
 
 Array = NDArray[np.float64]
 

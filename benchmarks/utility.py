@@ -19,9 +19,9 @@ import pandas as pd
 from benchmarks import bench
 from benchmarks.diagnosis import survey
 from gencard.core.dataset import Dataset
-from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
-from gencard.core.privacy.tables.replicated_uniques import replicated_uniques
-from gencard.core.utility.tables.table_utility import table_utilities
+from gencard.core.privacy.disclosure import disclosure_risk
+from gencard.core.privacy.uniques import replicated_uniques
+from gencard.core.utility.table_utility import table_utilities
 
 Pair = tuple[Dataset, Dataset]
 

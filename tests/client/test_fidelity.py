@@ -19,7 +19,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.utility.tables.fidelity import fidelity
+from gencard.core.utility.fidelity import fidelity
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_report import NASTY, Page, text_of
 from tests.client.test_views import rich_text

@@ -13,8 +13,8 @@ from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UnknownAttributeError
-from gencard.core.utility.prediction.gap import Gap, gap_error
-from gencard.core.utility.tables.marginal_error import marginal_error
+from gencard.core.utility.gap import Gap, gap_error
+from gencard.core.utility.table_utility import marginal_error
 from gencard.wire.codecs.schema_codec import coding_document
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS

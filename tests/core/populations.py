@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gencard.core.privacy.attacks.targets import Tables
+from gencard.core.privacy.attacks.attack import Tables
 from gencard.core.privacy.records import Records
 
 

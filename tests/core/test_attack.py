@@ -17,11 +17,9 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.attacks.attack import Attack
-from gencard.core.privacy.attacks.inference import inference
-from gencard.core.privacy.attacks.linkability import linkability
+from gencard.core.privacy.attacks.attack import Attack, Tables, drawn
+from gencard.core.privacy.attacks.neighbours import inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
-from gencard.core.privacy.attacks.targets import Tables, drawn
 from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
 from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import Records

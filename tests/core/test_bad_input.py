@@ -14,24 +14,21 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.core.privacy.attacks.clones import clones
-from gencard.core.privacy.attacks.inference import inference
-from gencard.core.privacy.attacks.linkability import linkability
+from gencard.core.privacy.attacks.attack import Tables
 from gencard.core.privacy.attacks.membership import membership
+from gencard.core.privacy.attacks.neighbours import inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
-from gencard.core.privacy.attacks.targets import Tables
 from gencard.core.privacy.canaries.canaries import reconstruct_cells
-from gencard.core.privacy.distances.dcr import dcr
-from gencard.core.privacy.distances.equal_share import equal_share
+from gencard.core.privacy.disclosure import disclosure_risk
+from gencard.core.privacy.distances.copies import clones
+from gencard.core.privacy.distances.dcr import dcr, equal_share
 from gencard.core.privacy.distances.gower import Missing, gower_of
 from gencard.core.privacy.distances.nearest import nearest
 from gencard.core.privacy.records import Records
-from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
-from gencard.core.privacy.tables.replicated_uniques import replicated_uniques
-from gencard.core.utility.prediction.gap import Gap, gap_error
-from gencard.core.utility.propensity.propensity import regression_propensity, tree_pmse
-from gencard.core.utility.tables.marginal_error import marginal_error
-from gencard.core.utility.tables.table_utility import mean_table_utility, table_utilities
+from gencard.core.privacy.uniques import replicated_uniques
+from gencard.core.utility.gap import Gap, gap_error
+from gencard.core.utility.propensity import regression_propensity, tree_pmse
+from gencard.core.utility.table_utility import marginal_error, mean_table_utility, table_utilities
 
 NAMES = ("a", "b")
 

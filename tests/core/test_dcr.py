@@ -9,16 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
-from gencard.core.privacy.attacks.clones import clones
-from gencard.core.privacy.distances.closer_share import closer_share
-from gencard.core.privacy.distances.dcr import dcr
-from gencard.core.privacy.distances.equal_share import equal_share
+from gencard.core.privacy.distances.copies import clones, distance_histogram, nndr
+from gencard.core.privacy.distances.dcr import closer_share, dcr, equal_share
 from gencard.core.privacy.distances.gower import Missing, gower_of
-from gencard.core.privacy.distances.histogram import distance_histogram
 from gencard.core.privacy.distances.nearest import Nearest, nearest
-from gencard.core.privacy.distances.nndr import nndr
 from gencard.core.privacy.records import Records
-from gencard.core.privacy.tables.replicated_uniques import replicated_uniques
+from gencard.core.privacy.uniques import replicated_uniques
 from tests.core.mixed import adult, compared
 from tests.core.oracles import coded
 from tests.shared_data import oracle_file

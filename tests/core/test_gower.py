@@ -16,7 +16,7 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.distances import distances
+from gencard.core.privacy.distances.distances import distances
 from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
 from gencard.core.privacy.distances.nearest import nearest
 from gencard.core.privacy.records import Records, records_of

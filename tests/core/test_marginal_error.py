@@ -9,8 +9,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError
 from gencard.core.statistics.marginal import count
-from gencard.core.utility.prediction.gap import Gap, gap_error, gaps
-from gencard.core.utility.tables.marginal_error import marginal_error
+from gencard.core.utility.gap import Gap, gap_error, gaps
+from gencard.core.utility.table_utility import marginal_error
 from tests.core.oracles import coded, read
 from tests.shared_data import oracle_file
 

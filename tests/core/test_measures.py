@@ -18,7 +18,7 @@ from gencard.core.evaluation.measure import Group, Need
 from gencard.core.evaluation.registry import MEASURES, measure_named, price_in_statistics, take
 from gencard.core.statistics.marginal import count
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.utility.prediction.gap import GapWords
+from gencard.core.utility.gap import GapWords
 
 CODING = Coding(
     (

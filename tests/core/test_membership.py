@@ -12,8 +12,8 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
+from gencard.core.privacy.attacks.attack import Tables
 from gencard.core.privacy.attacks.membership import Membership, membership
-from gencard.core.privacy.attacks.targets import Tables
 from gencard.core.privacy.distances.gower import gower_of
 from tests.core.populations import copied, records
 

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.privacy.attacks.predicate import (
+from gencard.core.privacy.attacks.neighbours import neighbours
+from gencard.core.privacy.attacks.singling_out import (
     Condition,
     Relation,
     by_luck,
@@ -14,7 +15,6 @@ from gencard.core.privacy.attacks.predicate import (
     singles_out,
 )
 from gencard.core.privacy.distances.gower import gower_of
-from gencard.core.privacy.distances.neighbours import neighbours
 from tests.core.mixed import by_hand, compared
 from tests.core.populations import records
 

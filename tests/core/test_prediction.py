@@ -14,17 +14,17 @@ from gencard.core.errors import (
     TooLargeError,
     UnknownAttributeError,
 )
-from gencard.core.utility import extra
-from gencard.core.utility.prediction.forest import (
+from gencard.core.utility import prediction
+from gencard.core.utility.analyses import (
     RandomForest,
     forest_reference,
     forest_utility,
     importances,
     order_similarity,
 )
-from gencard.core.utility.prediction.logistic import LogisticRegression
-from gencard.core.utility.prediction.prediction import Split, Task, accuracies, accuracy, split
-from gencard.core.utility.propensity.predictor_matrix import predictor_matrix
+from gencard.core.utility.learners import LogisticRegression
+from gencard.core.utility.prediction import Split, Task, accuracies, accuracy, split
+from gencard.core.utility.predictors import predictor_matrix
 
 DOMAIN = Domain.of({"signal": 4, "noise": 3, "age": 5, "health": 3})
 AGES = (10.0, 20.0, 35.0, 80.0, np.nan)
@@ -218,6 +218,6 @@ def test_what_is_not_installed_is_said(monkeypatch):
     def absent(name):
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(extra, "import_module", absent)
+    monkeypatch.setattr(prediction, "import_module", absent)
     with pytest.raises(InvalidInputError, match=r"gencard\[utility\]"):
         LogisticRegression().fit(TASK, RECORDS)

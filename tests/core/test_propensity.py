@@ -19,18 +19,16 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.statistics.marginal import count
-from gencard.core.utility.propensity import propensity_regression
-from gencard.core.utility.propensity.conditional_tree import ConditionalTreeSettings
-from gencard.core.utility.propensity.propensity import (
-    expected_of_pairs,
+from gencard.core.utility import propensity_regression
+from gencard.core.utility.predictors import cells_of
+from gencard.core.utility.propensity import (
     regression_propensity,
     tree_pmse,
     tree_propensity,
 )
-from gencard.core.utility.propensity.propensity_cells import cells_of
-from gencard.core.utility.propensity.propensity_ranks import score_ranks
-from gencard.core.utility.propensity.propensity_tree import TreeSettings, _Tree, tree_scores
-from gencard.core.utility.tables.table_utility import table_utility
+from gencard.core.utility.propensity_tree import TreeSettings, _Tree, tree_scores
+from gencard.core.utility.table_statistics import score_ranks
+from gencard.core.utility.table_utility import table_utility
 from tests.core.oracles import read
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file
@@ -118,21 +116,9 @@ class TestSynthpopSaysTheSame:
             return regression_propensity(one, other, values, order=1).pmse
 
         for pmse, case, apart in ((by_tree, tree, 0.003), (by_regression, regression, 1e-9)):
-            expected = expected_of_pairs(syntheses, pmse)
+            expected = np.mean([pmse(*pair) for pair in combinations(syntheses, 2)]) / 2
             found = [pmse(original, synthesis) / expected for synthesis in syntheses]
             assert found == pytest.approx(case["S_pMSE"], rel=apart)
-
-    def test_of_conditional_trees(self, oracle):
-        """Twenty permutations on either side: 5 % apart at most."""
-        (case,) = (
-            case for case in oracle["utility_gen"] if case["options"].get("tree.method") == "ctree"
-        )
-        found = tree_propensity(
-            *survey("syn1"), rng=rng(), settings=ConditionalTreeSettings(), permutations=20
-        )
-        for name in ("pMSE", "SPECKS", "PO50", "U"):
-            assert found.named[name] == pytest.approx(case[name][0], rel=1e-9, abs=1e-9), name
-        assert found.standardised == pytest.approx(case["S_pMSE"][0], rel=0.05)
 
     @pytest.mark.parametrize("leaf", [5, 20])
     def test_of_trees_beside_chance(self, oracle, leaf):
@@ -404,20 +390,12 @@ class TestBadInput:
             {"permutations": 0},
             {"settings": TreeSettings(leaf=0)},
             {"settings": TreeSettings(price=1.0)},
-            {"settings": ConditionalTreeSettings(leaf=0)},
-            {"settings": ConditionalTreeSettings(node=1)},
-            {"settings": ConditionalTreeSettings(confidence=1.0)},
-            {"settings": ConditionalTreeSettings(confidence=-0.1)},
         ],
     )
     def test_tree_settings(self, wrong):
         one = drawn(1, 5, (0.2, 0.3, 0.5))
         with pytest.raises(InvalidNumberError):
             tree_propensity(one, one, {}, rng=rng(), **wrong)
-
-    def test_pairs_need_two_syntheses(self):
-        with pytest.raises(InvalidInputError, match="two or more"):
-            expected_of_pairs([drawn(1, 5, (0.2, 0.3, 0.5))], lambda one, other: 0.0)
 
     def test_one_record_each_and_constant_attributes(self):
         one = Dataset(DOMAIN, np.array([[0, 0, 0]]))

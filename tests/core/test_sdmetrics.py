@@ -7,10 +7,10 @@ import pytest
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.privacy.distances.closer_share import closer_share
+from gencard.core.privacy.disclosure import disclosure_risk
+from gencard.core.privacy.distances.dcr import closer_share
 from gencard.core.privacy.distances.gower import gower_of
 from gencard.core.privacy.distances.nearest import nearest
-from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
 from tests.core.mixed import adult
 from tests.core.oracles import coded, read
 from tests.shared_data import oracle_file

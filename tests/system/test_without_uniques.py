@@ -22,7 +22,7 @@ from gencard.core.errors import (
     StorageError,
     UniqueFreeFailedError,
 )
-from gencard.core.privacy.tables.replicated_uniques import replicated_rows
+from gencard.core.privacy.uniques import replicated_rows
 from gencard.v1 import synthesis_pb2
 from tests.system.edge import configure, eventually, nothing_changes
 from tests.system.house import build, request_id

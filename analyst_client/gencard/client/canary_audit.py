@@ -20,13 +20,13 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.generators.replay import rng_of
-from gencard.core.privacy.canaries.canary_findings import (
+from gencard.core.privacy.canaries.canaries import FEWEST, plant
+from gencard.core.privacy.canaries.findings import (
     CanaryFinding,
     CanaryFindings,
     CanaryPlan,
     canary_findings,
 )
-from gencard.core.privacy.canaries.planting import FEWEST, plant
 
 MEANING = (
     "With probability {sure} all bounds hold together, of the claims that stand beside them and of no"

@@ -168,7 +168,7 @@ class Agreement:
         from gencard.client.report.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
             FidelityReport,
         )
-        from gencard.core.utility.tables.fidelity import fidelity  # noqa: PLC0415 - as above
+        from gencard.core.utility.fidelity import fidelity  # noqa: PLC0415 - as above
 
         about = data.name if isinstance(data, Release) else self.card.name
         return FidelityReport(fidelity(self.psi, self._dataset_of(data)), self.coding, about)

@@ -13,7 +13,7 @@ from gencard.client.report.written import WrittenAsPage
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.evaluation.fidelity import FidelityFinding
-from gencard.core.utility.tables.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
+from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
 HEADS = ("Marginal", "Cells", "Total variation", "By chance", "Bound", "Worst cell: in psi, in the rows")

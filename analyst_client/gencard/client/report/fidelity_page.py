@@ -6,7 +6,7 @@ from gencard.client.report import plots
 from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
 from gencard.core.domain import Clique
-from gencard.core.utility.tables.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
+from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
 
 MOST_MARGINALS = 40
 """Rows of the table; the JSON holds all."""

@@ -13,7 +13,7 @@ from gencard.client.report.words import named, percent
 from gencard.core.audit.report import AuditReport, PowerCurve
 from gencard.core.evaluation.fidelity import FidelityFinding
 from gencard.core.evaluation.finding import Finding
-from gencard.core.utility.tables.fidelity import Fidelity, MarginalFidelity
+from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
 
 Group = tuple[str, NDArray[np.float64], str]
 """Name, one value for each run, and colour."""

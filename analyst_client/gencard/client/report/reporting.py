@@ -14,7 +14,7 @@ from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.evaluation.fidelity import FidelityFinding
 from gencard.core.evaluation.registry import MEASURES, price_in_statistics
-from gencard.core.utility.tables.fidelity import fidelity
+from gencard.core.utility.fidelity import fidelity
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Role
 

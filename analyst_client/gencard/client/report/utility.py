@@ -14,12 +14,11 @@ from gencard.core.coding import Coding, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
-from gencard.core.utility.prediction.analyses import Analyses, analyses
-from gencard.core.utility.prediction.gap import GapWords, gap_error, gap_of
-from gencard.core.utility.prediction.prediction import Task, split
-from gencard.core.utility.propensity.propensity import Propensity, regression_propensity, tree_propensity
-from gencard.core.utility.tables.marginal_error import marginal_error
-from gencard.core.utility.tables.table_utility import table_utilities
+from gencard.core.utility.analyses import Analyses, analyses
+from gencard.core.utility.gap import GapWords, gap_error, gap_of
+from gencard.core.utility.prediction import Task, split
+from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
+from gencard.core.utility.table_utility import marginal_error, table_utilities
 
 FORMAT = "gencard.utility.v1"
 HEADS = ("Taught by", "Model", "Right on real records", "Right on synthetic ones", "Order of importance")

@@ -12,7 +12,7 @@ from gencard.client.releases import Release
 from gencard.client.report.fidelity import FidelityReport
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
 from gencard.core.errors import DomainMismatchError, InvalidInputError
-from gencard.core.utility.tables.fidelity import fidelity as fidelity_to
+from gencard.core.utility.fidelity import fidelity as fidelity_to
 
 
 def fidelity(

@@ -13,7 +13,7 @@ from gencard.client.shell.terminal import AsJson, console, say, say_json
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.utility.prediction.gap import GapWords
+from gencard.core.utility.gap import GapWords
 
 
 def utility(

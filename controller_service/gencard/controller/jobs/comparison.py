@@ -16,9 +16,9 @@ from gencard.core.evaluation.registry import measure_named, take
 from gencard.core.evaluation.rounding import rounded
 from gencard.core.evaluation.together import Together
 from gencard.core.privacy.distances.gower import Missing
-from gencard.core.privacy.tables.unique_free import unique_free
+from gencard.core.privacy.uniques import unique_free
 from gencard.core.types import Progress
-from gencard.core.utility.prediction.gap import GapWords
+from gencard.core.utility.gap import GapWords
 from gencard.wire.documents.psi_document import psi_of_document
 
 

@@ -8,7 +8,7 @@ from gencard.controller.settings.toml_file import Section
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared
 from gencard.core.privacy.distances.gower import Missing
-from gencard.core.utility.prediction.gap import GapWords
+from gencard.core.utility.gap import GapWords
 
 
 class GapTable(Section):

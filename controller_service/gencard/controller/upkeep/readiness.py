@@ -20,7 +20,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.measure import Measure, Need, Sight
 from gencard.core.evaluation.registry import measure_named
 from gencard.core.transform import AS_COUNTED
-from gencard.core.utility.prediction.gap import gap_of
+from gencard.core.utility.gap import gap_of
 
 
 def check_caps(tx: Connection, ledger: Ledger) -> None:

@@ -11,12 +11,11 @@ from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import interval, percent
 from gencard.core.privacy.attacks.attack import Attack, Risk
-from gencard.core.privacy.attacks.inference import inference
-from gencard.core.privacy.attacks.linkability import linkability
 from gencard.core.privacy.attacks.membership import membership
-from gencard.core.privacy.attacks.predicate import present
+from gencard.core.privacy.attacks.neighbours import inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.proportion import Proportion
+from gencard.core.privacy.records import present
 
 WIDTH, NEIGHBOURS = 3, 10
 """Attributes in a guess that singles out; rows that each side of a link looks at."""

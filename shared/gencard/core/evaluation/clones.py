@@ -10,10 +10,9 @@ from gencard.core.evaluation.finding import Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import percent
-from gencard.core.privacy.attacks.clones import clones
-from gencard.core.privacy.attacks.targets import drawn
+from gencard.core.privacy.attacks.attack import drawn
+from gencard.core.privacy.distances.copies import clones, nndr
 from gencard.core.privacy.distances.nearest import nearest
-from gencard.core.privacy.distances.nndr import nndr
 from gencard.core.privacy.proportion import Proportion
 
 CLONE_NUMBERS = 5

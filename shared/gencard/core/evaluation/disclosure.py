@@ -8,8 +8,8 @@ from gencard.core.evaluation.finding import Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import percent
-from gencard.core.privacy.tables.disclosure_risk import disclosure_risk
-from gencard.core.privacy.tables.replicated_uniques import replicated_uniques
+from gencard.core.privacy.disclosure import disclosure_risk
+from gencard.core.privacy.uniques import replicated_uniques
 
 UNIQUE_NUMBERS, DISCLOSURE_NUMBERS = 4, 16
 _OF_THE_ORIGINAL = frozenset({"UiO", "Dorig", "CAPd", "baseCAPd"})

@@ -10,10 +10,8 @@ from gencard.core.evaluation.finding import Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import interval, percent
-from gencard.core.privacy.distances.closer_share import CloserShare, closer_share
-from gencard.core.privacy.distances.dcr import Dcr
-from gencard.core.privacy.distances.equal_share import EqualShare, equal_share
-from gencard.core.privacy.distances.histogram import distance_histogram
+from gencard.core.privacy.distances.copies import distance_histogram
+from gencard.core.privacy.distances.dcr import CloserShare, Dcr, EqualShare, closer_share, equal_share
 from gencard.core.privacy.distances.nearest import Nearest, nearest
 
 BINS, STEP = 40, 0.01

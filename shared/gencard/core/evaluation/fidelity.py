@@ -9,7 +9,7 @@ from gencard.core.evaluation.finding import Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import percent
-from gencard.core.utility.tables.fidelity import Fidelity, MarginalFidelity, fidelity
+from gencard.core.utility.fidelity import Fidelity, MarginalFidelity, fidelity
 
 MOST_BARS = 20
 

@@ -10,7 +10,7 @@ from gencard.core.evaluation.finding import Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import percent
-from gencard.core.utility.prediction.gap import gap_error, gap_of, gaps
+from gencard.core.utility.gap import gap_error, gap_of, gaps
 
 _TOLD = 10
 GAP_NUMBERS = 1 + 2 * _TOLD

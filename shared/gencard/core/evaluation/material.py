@@ -10,12 +10,12 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import EmptyDatasetError, InvalidPsiError
 from gencard.core.evaluation.together import EVERYTHING, Together
-from gencard.core.privacy.attacks.targets import Tables
+from gencard.core.privacy.attacks.attack import Tables
 from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
 from gencard.core.privacy.distances.nearest import Nearest, nearest
 from gencard.core.privacy.records import Records, records_of
 from gencard.core.statistics.psi import Psi
-from gencard.core.utility.prediction.gap import GapWords
+from gencard.core.utility.gap import GapWords
 
 
 @dataclass(frozen=True, slots=True)

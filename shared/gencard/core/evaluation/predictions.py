@@ -9,8 +9,8 @@ from gencard.core.evaluation.finding import Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import percent
-from gencard.core.utility.prediction.analyses import analyses
-from gencard.core.utility.prediction.prediction import Split, Task
+from gencard.core.utility.analyses import analyses
+from gencard.core.utility.prediction import Split, Task
 
 
 @dataclass(frozen=True, slots=True)

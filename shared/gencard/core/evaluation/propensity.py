@@ -9,7 +9,7 @@ from gencard.core.evaluation.axes import BESIDE, RELEASE, Axes
 from gencard.core.evaluation.finding import Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
-from gencard.core.utility.propensity.propensity import Propensity, regression_propensity, tree_propensity
+from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
 
 PROPENSITY_NUMBERS = 6
 

@@ -24,8 +24,8 @@ from gencard.core.evaluation.predictions import PredictionsFinding, Taught
 from gencard.core.evaluation.propensity import PropensityFinding
 from gencard.core.evaluation.tables import MarginalsFinding, TablesFinding, TablesOfWidth
 from gencard.core.privacy.proportion import Proportion
-from gencard.core.utility.prediction.gap import gap_of, records_within
-from gencard.core.utility.prediction.prediction import TEST_SHARE
+from gencard.core.utility.gap import gap_of, records_within
+from gencard.core.utility.prediction import TEST_SHARE
 
 Named = tuple[tuple[str, float], ...]
 _BETWEEN = {"JSD": 1.0, "SPECKS": 1.0, "dBhatt": 1.0, "MabsDD": 2.0, "PO50": 100.0}

@@ -15,8 +15,12 @@ from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.shown import Shown
 from gencard.core.evaluation.words import percent
 from gencard.core.statistics.marginal import count
-from gencard.core.utility.tables.marginal_error import marginal_error
-from gencard.core.utility.tables.table_utility import TableUtility, table_utilities, table_utility
+from gencard.core.utility.table_utility import (
+    TableUtility,
+    marginal_error,
+    table_utilities,
+    table_utility,
+)
 
 WORST = 10
 """Tables of each width that are told with all measures."""

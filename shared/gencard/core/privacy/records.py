@@ -1,5 +1,9 @@
-"""Records of mixed attributes, numbers and levels, as distances read them."""
+r"""Records of mixed attributes, numbers and levels, as distances read them.
 
+Numbers for combinations of codes, so that equal records have equal numbers.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +81,11 @@ def records_of(dataset: Dataset, coding: Coding) -> Records:
     return Records(dataset.domain.attributes, tuple(columns))
 
 
+def present(column: Column) -> NDArray[np.bool_]:
+    """Where a value is not missing."""
+    return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
+
+
 def check_same_kinds(one: Kinds, other: Kinds) -> None:
     """Refuse to compare what differs in attributes, their order or what they hold.
 
@@ -126,3 +135,38 @@ def _frozen(column: Column) -> Column:
     levels = np.array(column, dtype=np.int64)
     levels.flags.writeable = False
     return levels
+
+
+_MOST_NUMBERS = 2**62
+"""Numbers of combinations below fit into 64 bits together with one more attribute."""
+
+
+def combination_numbers(
+    rows: int, columns: Iterable[tuple[NDArray[np.integer], int]]
+) -> NDArray[np.int64]:
+    """The number of each record's combination, counted from 0 without holes, shape ``(rows,)``.
+
+    Args:
+        columns: Codes of one attribute, shape ``(rows,)``, and how many codes there can be.
+    """
+    numbers = np.zeros(rows, dtype=np.int64)
+    levels = 1
+    for codes, size in columns:
+        if levels * size > _MOST_NUMBERS:
+            numbers, levels = _without_gaps(numbers, levels)
+        numbers, levels = numbers * size + codes, levels * size
+    return _without_gaps(numbers, levels)[0]
+
+
+def _without_gaps(numbers: NDArray[np.int64], levels: int) -> tuple[NDArray[np.int64], int]:
+    """The same numbers without holes between them, and how many there are.
+
+    A table of all levels is many times as fast as to sort, as long as it is not much longer.
+    """
+    if levels > 8 * len(numbers):
+        found, ranks = np.unique(numbers, return_inverse=True)
+        return ranks, max(len(found), 1)
+    held = np.zeros(levels, dtype=bool)
+    held[numbers] = True
+    places = np.cumsum(held) - 1
+    return places[numbers], int(places[-1]) + 1

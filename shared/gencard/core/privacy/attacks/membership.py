@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
-from gencard.core.privacy.attacks.targets import Tables
+from gencard.core.privacy.attacks.attack import Tables
+from gencard.core.privacy.attacks.neighbours import DIGITS
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.nearest import nearest
-from gencard.core.privacy.distances.neighbours import DIGITS
 from gencard.core.privacy.proportion import Proportion, quantile
 
 _HALVINGS = 60

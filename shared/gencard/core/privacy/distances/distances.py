@@ -1,27 +1,147 @@
-"""Gower distances of the records of two tables."""
+"""Gower distances of the records of two tables.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+Levels and missing values that differ are counted in whole numbers, attributes of equal weight together,
+so that the numerator N does not depend on the order of the attributes. Numbers are added afterwards.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.distances.boxes import Edges
-from gencard.core.privacy.distances.differences import (
-    Differences,
-    Index,
-    Matrix,
-    Positions,
-    Row,
-    differences_of,
-)
-from gencard.core.privacy.distances.discrete_part import DiscretePart, discrete_part
-from gencard.core.privacy.distances.gower import Gower
-from gencard.core.privacy.records import Records
+from gencard.core.privacy.distances.gower import Gower, Missing
+from gencard.core.privacy.records import Column, Records
+
+_CODES = 2**15
+"""Levels with codes from here on are numbered anew."""
+
+Positions = NDArray[np.intp]
+Matrix = NDArray[np.float64]
+Row = NDArray[np.float64]
+CodePair = tuple[NDArray[np.integer], NDArray[np.integer]]
+"""Codes of an attribute in the first table and in the second; what differs is unequal."""
+
+Index = Positions | slice | tuple[slice, None]
+"""Records of a table, or its groups; those of the first table stand upright for all pairs."""
+
+
+@dataclass(slots=True, eq=False)
+class _Alike:
+    """Attributes of one weight: how many, and codes of those that can differ or be absent."""
+
+    attributes: int = 0
+    differing: list[CodePair] = field(default_factory=list)
+    absent: list[CodePair] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Number:
+class Differences:
+    """Codes of two tables, by weight."""
+
+    _alike: Mapping[float, _Alike]
+
+    @property
+    def attributes(self) -> int:
+        """How many have a weight."""
+        return sum(alike.attributes for alike in self._alike.values())
+
+    @property
+    def differing(self) -> list[CodePair]:
+        """Of each attribute in which records can differ."""
+        return [pair for alike in self._alike.values() for pair in alike.differing]
+
+    def mapped(self, change: Callable[[CodePair], CodePair]) -> "Differences":
+        """The same with other codes."""
+        return Differences(
+            {
+                weight: _Alike(
+                    alike.attributes, list(map(change, alike.differing)), list(map(change, alike.absent))
+                )
+                for weight, alike in self._alike.items()
+            }
+        )
+
+    def between(self, left: Index, right: Index, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
+        """N and D, without numbers that differ by degrees; where D is 0, N is infinite.
+
+        Args:
+            shape: What the two broadcast to.
+        """
+        pairwise = any(alike.absent for alike in self._alike.values())
+        numerator, denominator = np.zeros(shape), np.zeros(shape if pairwise else (1,) * len(shape))
+        for weight, alike in self._alike.items():
+            differing = _unequal(alike.differing, left, right, shape)
+            absent = _unequal(alike.absent, left, right, shape) if alike.absent else 0
+            counted = differing - absent
+            numerator += counted if weight == 1 else weight * counted
+            denominator += weight * (alike.attributes - absent)
+        if pairwise:
+            numerator[denominator == 0] = np.inf
+        return numerator, np.broadcast_to(denominator, shape)
+
+
+def differences_of(left: Records, right: Records, gower: Gower) -> Differences:
+    """Of two tables, which ``gower`` can measure, record by record."""
+    alike: dict[float, _Alike] = defaultdict(_Alike)
+    for weight, span, *columns in zip(
+        gower.proportions, gower.ranges, left.columns, right.columns, strict=True
+    ):
+        if weight:
+            _note(alike[weight], columns, gower.missing, continuous=bool(span))
+    return Differences(dict(alike))
+
+
+def _note(alike: _Alike, columns: Sequence[Column], rule: Missing, *, continuous: bool) -> None:
+    """Note what of one attribute can differ, and what can be absent.
+
+    Where a value is missing under the pairwise rule, the codes are unequal in both lists: counted, and
+    taken off again.
+    """
+    alike.attributes += 1
+    missing = [np.isnan(column) if column.dtype.kind == "f" else column < 0 for column in columns]
+    lacking = bool(missing[0].any() or missing[1].any())
+    if lacking and rule is Missing.PAIRWISE:
+        alike.absent.append(_coded([np.zeros(len(m), int) for m in missing], missing, alone=True))
+    if lacking or not continuous:
+        values = [np.zeros(len(m), int) for m in missing] if continuous else _ranked(columns)
+        alike.differing.append(_coded(values, missing, alone=rule is Missing.PAIRWISE))
+
+
+def _ranked(columns: Sequence[Column]) -> list[NDArray[np.int64]]:
+    """Values of two columns as codes from 0; missing ones as any."""
+    joined = np.concatenate(columns)
+    if joined.dtype.kind == "f" or joined.max(initial=0) >= _CODES:
+        joined = np.unique(joined, return_inverse=True)[1]
+    return [np.maximum(joined[: len(columns[0])], 0), np.maximum(joined[len(columns[0]) :], 0)]
+
+
+def _coded(
+    values: Sequence[NDArray[np.integer]], missing: Sequence[NDArray[np.bool_]], *, alone: bool
+) -> CodePair:
+    """Narrow codes, with one more for missing values; ``alone``: one that nothing is equal to."""
+    top = 1 + max(int(column.max(initial=0)) for column in values)
+    kind = np.min_scalar_type(top + 1)
+    left, right = (
+        np.where(absent, top + (alone and side), column).astype(kind)
+        for side, (column, absent) in enumerate(zip(values, missing, strict=True))
+    )
+    return left, right
+
+
+def _unequal(
+    pairs: Sequence[CodePair], left: Index, right: Index, shape: tuple[int, ...]
+) -> NDArray[np.integer]:
+    """In how many attributes each of some differs from each of some others."""
+    count = np.zeros(shape, dtype=np.min_scalar_type(len(pairs)))
+    for ours, theirs in pairs:
+        count += ours[left] != theirs[right]
+    return count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumericColumn:
     """A numeric attribute of two tables; ``lacking`` is whether a value is missing somewhere."""
 
     weight: float
@@ -51,7 +171,7 @@ class _Number:
 class Pairs:
     """Two tables, ready to be compared record by record."""
 
-    numbers: tuple[_Number, ...]
+    numbers: tuple[NumericColumn, ...]
     differences: Differences
 
     def distances(self, left: Index, right: Index, shape: tuple[int, ...]) -> Matrix:
@@ -61,49 +181,9 @@ class Pairs:
             shape: What the two broadcast to.
         """
         known, counted = self.differences.between(left, right, shape)
-        found = _added(self.numbers, known, counted, left, right)
+        found = add_numbers(self.numbers, known, counted, left, right)
         found[counted == 0] = np.nan
         return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupPairs:
-    """Two tables, ready to be compared by groups: what levels decide, and the numbers.
-
-    Args:
-        edges: For each number, of the groups on the left and on the right.
-    """
-
-    part: DiscretePart
-    numbers: tuple[_Number, ...]
-    edges: tuple[tuple[Edges, Edges], ...]
-
-    def at_best(self, group: int, groups: Positions, known: Row, counted: Row) -> Row:
-        """How near records of a group on the left are at best to those of some groups on the right.
-
-        Args:
-            known: N of each of these groups.
-            counted: D likewise, not 0.
-        """
-        total = known.copy()
-        with np.errstate(over="ignore"):
-            for number, (left, right) in zip(self.numbers, self.edges, strict=True):
-                gap = left.gap(group, right, groups)
-                number.weigh(gap)
-                total += gap
-        total /= counted
-        return np.minimum(total, 1, out=total)
-
-    def between(self, left: Positions, right: Positions, known: Row, counted: Row) -> Matrix:
-        """Distances, 0 to 1, of the records at some positions; shape ``(len(left), len(right))``.
-
-        Args:
-            known: N of each record on the right.
-            counted: D likewise; where it is 0, the result means nothing.
-        """
-        total = np.empty((len(left), len(right)))
-        total[:] = known
-        return _added(self.numbers, total, counted, left[:, None], right)
 
 
 def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:
@@ -114,14 +194,7 @@ def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:
     """
     gower.check(left)
     gower.check(right)
-    return Pairs(tuple(_numbers(left, right, gower)), differences_of(left, right, gower))
-
-
-def group_pairs_of(left: Records, right: Records, gower: Gower) -> GroupPairs:
-    """Prepare two tables that have the attributes of the distance."""
-    part, numbers = discrete_part(left, right, gower), tuple(_numbers(left, right, gower))
-    edges = ((Edges.of(one.left, part.left), Edges.of(one.right, part.right)) for one in numbers)
-    return GroupPairs(part, numbers, tuple(edges))
+    return Pairs(tuple(numeric_columns(left, right, gower)), differences_of(left, right, gower))
 
 
 def distances(left: Records, right: Records, gower: Gower) -> Matrix:
@@ -134,8 +207,12 @@ def distances(left: Records, right: Records, gower: Gower) -> Matrix:
     return pairs_of(left, right, gower).distances((every, None), every, (len(left), len(right)))
 
 
-def _added(
-    numbers: Sequence[_Number], total: Matrix, counted: NDArray[np.float64], left: Index, right: Index
+def add_numbers(
+    numbers: Sequence[NumericColumn],
+    total: Matrix,
+    counted: NDArray[np.float64],
+    left: Index,
+    right: Index,
 ) -> Matrix:
     """Distances: N of the levels, in place, with what numbers add, by D."""
     with np.errstate(over="ignore"):
@@ -145,7 +222,7 @@ def _added(
     return np.minimum(total, 1, out=total)  # sums of weights are rounded
 
 
-def _numbers(left: Records, right: Records, gower: Gower) -> Iterator[_Number]:
+def numeric_columns(left: Records, right: Records, gower: Gower) -> Iterator[NumericColumn]:
     """The attributes whose numbers differ by degrees."""
     for weight, span, ours, theirs in zip(
         gower.proportions, gower.ranges, left.columns, right.columns, strict=True
@@ -153,4 +230,4 @@ def _numbers(left: Records, right: Records, gower: Gower) -> Iterator[_Number]:
         if weight and span:
             lacking = bool(np.isnan(ours).any() or np.isnan(theirs).any())
             columns = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-            yield _Number(weight, span, *columns, lacking)
+            yield NumericColumn(weight, span, *columns, lacking)

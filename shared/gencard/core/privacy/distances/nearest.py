@@ -1,9 +1,11 @@
-"""The nearest and the second nearest record of a table: exact, though few pairs are compared.
+r"""The nearest and the second nearest record of a table: exact, though few pairs are compared.
 
 Of equal records one is compared, and to two of those that are equal among the others. For each group
 of equal levels, the groups of the other table are looked at in the order of how near their records can
 be at best, until they can no longer be nearer than what was found. Levels that few records have are in
 no group: see ``rare_levels``.
+
+Records that are equal, so that each is compared once however often it is there.
 """
 
 from dataclasses import dataclass
@@ -12,13 +14,41 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.distances.differences import Positions, Row
-from gencard.core.privacy.distances.distances import GroupPairs, group_pairs_of, pairs_of
-from gencard.core.privacy.distances.found import Found
+from gencard.core.privacy.distances.distances import Positions, Row, pairs_of
 from gencard.core.privacy.distances.gower import Gower
+from gencard.core.privacy.distances.groups import GroupPairs, group_pairs_of
 from gencard.core.privacy.distances.rare_levels import compare_sharing, rare_levels, unshared
-from gencard.core.privacy.distances.twins import first_of_each, twin_numbers
-from gencard.core.privacy.records import Records
+from gencard.core.privacy.distances.running_nearest import Found
+from gencard.core.privacy.records import Column, Records, combination_numbers
+
+
+def twin_numbers(records: Records, gower: Gower) -> NDArray[np.int64]:
+    """A number for each record, from 0 without holes, the same for equal ones; shape ``(n,)``.
+
+    Missing is equal to missing. Attributes that weigh nothing say nothing.
+    """
+    pairs = zip(records.columns, gower.proportions, strict=True)
+    ranked = (_ranks(column) for column, weight in pairs if weight)
+    return combination_numbers(len(records), ((codes, _above(codes)) for codes in ranked))
+
+
+def first_of_each(numbers: NDArray[np.int64], most: int = 1) -> NDArray[np.intp]:
+    """Positions of the first so many records of each number; by number, then by position."""
+    order = np.argsort(numbers, kind="stable")
+    counts = np.bincount(numbers)
+    places = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[places < most]
+
+
+def _ranks(column: Column) -> NDArray[np.int64]:
+    if column.dtype.kind == "i" and column.max(initial=0) < len(column):
+        return np.asarray(column + 1, np.int64)  # few levels need not be sorted
+    return np.unique(column, return_inverse=True)[1].reshape(-1)
+
+
+def _above(codes: NDArray[np.int64]) -> int:
+    return int(codes.max(initial=0)) + 1
+
 
 _PAIRS = 2**16
 """Pairs of records whose distances are held at once: half a MiB, which stays in the cache."""

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.privacy.distances.differences import Positions, Row
-from gencard.core.privacy.distances.distances import Pairs
-from gencard.core.privacy.distances.found import Found
+from gencard.core.privacy.distances.distances import Pairs, Positions, Row
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.groups import ranges
+from gencard.core.privacy.distances.running_nearest import Found
 from gencard.core.privacy.records import Column, Records
 
 _LEAST = 64

@@ -1,0 +1,184 @@
+r"""The nearest few synthetic records of a target, ties in random order.
+
+Where attributes have few levels, many records are equally near. Whoever takes the first of them takes
+the same ones for many targets, and by attributes that have nothing to do with each other.
+
+Inference: whether synthetic records tell an attribute of a person whose other attributes are known.
+
+The attack finds the synthetic record nearest to what is known of a target, and guesses that the target
+has its secret; of several equally near it takes one at random, for each target anew. By luck one guesses
+the secret of any synthetic record. (Giomi et al.; see ``attack``.)
+
+Linkability: whether synthetic records tell that two halves of a record belong to one person.
+
+Two parties know different attributes of the same people. For a target, the attack looks for the k
+synthetic records nearest by what the one knows and for the k nearest by what the other knows, and links
+the halves if some record is among both. By luck, k of m synthetic records meet another k in a number
+that is hypergeometric. (Giomi et al.; see ``attack``.)
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidCliqueError, InvalidNumberError
+from gencard.core.privacy.attacks.attack import Attack, Tables, check_known, drawn
+from gencard.core.privacy.distances.distances import Positions, pairs_of
+from gencard.core.privacy.distances.gower import Gower
+from gencard.core.privacy.proportion import Proportion
+from gencard.core.privacy.records import Column, Records, present
+
+_PAIRS = 2**20
+"""Pairs of records whose distances are held at once: 8 MiB."""
+
+DIGITS = 12
+"""Distances that agree so far are equal: equal sums, added in another order."""
+
+
+def neighbours(
+    targets: Records, synthetic: Records, gower: Gower, count: int, rng: np.random.Generator
+) -> Iterator[Positions]:
+    """Positions of the synthetic records nearest to each target, by the distance's attributes.
+
+    ``count``, from 1 to the number of synthetic records, in no order; fewer where fewer compare.
+    """
+    targets, synthetic = (table.project(gower.attributes) for table in (targets, synthetic))
+    pairs, step = pairs_of(targets, synthetic, gower), max(1, _PAIRS // len(synthetic))
+    for start in range(0, len(targets), step):
+        stop = min(start + step, len(targets))
+        shape = (stop - start, len(synthetic))
+        found = pairs.distances((slice(start, stop), None), slice(None), shape)
+        for row in np.round(found, DIGITS):
+            yield _closest(row, count, rng)
+
+
+def _closest(row: NDArray[np.float64], count: int, rng: np.random.Generator) -> Positions:
+    """Positions of the smallest numbers; NaN is no number, and sorted last."""
+    shuffled = rng.permutation(len(row))
+    chosen = shuffled[np.argpartition(row[shuffled], count - 1)[:count]]
+    return chosen[~np.isnan(row[chosen])]
+
+
+def inference(
+    tables: Tables,
+    gower: Gower,
+    secret: str,
+    *,
+    known: Clique | None = None,
+    tolerance: float = 0.05,
+    attacks: int,
+    rng: np.random.Generator,
+) -> Attack:
+    """Guess the secret of records of train, and of as many of holdout, among those that have one.
+
+    Args:
+        known: The attributes that are known of a target; None is all but the secret.
+        tolerance: How far a guess may be off, as a share, 0 to 1, of the true number's size; levels
+            must be equal.
+        attacks: Records of train, and records of holdout.
+
+    Raises:
+        DomainMismatchError: The attributes are not those of the distance.
+        InvalidCliqueError: What is known is empty, repeats or holds the secret.
+        InvalidNumberError: More attacks than records with a secret, or fewer than 1; a tolerance
+            outside 0 to 1; or all that is known weighs 0.
+        UnknownAttributeError: The secret or something known is not there.
+    """
+    gower.check(tables.synthetic)
+    check_known((secret,), gower.attributes)
+    others = tuple(name for name in gower.attributes if name != secret)
+    known = others if known is None else known
+    if secret in known:
+        raise InvalidCliqueError(clique=", ".join(known), problem="it contains the sensitive attribute")
+    check_known(known, others)
+    if not 0 <= tolerance <= 1:
+        raise InvalidNumberError(field="The tolerance", expected="from 0 to 1")
+    distance = gower.project(known)
+    targets = [drawn(_with(table, secret), attacks, rng) for table in (tables.train, tables.holdout)]
+    secrets = [_column(table, secret) for table in targets]
+    guesses = [_guessed_secrets(tables.synthetic, table, distance, secret, rng) for table in targets]
+    lucky = rng.choice(_column(tables.synthetic, secret), attacks)
+    found = zip((*guesses, lucky), (*secrets, secrets[0]), strict=True)
+    return Attack(*(_right(guess, truth, tolerance) for guess, truth in found))
+
+
+def _guessed_secrets(
+    synthetic: Records, targets: Records, distance: Gower, secret: str, rng: np.random.Generator
+) -> Column:
+    """The secret of the synthetic record nearest to each target, or of any if none compares."""
+    found = (
+        near[0] if len(near) else rng.integers(len(synthetic))
+        for near in neighbours(targets, synthetic, distance, 1, rng)
+    )
+    guesses: Column = _column(synthetic, secret)[np.fromiter(found, np.intp)]
+    return guesses
+
+
+def _right(guesses: Column, truths: Column, tolerance: float) -> Proportion:
+    """Count the guesses that are right; a missing one never is."""
+    numeric = truths.dtype.kind == "f"
+    right = np.abs(guesses - truths) <= (tolerance * np.abs(truths) if numeric else 0)
+    return Proportion(int(right.sum()), len(truths))
+
+
+def _with(records: Records, secret: str) -> Records:
+    """The records whose secret is not missing."""
+    return records.take(np.flatnonzero(present(_column(records, secret))))
+
+
+def _column(records: Records, attribute: str) -> Column:
+    return records.columns[records.attributes.index(attribute)]
+
+
+def linkability(
+    tables: Tables,
+    gower: Gower,
+    sides: tuple[Clique, Clique],
+    *,
+    attacks: int,
+    count: int,
+    rng: np.random.Generator,
+) -> Attack:
+    """Try to link the halves of records of train, and of as many of holdout.
+
+    Args:
+        sides: The attributes that each party knows; none is on both.
+        attacks: Records of train, and records of holdout.
+        count: k, the synthetic records that each side looks at.
+
+    Raises:
+        DomainMismatchError: The attributes are not those of the distance.
+        InvalidCliqueError: A side is empty, or an attribute repeats.
+        InvalidNumberError: More attacks than records of train or of holdout, a count above the number
+            of synthetic records, or fewer than 1 of either; or all that a side knows weighs 0.
+        UnknownAttributeError: A side names an attribute that is not there.
+    """
+    gower.check(tables.synthetic)
+    for side in sides:
+        check_known(side, gower.attributes)
+    if set(sides[0]) & set(sides[1]):
+        raise InvalidCliqueError(
+            clique=", ".join(sides[0]), problem="both sides contain the same attribute"
+        )
+    if not 1 <= count <= len(tables.synthetic):
+        expected = "at least 1, and at most the synthetic records"
+        raise InvalidNumberError(field="The number of neighbours", expected=expected)
+    synthetic, distances = tables.synthetic, (gower.project(sides[0]), gower.project(sides[1]))
+    targets = [drawn(table, attacks, rng) for table in (tables.train, tables.holdout)]
+    hits = [_links(table, synthetic, distances, count, rng) for table in targets]
+    lucky = rng.hypergeometric(count, len(synthetic) - count, count, attacks) > 0
+    return Attack(*(Proportion(hit, attacks) for hit in (*hits, int(lucky.sum()))))
+
+
+def _links(
+    targets: Records,
+    synthetic: Records,
+    distances: tuple[Gower, Gower],
+    count: int,
+    rng: np.random.Generator,
+) -> int:
+    """How many targets have a synthetic record that is near on both sides."""
+    one, other = (neighbours(targets, synthetic, by, count, rng) for by in distances)
+    return sum(bool(np.isin(*both).any()) for both in zip(one, other, strict=True))

@@ -1,1 +1,0 @@
-"""Disclosure risk in tables: attribute disclosure and replicated unique records."""

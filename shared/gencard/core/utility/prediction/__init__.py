@@ -1,1 +1,0 @@
-"""Utility for prediction: models trained on synthetic rows, tested on records."""

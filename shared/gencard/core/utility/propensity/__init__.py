@@ -1,1 +1,0 @@
-"""Propensity scores: how well a model tells records and synthetic rows apart."""

@@ -1,1 +1,0 @@
-"""Utility of tables: distances between counts of original and synthetic records."""
