@@ -99,7 +99,9 @@ class RandomForest:
     def fit(self, task: Task, records: Dataset) -> Predictor:
         """As ``Learner`` says."""
         if not len(records):
-            raise InvalidInputError(field="records", problem="hold none to learn from")
+            raise InvalidInputError(
+                field="records", problem="must contain at least one record to learn from"
+            )
         matrix = _tree_matrix(records, task)
         forest = learning("ensemble").RandomForestClassifier(
             n_estimators=self.trees, random_state=self.seed, class_weight="balanced_subsample"

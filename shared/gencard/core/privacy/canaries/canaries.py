@@ -122,7 +122,7 @@ def reconstruct_cells(canaries: Dataset, synthetic: Dataset) -> Reconstruction:
     """
     check_same_domain(canaries.domain, synthetic.domain)
     if not len(canaries) or not len(synthetic):
-        raise InvalidDatasetError(problem="there is no canary or no row")
+        raise InvalidDatasetError(problem="at least one canary and one row are needed")
     domain = canaries.domain
     equal = (1.0,) * len(domain)
     gower = Gower(domain.attributes, (None,) * len(domain), equal)
