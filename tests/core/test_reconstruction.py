@@ -20,7 +20,7 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.core.privacy.canaries import sums
+from gencard.core.privacy.canaries import sums as distance_sums
 from gencard.core.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
@@ -66,9 +66,9 @@ def test_published_bounds_are_those_of_sixty_digits():
     grid = grids()["grid"]
     for case in grid:
         sizes = case["m"], case["n"], case["d"]
-        found = sums.epsilon_lower(case["nu"], *sizes, beta=case["beta"])
+        found = distance_sums.epsilon_lower(case["nu"], *sizes, beta=case["beta"])
         assert found == pytest.approx(case["eps_lower"], rel=1e-9, abs=1e-9)
-        threshold = sums.published_log_p(case["nu_threshold_eps0"], *sizes, epsilon=0)
+        threshold = distance_sums.published_log_p(case["nu_threshold_eps0"], *sizes, epsilon=0)
         assert threshold == pytest.approx(log(case["beta"]), rel=1e-9)
     assert any(case["eps_lower"] == inf for case in grid)
 
@@ -77,13 +77,13 @@ def test_published_bounds_are_those_of_sixty_digits():
 def test_published_p_values_are_those_of_sixty_digits():
     for case in grids()["pvalues"]:
         sizes = case["m"], case["n"], case["d"]
-        found = sums.published_log_p(case["nu"], *sizes, epsilon=case["eps"])
+        found = distance_sums.published_log_p(case["nu"], *sizes, epsilon=case["eps"])
         assert found == pytest.approx(case["log_p"], rel=1e-9, abs=1e-9)
 
 
 def test_the_published_example():
     """Three sums for m = n = d = 10 at level 1/1000; the text truncates the second to 40.36."""
-    found = [sums.epsilon_lower(nu, 10, 10, 10, beta=0.001) for nu in (1, 0.1, 0.01)]
+    found = [distance_sums.epsilon_lower(nu, 10, 10, 10, beta=0.001) for nu in (1, 0.1, 0.01)]
     assert found == pytest.approx([17.340006675123618, 40.36585760506408, 63.39170853500453], abs=1e-9)
 
 
@@ -108,7 +108,7 @@ def test_refined_sums_are_within_the_tolerance_of_a_coarser_grid():
         assert found == pytest.approx(case["eps_lower_sequential_sum"], abs=0.03)
         assert found >= case["eps_lower_seed"] - 0.02
         sizes = case["m"], case["n"], case["d"]
-        published = sums.epsilon_lower(case["nu"], *sizes, beta=case["beta"])
+        published = distance_sums.epsilon_lower(case["nu"], *sizes, beta=case["beta"])
         assert published == pytest.approx(case["eps_lower_seed"], rel=1e-9, abs=1e-9)
 
 
@@ -149,15 +149,17 @@ def test_one_canary_is_known_in_closed_form(d, n, nu, epsilon):
     """A sum of one distance is at most nu with probability G(nu)."""
     found = found_sum(Cube(d), n, 1, nu)
     exact = float(tilted_chance(log_chance(Cube(d), np.array([nu]), n), epsilon)[0])
-    p = sums.refined_log_p(found, epsilon=epsilon, neighbouring=REPLACE)
+    p = distance_sums.refined_log_p(found, epsilon=epsilon, neighbouring=REPLACE)
     assert exact - 1e-9 <= p <= exact + 2 * d / 4096
 
 
 @given(st.integers(1, 40), st.integers(1, 50), st.integers(1, 8), st.floats(0.01, 1), st.floats(0, 9))
 def test_the_refined_sum_refutes_at_least_what_was_published(m, n, d, share, epsilon):
     nu = share * m * n ** (-1 / d) / 2
-    published = sums.published_log_p(nu, m, n, d, epsilon=epsilon)
-    refined = sums.refined_log_p(found_sum(Cube(d), n, m, nu), epsilon=epsilon, neighbouring=REPLACE)
+    published = distance_sums.published_log_p(nu, m, n, d, epsilon=epsilon)
+    refined = distance_sums.refined_log_p(
+        found_sum(Cube(d), n, m, nu), epsilon=epsilon, neighbouring=REPLACE
+    )
     assert refined <= published + m * d * m / (64 * m * d) + 1e-6
 
 
@@ -201,7 +203,7 @@ def test_at_the_bound_of_the_sum_p_is_beta_and_add_remove_halves_it(space):
     assert bound.epsilon > 1
     assert half.epsilon == pytest.approx(bound.epsilon / 2)
     for relation, epsilon in ((REPLACE, bound.epsilon), (ADD, half.epsilon)):
-        p = sums.refined_log_p(found, epsilon=epsilon, neighbouring=relation)
+        p = distance_sums.refined_log_p(found, epsilon=epsilon, neighbouring=relation)
         assert exp(p) == pytest.approx(BETA, rel=1e-6)
 
 
@@ -239,7 +241,7 @@ def refuted_sums(space, rows, sums, m):
 
     def refutes(nu):
         found = found_sum(space, rows, m, nu)
-        return sums.refined_log_p(found, epsilon=0, neighbouring=REPLACE) <= log(BETA)
+        return distance_sums.refined_log_p(found, epsilon=0, neighbouring=REPLACE) <= log(BETA)
 
     ordered = np.unique(sums)
     low, high = 0, len(ordered)
@@ -268,7 +270,7 @@ def test_numbers_are_refuted_by_chance_at_most_at_the_level(m, n, d):
     runs = 3000
     radii = sums_of_points(m, n, d, runs, np.random.default_rng([m, n, d]))
     nu = radii.sum(axis=1)
-    published = [sums.epsilon_lower(value, m, n, d, beta=BETA) > 0 for value in nu]
+    published = [distance_sums.epsilon_lower(value, m, n, d, beta=BETA) > 0 for value in nu]
     radius = (0.3 / n / exp(float(Cube(d).log_ball(np.ones(1))[0]))) ** (1 / d)
     assert sum(published) <= at_most(runs)
     assert refuted_sums(Cube(d), n, nu, m) <= at_most(runs)
@@ -288,7 +290,7 @@ def test_levels_taken_for_numbers_would_be_refuted_in_every_run():
     """Why there is a bound of their own: eight binary attributes as corners of a cube."""
     radii = radii_of_cells(10, 10, (2,) * 8, 300, np.random.default_rng(4))
     sums = np.sqrt(radii).sum(axis=1) / 4  # cells of half the cube's side, at their centres
-    assert all(sums.epsilon_lower(nu, 10, 10, 8, beta=BETA) > 0 for nu in sums)
+    assert all(distance_sums.epsilon_lower(nu, 10, 10, 8, beta=BETA) > 0 for nu in sums)
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 4.0])
@@ -426,14 +428,14 @@ def test_cells_that_cannot_be_compared_are_refused():
         lambda found: draw_points(0, 1, rng=np.random.default_rng(0)),
         lambda found: draw_cells(domain_of((2,)), 0, rng=np.random.default_rng(0)),
         lambda found: Cube(0),
-        lambda found: sums.epsilon_lower(1, 0, 1, 1, beta=BETA),
-        lambda found: sums.epsilon_lower(-1, 1, 1, 1, beta=BETA),
-        lambda found: sums.published_log_p(np.nan, 1, 1, 1, epsilon=0),
-        lambda found: sums.published_log_p(1, 1, 1, 1, epsilon=-1),
+        lambda found: distance_sums.epsilon_lower(1, 0, 1, 1, beta=BETA),
+        lambda found: distance_sums.epsilon_lower(-1, 1, 1, 1, beta=BETA),
+        lambda found: distance_sums.published_log_p(np.nan, 1, 1, 1, epsilon=0),
+        lambda found: distance_sums.published_log_p(1, 1, 1, 1, epsilon=-1),
         lambda found: published_bound(found, beta=0, neighbouring=REPLACE),
         lambda found: sum_bound(found, beta=0.6, neighbouring=REPLACE),
         lambda found: sum_bound(found, beta=np.nan, neighbouring=REPLACE),
-        lambda found: sums.refined_log_p(found, epsilon=inf, neighbouring=REPLACE),
+        lambda found: distance_sums.refined_log_p(found, epsilon=inf, neighbouring=REPLACE),
         lambda found: hit_count(found, 0),
         lambda found: hit_count(found, -1),
         lambda found: hit_count(found, np.nan),
