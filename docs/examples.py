@@ -13,7 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.core.card.budget import Price
-from gencard.core.card.terms import Card, Proposal, Tier
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.statistics.closure import dimension
@@ -57,7 +57,7 @@ TERMS = Proposal(
     generator="ipf",
     rows=100_000,
 )
-CARD = Card(
+CARD = CardTerms(
     name="datasets/survey/cards/5f0c2a9be1d34478",
     controller="spiffe://gencard.local/service/controller/controller",
     analyst="spiffe://gencard.local/pilot/analyst/ana",

@@ -15,7 +15,7 @@ import numpy as np
 
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.core.card.budget import Price
-from gencard.core.card.terms import Card, Proposal, Tier
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -100,9 +100,9 @@ def report_of(material: Material) -> CardReport:
     )  # fmt: skip
 
 
-def _card() -> Card:
+def _card() -> CardTerms:
     terms = Proposal("datasets/adult", "An example of a release that leaks", PHI, "unknown", 32_561)
-    return Card(
+    return CardTerms(
         name="datasets/adult/cards/example",
         controller="spiffe://example/service/controller/controller",
         analyst="spiffe://example/pilot/analyst/ana",

@@ -22,7 +22,7 @@ from gencard.controller.people.certificates import (
     write_new,
 )
 from gencard.core.card.budget import Price
-from gencard.core.card.card import CardState, Negotiation, Turn
+from gencard.core.card.card import Card, CardState, Turn
 from gencard.core.errors import GencardError
 from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import (
@@ -116,7 +116,7 @@ class Desk(negotiation_pb2_grpc.NegotiationServiceServicer):
     def ProposeCard(self, request):
         name = "" if request.validate_only else f"{DATASET}/cards/{secrets.token_hex(4)}"
         asked = proposal_of(request.terms)
-        card = Negotiation(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, asked)
+        card = Card(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, asked)
         return negotiation.ProposeCardResponse(card=self.world.save(self.world.offered(card)))
 
     @unary

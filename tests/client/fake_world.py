@@ -15,8 +15,8 @@ from google.longrunning import operations_pb2
 from grpc_status import rpc_status
 
 from gencard.core.card.budget import Price
-from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
-from gencard.core.card.terms import Card, Change, Tier
+from gencard.core.card.card import Card, CardState, Offer, Step, Turn
+from gencard.core.card.terms import CardTerms, Change, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
@@ -86,7 +86,7 @@ class World:
 
     folder: Path
     faults: Faults = field(default_factory=Faults)
-    cards: dict[str, Negotiation] = field(default_factory=dict)
+    cards: dict[str, Card] = field(default_factory=dict)
     releases: dict[str, tuple[synthesis.Release, Dataset]] = field(default_factory=dict)
     operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
     pending: int = 0
@@ -126,16 +126,16 @@ class World:
     def card_key(self) -> Any:
         return self.key("card_key.pem")
 
-    def card(self, name: str) -> Negotiation:
+    def card(self, name: str) -> Card:
         return self.cards[name]
 
-    def save(self, card: Negotiation) -> negotiation.Card:
+    def save(self, card: Card) -> negotiation.Card:
         card = replace(card, etag=secrets.token_hex(4))
         if card.name:
             self.cards[card.name] = card
         return card_message(card)
 
-    def offered(self, card: Negotiation) -> Negotiation:
+    def offered(self, card: Card) -> Card:
         asked = card.proposed.in_order_of(CODING.domain)
         kept = tuple(clique for clique in asked.marginals if len(clique) <= self.richest)
         changes = tuple(
@@ -145,7 +145,7 @@ class World:
         )
         terms = replace(asked, marginals=kept)
         expires = NOW + timedelta(days=30)
-        document = Card(
+        document = CardTerms(
             name=card.name,
             controller=HOST,
             analyst=card.analyst,
@@ -167,7 +167,7 @@ class World:
         step = Step(HOST, "offer", "", NOW)
         return replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer, history=(step,))
 
-    def psi(self, card: Negotiation) -> Any:
+    def psi(self, card: Card) -> Any:
         return measure_dataset(RECORDS, card.offer.terms.marginals)
 
     def made(self, request: synthesis.GenerateReleaseRequest) -> synthesis.Release:

@@ -25,7 +25,7 @@ from gencard.controller.records.holdings import Holdings
 from gencard.controller.state.log_check import verify
 from gencard.controller.stewardship import Stewardship
 from gencard.controller.upkeep.retention import Retention
-from gencard.core.card.card import CardState, Negotiation, Turn
+from gencard.core.card.card import Card, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
     CardExpiredError,
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         with self.desk.database.reading() as tx:
             return key_history(tx, self.desk.keys[use])
 
-    def _read(self, name: str) -> Negotiation:
+    def _read(self, name: str) -> Card:
         return self.negotiations.get(PEOPLE[self.model[name].owner], name)
 
     def _now(self, name: str) -> CardState:

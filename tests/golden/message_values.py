@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from google.protobuf.message import Message
 
 from gencard.core.card.budget import Price
-from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.terms import Change
 from gencard.wire.codecs.card_codec import card_message, terms_message
 from gencard.wire.codecs.claim_codec import claim_message
@@ -28,8 +28,8 @@ _OFFER = Offer(
     ("datasets/survey/cards/09",),
 )
 _STEP = Step(EXACT.analyst, "propose", "", NOW)
-NEGOTIATIONS: Mapping[str, Negotiation] = {
-    "agreed": Negotiation(
+NEGOTIATIONS: Mapping[str, Card] = {
+    "agreed": Card(
         name=EXACT.name,
         state=CardState.AGREED,
         turn=Turn.NOBODY,
@@ -42,9 +42,7 @@ NEGOTIATIONS: Mapping[str, Negotiation] = {
         attestations=(b"one", b"two"),
     ),
     **{
-        f"in-{state}": Negotiation(
-            "", state, Turn.CONTROLLER, "", EXACT.analyst, EXACT_TERMS, history=(_STEP,)
-        )
+        f"in-{state}": Card("", state, Turn.CONTROLLER, "", EXACT.analyst, EXACT_TERMS, history=(_STEP,))
         for state in CardState
     },
 }

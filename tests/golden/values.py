@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.card.budget import Neighbouring, Price, gaussian, inside_generator, laplace
 from gencard.core.card.claim import NO_CLAIM, Claim
-from gencard.core.card.terms import AuditTerms, Card, Proposal, Tier
+from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -60,7 +60,7 @@ EXACT_TERMS = Proposal(
     generator="ipf",
     rows=1_000,
 )
-EXACT = Card(
+EXACT = CardTerms(
     name="datasets/survey/cards/0a",
     controller="spiffe://gencard.local/service/controller/controller",
     analyst="spiffe://gencard.local/pilot/analyst/ana",
@@ -87,13 +87,13 @@ MOMENTS = (
 )
 
 
-def _card(price: Price = EXACT.price, box: Mapping[str, Any] | None = None, **terms: Any) -> Card:
+def _card(price: Price = EXACT.price, box: Mapping[str, Any] | None = None, **terms: Any) -> CardTerms:
     """The exact card with other terms; ``box``: fields of a card whose generator is a black box."""
     return replace(EXACT, price=price, terms=replace(EXACT_TERMS, **terms), **(box or {}))
 
 
 _RHO = gaussian("0.125", neighbouring="add-remove", delta="0.000001")
-CARDS_BY_NAME: Mapping[str, Card] = {
+CARDS_BY_NAME: Mapping[str, CardTerms] = {
     "exact": EXACT,
     "laplace": _card(Price(epsilon=Decimal("0.5")), privacy=laplace("0.50", neighbouring="replace-one")),
     "laplace-weighted": _card(

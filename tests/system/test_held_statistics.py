@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.controller.cards.held_statistics import charge
 from gencard.controller.policy.measuring import price_of
 from gencard.core.card.budget import EXACT, FREE, Mechanism, Neighbouring, Price, Privacy
-from gencard.core.card.terms import Card, Proposal, Tier
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError
 from tests.system.noisy import noisy
@@ -28,7 +28,7 @@ def terms(cliques, privacy=EXACT, **fields):
 
 def held(name, *asked):
     return [
-        Card(
+        CardTerms(
             f"{name}{number}",
             "controller",
             "ana",

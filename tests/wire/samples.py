@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
-from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.claim import Claim
-from gencard.core.card.terms import AuditTerms, Card, Change, Proposal, Tier
+from gencard.core.card.terms import AuditTerms, CardTerms, Change, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -30,7 +30,7 @@ PROPOSAL = Proposal(
     generator="ipf",
     rows=1_000,
 )
-CARD = Card(
+CARD = CardTerms(
     name="datasets/survey/cards/0a",
     controller="spiffe://gencard.local/service/controller/controller",
     analyst="spiffe://gencard.local/pilot/analyst/ana",
@@ -142,7 +142,7 @@ def _proposals_of(draw: st.DrawFn, tier: Tier) -> Proposal:
 
 _cards = {
     tier: st.builds(
-        Card,
+        CardTerms,
         **dict.fromkeys(("name", "controller", "analyst", "dataset_title", "declared_by"), texts),
         **dict.fromkeys(("version", "coding_digest", "generator_digest", "nonce"), digests),
         terms=_proposals_of(tier),
@@ -170,7 +170,7 @@ offers = st.builds(
     prices,
 )
 negotiations = st.builds(
-    Negotiation,
+    Card,
     name=texts,
     state=st.sampled_from(CardState),
     turn=st.sampled_from(Turn),

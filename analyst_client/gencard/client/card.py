@@ -18,7 +18,7 @@ from gencard.client.releases import Release
 from gencard.client.report.card_view import CardView
 from gencard.client.terms import countered
 from gencard.client.workload import Marginals
-from gencard.core.card.card import Negotiation
+from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
@@ -42,7 +42,7 @@ class Card(CardView):
     Calls that move it (``accept``, ``counter``, ``terminate``) return it, so that they can be chained.
     """
 
-    def __init__(self, connection: Connection, negotiation: Negotiation) -> None:
+    def __init__(self, connection: Connection, negotiation: core_card.Card) -> None:
         super().__init__(negotiation)
         self._asked = negotiation.proposed
         self._connection = connection

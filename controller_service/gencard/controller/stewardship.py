@@ -11,7 +11,7 @@ from gencard.controller.operations.refusals import Refusals
 from gencard.controller.records.holdings import dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.core.card.card import CardState, Negotiation
+from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.wire.documents.statements import REVOCATION, statement
@@ -33,11 +33,11 @@ class Stewardship:
     refusals: Refusals
     steward: str
 
-    def approve(self, name: str) -> Negotiation:
+    def approve(self, name: str) -> Card:
         """Offer what was asked, or the nearest terms that the policy allows."""
         return self._offer(name, None)
 
-    def offer(self, name: str, terms: Proposal) -> Negotiation:
+    def offer(self, name: str, terms: Proposal) -> Card:
         """Offer other terms than asked; the policy still holds for them.
 
         Raises:
@@ -47,13 +47,13 @@ class Stewardship:
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         return self._offer(name, terms)
 
-    def reject(self, name: str, remark: str) -> Negotiation:
+    def reject(self, name: str, remark: str) -> Card:
         """Say no to a proposal that waits."""
         with self.database.transaction() as tx:
             card = self._waiting(tx, name)
             return self.cards.end(tx, card, CardState.TERMINATED, self.steward, "reject", remark=remark)
 
-    def revoke(self, name: str, remark: str) -> Negotiation:
+    def revoke(self, name: str, remark: str) -> Card:
         """End an agreed card for good, with a signed revocation.
 
         One that was given back or has expired too: its analyst could still fetch what was made under it.
@@ -104,7 +104,7 @@ class Stewardship:
                 now=self.cards.clock(),
             )
 
-    def _offer(self, name: str, terms: Proposal | None) -> Negotiation:
+    def _offer(self, name: str, terms: Proposal | None) -> Card:
         with self.database.transaction() as tx:
             card = self._waiting(tx, name)
             holding = self.cards.holdings.named(dataset_of(name))
@@ -113,7 +113,7 @@ class Stewardship:
                 tx, card, self.cards.offered(tx, card, holding, outcome, self.steward)
             )
 
-    def _waiting(self, tx: Connection, name: str) -> Negotiation:
+    def _waiting(self, tx: Connection, name: str) -> Card:
         card = self.cards.card(tx, name)
         if card.state is not CardState.REQUESTED:
             raise CardStateError(state=card.state)

@@ -20,8 +20,8 @@ from gencard.client.connection.progress import Shown, shown
 from gencard.client.connection.rows import fetch_rows
 from gencard.client.files import folder
 from gencard.client.releases import Release
-from gencard.core.card.card import Negotiation
-from gencard.core.card.terms import Card, Tier
+from gencard.core.card.card import Card
+from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -56,13 +56,13 @@ class Agreement:
     """
 
     connection: Connection
-    card: Card
+    card: CardTerms
     digest: str
     envelope: bytes
     coding: Coding
 
     @classmethod
-    def of(cls, connection: Connection, negotiation: Negotiation, coding: Coding) -> "Agreement":
+    def of(cls, connection: Connection, negotiation: Card, coding: Coding) -> "Agreement":
         """Raises CardStateError before agreement, VerificationError where a signature is not right."""
         if not negotiation.envelope:
             raise CardStateError(state=negotiation.state)

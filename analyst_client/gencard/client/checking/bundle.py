@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.files.folder import WELL_KNOWN
-from gencard.core.card.terms import Card, Tier
+from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, NoPsiError
@@ -115,7 +115,7 @@ class Bundle:
             return self.psi().domain
         return self.schema().domain.covered_by(card.terms.cliques)
 
-    def _card_of_tier(self, tier: Tier) -> Card | None:
+    def _card_of_tier(self, tier: Tier) -> CardTerms | None:
         """The card, where there is one of this tier; its signatures are for others to check."""
         if len(self.all("card")) != 1:
             return None

@@ -6,7 +6,7 @@ import numpy as np
 
 from gencard.client.measuring import stddevs, sum_stddevs
 from gencard.client.report import html
-from gencard.core.card.terms import Card, Tier
+from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -49,7 +49,7 @@ class Replayed:
         return html.panel("Replayed", html.paragraph(str(self)), html.facts([("Release", self.release)]))
 
 
-def rebuilt(card: Card, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
+def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
     """The rows that this psi, card and receipt stand for.
 
     Raises:
@@ -67,13 +67,13 @@ def rebuilt(card: Card, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
     return dataset
 
 
-def generator_of(card: Card, coding: Coding) -> Generator:
+def generator_of(card: CardTerms, coding: Coding) -> Generator:
     """The generator that the card names, ready to fit the card's psi."""
     zeros = _zeros(coding, _domain(card, coding))
     return generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 
-def check_psi(card: Card, psi: Psi, coding: Coding) -> None:
+def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     """Raises VerificationError where psi does not hold the card's statistics, measured as agreed."""
     linear = tuple(linear.statistic for linear in psi.linear)
     same = psi.cliques == card.terms.marginals and linear == statistics_of(card.terms.moments, coding)
@@ -88,7 +88,7 @@ def check_psi(card: Card, psi: Psi, coding: Coding) -> None:
         raise VerificationError(problem="psi is not rounded as the card says")
 
 
-def _domain(card: Card, coding: Coding) -> Domain:
+def _domain(card: CardTerms, coding: Coding) -> Domain:
     return coding.domain.covered_by(card.terms.cliques)
 
 
@@ -99,7 +99,7 @@ def _zeros(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
     )
 
 
-def _why_not(card: Card) -> str:
+def _why_not(card: CardTerms) -> str:
     if generator_digest(card.terms.generator) != card.generator_digest:
         return "the replayed rows differ, and this installation has another version of the generator"
     return "the replayed rows do not match the receipt"

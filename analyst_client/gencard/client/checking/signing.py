@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.catalogue import CatalogueEntry
-from gencard.core.card.card import Negotiation, Offer
-from gencard.core.card.terms import Card, Proposal, Tier
+from gencard.core.card.card import Card, Offer
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import VerificationError
 from gencard.wire.codecs.schema_codec import coding_digest
 from gencard.wire.documents.card_document import card_of_document, card_statement
@@ -17,7 +17,7 @@ from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import digest_of, time_text
 
 
-def checked_answer(answer: Negotiation, asked: Proposal) -> Negotiation:
+def checked_answer(answer: Card, asked: Proposal) -> Card:
     """The controller's answer to a proposal, once it is an answer to this one.
 
     Raises:
@@ -28,7 +28,7 @@ def checked_answer(answer: Negotiation, asked: Proposal) -> Negotiation:
     return answer
 
 
-def checked_offer(card: Negotiation, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
+def checked_offer(card: Card, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
     """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more.
 
     Raises:
@@ -52,7 +52,7 @@ def checked_offer(card: Negotiation, offer: Offer, entry: CatalogueEntry, *, ana
     return offer.statement
 
 
-def card_of_statement(payload: bytes) -> Card:
+def card_of_statement(payload: bytes) -> CardTerms:
     """The card inside a statement, which must be the one sequence of bytes that means it.
 
     Raises:
@@ -74,7 +74,7 @@ def check_signed_by_one(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> No
     dsse.verify(envelope, named or keys[:1])
 
 
-def checked_receipt(envelope: bytes, keys: KeyHistory, card: Card, *, card_digest: str) -> Receipt:
+def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_digest: str) -> Receipt:
     """The receipt of a release, signed by the controller, about this card and within its terms.
 
     Raises:
@@ -96,7 +96,7 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: Card, *, card_diges
     return receipt
 
 
-def _check_maker(receipt: Receipt, card: Card) -> None:
+def _check_maker(receipt: Receipt, card: CardTerms) -> None:
     """A seed for what sees psi alone; else what decided about the rows, as the card says."""
     without = card.terms.without_uniques
     seedless = without or card.tier is not Tier.BY_CONSTRUCTION

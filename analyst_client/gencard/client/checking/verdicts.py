@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gencard.core.audit.verdict import Verdict
-from gencard.core.card.terms import Card
+from gencard.core.card.terms import CardTerms
 from gencard.core.errors import GencardError, VerificationError
 from gencard.wire.documents.key_history import KeyHistory
 from gencard.wire.documents.receipt import AuditedBox
@@ -13,7 +13,7 @@ from gencard.wire.signatures.canonical import sha256
 
 
 def passing_verdict(
-    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: Card, digest: str
+    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, digest: str
 ) -> bytes:
     """The envelope of the verdict that a receipt names.
 

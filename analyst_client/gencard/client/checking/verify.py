@@ -21,7 +21,7 @@ from gencard.client.checking.verdicts import passing_verdict
 from gencard.client.connection.credentials import Credentials
 from gencard.client.files.files import read_rows
 from gencard.client.files.folder import WELL_KNOWN
-from gencard.core.card.terms import Card, Tier
+from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NotReplayableError, VerificationError
@@ -184,7 +184,9 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     return record.checks
 
 
-def _check_log(bundle: Bundle, card: Card, keys: Keys, receipts: list[Receipt], to: _Record) -> None:
+def _check_log(
+    bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], to: _Record
+) -> None:
     """That checkpoints are the log's, do not contradict each other, and cover each receipt's entry."""
     known: dict[int, Checkpoint] = {}
     for file in bundle.all("checkpoint"):
@@ -200,7 +202,9 @@ def _refuse_damaged(path: Path) -> str:
     raise VerificationError(problem=f"the file is damaged: it is not a {kind} in canonical form")
 
 
-def _logged(bundle: Bundle, receipt: Receipt, card: Card, checkpoints: Mapping[int, Checkpoint]) -> str:
+def _logged(
+    bundle: Bundle, receipt: Receipt, card: CardTerms, checkpoints: Mapping[int, Checkpoint]
+) -> str:
     """Which checkpoint covers the receipt's entry in the log.
 
     Raises:
@@ -234,7 +238,7 @@ def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record)
         record.note("Other files", f"{names}: not part of the release, and covered by no signature")
 
 
-def signed_card(bundle: Bundle, keys: Keys) -> Card:
+def signed_card(bundle: Bundle, keys: Keys) -> CardTerms:
     """The card; raises VerificationError where one side did not sign it.
 
     Where no key of the analyst is known, only the controller's signature is checked.
@@ -286,7 +290,7 @@ def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
     return record.check("Keys that followed", partial(keys.followed, bundle), _keys_text) or keys
 
 
-def _note_analyst(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> None:
+def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> None:
     """Who vouches for the analyst's key, or that nobody does here."""
     if keys.analyst:
         record.note("Analyst's key", _analyst_key_text(bundle, keys))
@@ -305,7 +309,7 @@ def _card_digest(bundle: Bundle) -> str:
     return subject_digest(dsse.opened(bundle.one("card").content)[0])
 
 
-def _schema(bundle: Bundle, card: Card) -> Coding:
+def _schema(bundle: Bundle, card: CardTerms) -> Coding:
     coding = bundle.schema()
     if coding_digest(coding) != card.coding_digest:
         raise VerificationError(problem="the card names another schema")
@@ -314,11 +318,11 @@ def _schema(bundle: Bundle, card: Card) -> Coding:
     return coding
 
 
-def _receipt(bundle: Bundle, card: Card, file: File, keys: Keys) -> Receipt:
+def _receipt(bundle: Bundle, card: CardTerms, file: File, keys: Keys) -> Receipt:
     return checked_receipt(file.content, keys.controller, card, card_digest=_card_digest(bundle))
 
 
-def _receipts(bundle: Bundle, card: Card, keys: Keys, record: _Record) -> list[Receipt]:
+def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
     found = []
     for file in bundle.all("receipt"):
         find = partial(_receipt, bundle, card, file, keys)
@@ -333,7 +337,9 @@ def _receipt_text(receipt: Receipt) -> str:
     return f"{receipt.rows:,} rows, {maker}, {receipt.time}"
 
 
-def _check_audited(bundle: Bundle, card: Card, keys: Keys, found: list[Receipt], to: _Record) -> None:
+def _check_audited(
+    bundle: Bundle, card: CardTerms, keys: Keys, found: list[Receipt], to: _Record
+) -> None:
     """That a verdict which speaks for the black box lies beside each receipt that names one."""
     envelopes = [file.content for file in bundle.all("verdict")]
     named = {receipt.audited for receipt in found if receipt.audited is not None}
@@ -350,7 +356,7 @@ def _no_psi(bundle: Bundle) -> str:
     return "none: the generator adds the noise, and no statistics are released"
 
 
-def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
+def _psi_digest(bundle: Bundle, card: CardTerms, coding: Coding, receipts: list[Receipt]) -> str:
     check_psi(card, bundle.psi(), coding)
     digest = sha256(bundle.one("psi").content)
     if any(receipt.psi_digest != digest for receipt in receipts):
@@ -358,7 +364,7 @@ def _psi_digest(bundle: Bundle, card: Card, coding: Coding, receipts: list[Recei
     return digest
 
 
-def _rows_digest(file: File, card: Card, coding: Coding, receipts: list[Receipt]) -> str:
+def _rows_digest(file: File, card: CardTerms, coding: Coding, receipts: list[Receipt]) -> str:
     dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
     digest, size = dataset.digest(), len(dataset)
     own = [one for one in receipts if (one.rows_digest, one.rows) == (digest, size)]

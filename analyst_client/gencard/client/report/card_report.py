@@ -10,7 +10,7 @@ from gencard.client.report import html, text
 from gencard.client.report.extra import page_module
 from gencard.client.report.written import WrittenAsPage
 from gencard.core.audit.report_json import report_to_json_object
-from gencard.core.card.terms import Card
+from gencard.core.card.terms import CardTerms
 from gencard.core.evaluation.finding import Finding
 from gencard.core.evaluation.findings_json import finding_to_json_object
 from gencard.core.evaluation.registry import MEASURES
@@ -48,7 +48,7 @@ class CardReport(WrittenAsPage):
         audits: Of the card, newest first.
     """
 
-    card: Card
+    card: CardTerms
     digest: str
     state: str
     receipt: Receipt
@@ -101,7 +101,7 @@ class CardReport(WrittenAsPage):
 
     def lines(self) -> list[tuple[str, str]]:
         return [
-            ("Card", f"{self.card.name} ({self.state})"),
+            ("CardTerms", f"{self.card.name} ({self.state})"),
             ("Release", self.receipt.name),
             ("Rows", f"{self.receipt.rows:,}"),
             ("Tier", f"{self.card.tier}: holds against {self.card.tier.holds_against}"),

@@ -9,11 +9,10 @@ from gencard.client.checking.signing import card_of_statement
 from gencard.client.measuring import stddevs
 from gencard.client.report import html, text
 from gencard.core.card.budget import FREE, Mechanism, Price
-from gencard.core.card.card import CardState, Negotiation, Offer, Turn
+from gencard.core.card.card import Card, CardState, Offer, Turn
 from gencard.core.card.claim import NO_CLAIM
 from gencard.core.card.offer_changes import changes_between
-from gencard.core.card.terms import Card as SignedCard
-from gencard.core.card.terms import Change, Proposal, Tier
+from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError
 from gencard.core.noise.accounting import USUAL_DELTA, epsilon_of, in_words
@@ -47,11 +46,11 @@ _MOST_CHANGES = 20
 class CardView:
     """What a card says, as it stood when it was last read."""
 
-    def __init__(self, negotiation: Negotiation) -> None:
+    def __init__(self, negotiation: Card) -> None:
         self._negotiation = negotiation
 
     @property
-    def negotiation(self) -> Negotiation:
+    def negotiation(self) -> Card:
         """Everything that the controller says about it: history, envelope, attestations."""
         return self._negotiation
 
@@ -103,7 +102,7 @@ class CardView:
         return changes_between(self._negotiation.proposed, offer.terms, offer.changes)
 
     @property
-    def signed(self) -> SignedCard | None:
+    def signed(self) -> CardTerms | None:
         """What the present offer would have both sides sign; None before an offer.
 
         Raises:
@@ -119,7 +118,7 @@ class CardView:
         return None if said is None else said.tier
 
     @property
-    def black_box(self) -> SignedCard | None:
+    def black_box(self) -> CardTerms | None:
         """What the present offer says, where its generator reads records; else None.
 
         Raises:
@@ -178,7 +177,7 @@ class CardView:
         return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
 
 
-def _of_tier(card: SignedCard | None) -> list[tuple[str, str]]:
+def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
     """The tier, against whom it holds, and what a card says of a generator that reads records."""
     if card is None:
         return []

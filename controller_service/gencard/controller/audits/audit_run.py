@@ -22,7 +22,7 @@ from gencard.core.audit.report import AuditReport, EarlierTry
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import wording
-from gencard.core.card.card import Negotiation
+from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError
 from gencard.wire.documents.statements import VERDICT, statement
 from gencard.wire.signatures.canonical import Document, sha256, time_text
@@ -60,7 +60,7 @@ class AuditRun:
         self._conclude(run, card, report_of_json_object(self._report(run, job)))
         self.audits.journals.forget(run.request["audit"])
 
-    def _next_try(self, run: Run, card: Negotiation) -> int:
+    def _next_try(self, run: Run, card: Card) -> int:
         """Which try of the family this will be if no other ends before it."""
         with self.audits.database.reading() as tx:
             row = self.audits.store.get(tx, run.request["audit"])
@@ -96,7 +96,7 @@ class AuditRun:
             raise GeneratorChangedError
         return boxes.recipe(box, [*plan.cliques, *plan.linear])
 
-    def _conclude(self, run: Run, card: Negotiation, alone: AuditReport) -> None:
+    def _conclude(self, run: Run, card: Card, alone: AuditReport) -> None:
         """Pool the evidence; log, verdict, ledger and the operation's end are true together.
 
         Tries are numbered here, where they end: one that is cancelled or fails weakens no later one, and
@@ -123,7 +123,7 @@ class AuditRun:
             concluded = audit_message(audits.store.get(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
 
-    def _check_heard(self, tx: Connection, run: Run, card: Negotiation) -> None:
+    def _check_heard(self, tx: Connection, run: Run, card: Card) -> None:
         """Look whether the card is still in force, where its analyst is to hear the verdict.
 
         Raises:
@@ -158,7 +158,7 @@ def _outcome(report: AuditReport, known: bool) -> tuple[Verdict, str]:
 
 def _payload(
     row: AuditRow,
-    card: Negotiation,
+    card: Card,
     report: AuditReport,
     document: bytes,
     outcome: tuple[Verdict, str],

@@ -29,7 +29,7 @@ from gencard.core.audit.pairs.basis import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.verdict import Verdict
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Negotiation
+from gencard.core.card.card import Card
 from gencard.core.coding import Coding
 from gencard.core.errors import NotFoundError, TooManyAuditsError
 from gencard.core.statistics.moments import statistics_of
@@ -139,7 +139,7 @@ class Audits:
             self._check_unprotected(self.cards.seen(tx, who, row.card))
         return row.report or b""
 
-    def agreed(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+    def agreed(self, tx: Connection, who: Identity, card: str) -> Card:
         """A card that ``who`` may see and that is in force, or waits for an audit.
 
         Raises:
@@ -147,7 +147,7 @@ class Audits:
         """
         return auditable(self.cards.seen(tx, who, card))
 
-    def at_records(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+    def at_records(self, tx: Connection, who: Identity, card: str) -> Card:
         """A card under which an audit may look at the records.
 
         Raises:
@@ -158,11 +158,11 @@ class Audits:
         self._check_unprotected(agreed)
         return agreed
 
-    def _check_unprotected(self, card: Negotiation) -> None:
+    def _check_unprotected(self, card: Card) -> None:
         policy = self.cards.holdings.named(dataset_of(card.name)).policy
         check_unprotected(signed_card(card), policy, "An audit")
 
-    def _check_bounds(self, card: Negotiation) -> None:
+    def _check_bounds(self, card: Card) -> None:
         """Find what no audit could look at before one is counted and paid for."""
         coding = self.cards.holding_of(card).schema.coding
         domain = coding.domain.covered_by(offer_of(card).terms.cliques)
@@ -212,7 +212,7 @@ class Audits:
         return row
 
 
-def plan_of(card: Negotiation, coding: Coding, seed: int, attempt: int) -> AuditPlan:
+def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
     """The plan that the card's terms fix, for one attempt."""
     terms = offer_of(card).terms
     return AuditPlan(

@@ -20,7 +20,7 @@ from gencard.controller.settings.settings_boxes import (
 from gencard.controller.settings.settings_claim import ClaimTable
 from gencard.core.card.budget import Privacy
 from gencard.core.card.claim import NO_CLAIM, Claim
-from gencard.core.card.terms import Card, Tier
+from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     BoxNotReviewedError,
@@ -166,7 +166,7 @@ class Boxes:
         box = self._boxes.get(name)
         return box.author if isinstance(box, ProgramBox) else OURS
 
-    def check_unchanged(self, card: Card) -> None:
+    def check_unchanged(self, card: CardTerms) -> None:
         """Look before a black box runs under a card: it is to be what the card names, to the last byte.
 
         Raises:
@@ -178,7 +178,7 @@ class Boxes:
         if name not in self._boxes or self._digest_now(name) != card.generator_digest:
             raise GeneratorChangedError
 
-    def check_reviewed(self, card: Card) -> None:
+    def check_reviewed(self, card: CardTerms) -> None:
         """Look before rows of a black box leave under a card of tier audited.
 
         Raises:

@@ -16,7 +16,7 @@ from gencard.controller.cards.card_body import in_force, offer_of, signed_card
 from gencard.controller.cards.cards import Cards
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.core.audit.verdict import Verdict
-from gencard.core.card.card import AUDITABLE, CardState, Negotiation
+from gencard.core.card.card import AUDITABLE, Card, CardState
 from gencard.core.card.terms import Tier
 from gencard.core.errors import AuditRequiredError
 from gencard.wire.documents.receipt import AuditedBox
@@ -37,7 +37,7 @@ class CardAudits:
         """What audits say about other versions of a black box."""
         return Families(self.cards, self.store)
 
-    def begin(self, tx: Connection, card: Negotiation, box: str) -> None:
+    def begin(self, tx: Connection, card: Card, box: str) -> None:
         """An audit of ``box`` begins under a card.
 
         Raises:
@@ -64,7 +64,7 @@ class CardAudits:
             state = _after(verdict, state)
         self.cards.attest(tx, card, state, "verdict", fact)
 
-    def passed(self, tx: Connection, card: Negotiation) -> AuditedBox:
+    def passed(self, tx: Connection, card: Card) -> AuditedBox:
         """The audit that speaks for the black box of a card: at its records, under its digest.
 
         Raises:
@@ -91,12 +91,12 @@ def rows_of_run(rows: int) -> int:
     return max(2, rows)
 
 
-def is_audited(card: Negotiation) -> bool:
+def is_audited(card: Card) -> bool:
     """Whether the card's generator is a black box of an author, of which audits are asked."""
     return signed_card(card).tier is Tier.AUDITED
 
 
-def is_private(card: Negotiation) -> bool:
+def is_private(card: Card) -> bool:
     """Whether the card's generator adds the noise itself: it has no psi and no audit at the records."""
     return signed_card(card).tier is Tier.PRIVATE
 

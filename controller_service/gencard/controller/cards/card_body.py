@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import datetime
 
-from gencard.core.card.card import USABLE, CardState, Negotiation, Offer, Turn
-from gencard.core.card.terms import Card
+from gencard.core.card.card import USABLE, Card, CardState, Offer, Turn
+from gencard.core.card.terms import CardTerms
 from gencard.core.errors import CardExpiredError, CardStateError
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_message, card_of
@@ -14,7 +14,7 @@ from gencard.wire.documents.statements import CARD, predicate_of
 ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
 
 
-def as_of(card: Negotiation, now: datetime) -> Negotiation:
+def as_of(card: Card, now: datetime) -> Card:
     """The card with its time run out, where it has."""
     expired = card.offer is not None and now >= card.offer.expire_time
     if expired and card.state not in ENDED:
@@ -22,7 +22,7 @@ def as_of(card: Negotiation, now: datetime) -> Negotiation:
     return card
 
 
-def in_force(card: Negotiation) -> Negotiation:
+def in_force(card: Card) -> Card:
     """The card, where both have signed it and it has not ended.
 
     Raises:
@@ -35,7 +35,7 @@ def in_force(card: Negotiation) -> Negotiation:
     return card
 
 
-def auditable(card: Negotiation) -> Negotiation:
+def auditable(card: Card) -> Card:
     """The card, where it is in force or only waits for an audit of its generator.
 
     Raises:
@@ -44,21 +44,21 @@ def auditable(card: Negotiation) -> Negotiation:
     return card if card.state is CardState.AUDITING else in_force(card)
 
 
-def body_of(card: Negotiation) -> bytes:
+def body_of(card: Card) -> bytes:
     """A card as the state keeps it."""
     return card_message(card).SerializeToString(deterministic=True)
 
 
-def negotiation_of(body: bytes) -> Negotiation:
+def negotiation_of(body: bytes) -> Card:
     return card_of(pb.Card.FromString(body))
 
 
-def signed_card(card: Negotiation) -> Card:
+def signed_card(card: Card) -> CardTerms:
     """What the present offer would have both sides sign; raises CardStateError where there is none."""
     return card_of_document(predicate_of(offer_of(card).statement, CARD))
 
 
-def offer_of(card: Negotiation) -> Offer:
+def offer_of(card: Card) -> Offer:
     """The card's present offer; raises CardStateError where there is none."""
     if card.offer is None:
         raise CardStateError(state=card.state)

@@ -21,9 +21,9 @@ from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.holdings import Holding, Holdings, dataset_of
 from gencard.controller.state.cards import CardStore, CardUsage
 from gencard.controller.state.event_log import EventLog
-from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between
-from gencard.core.card.terms import Card, CounterOffer, Proposal, Refusal, Tier
+from gencard.core.card.terms import CardTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
@@ -57,22 +57,22 @@ class Cards:
     signing_key: Callable[[Connection], Ed25519PrivateKey]
     clock: Callable[[], datetime]
 
-    def card(self, tx: Connection, name: str) -> Negotiation:
+    def card(self, tx: Connection, name: str) -> Card:
         """Any card, as of now; raises NotFoundError."""
         return self.as_of_now(negotiation_of(self.store.get(tx, name).body))
 
-    def owned(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+    def owned(self, tx: Connection, who: Identity, name: str) -> Card:
         """The caller's own card; another's is as unknown as one that never was."""
         card = self.card(tx, name)
         if card.analyst != who.uri:
             raise NotFoundError
         return card
 
-    def seen(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+    def seen(self, tx: Connection, who: Identity, name: str) -> Card:
         """A card that ``who`` may look at: analysts their own, auditors and stewards every one."""
         return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
 
-    def readable(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+    def readable(self, tx: Connection, who: Identity, name: str) -> Card:
         """A card whose releases and measures ``who`` may fetch.
 
         Raises:
@@ -83,7 +83,7 @@ class Cards:
             raise CardStateError(state=found.state)
         return found
 
-    def usable(self, tx: Connection, who: Identity, name: str) -> Negotiation:
+    def usable(self, tx: Connection, who: Identity, name: str) -> Card:
         """The caller's own card, agreed and not expired.
 
         Raises:
@@ -91,7 +91,7 @@ class Cards:
         """
         return in_force(self.owned(tx, who, name))
 
-    def holding_of(self, card: Negotiation) -> Holding:
+    def holding_of(self, card: Card) -> Holding:
         """The dataset of a card, read by the schema that both signed.
 
         Raises:
@@ -102,7 +102,7 @@ class Cards:
             raise DatasetChangedError
         return holding
 
-    def as_of_now(self, card: Negotiation) -> Negotiation:
+    def as_of_now(self, card: Card) -> Card:
         """The card with its time run out, where it has."""
         return as_of(card, self.clock())
 
@@ -131,7 +131,7 @@ class Cards:
         statistics_of(outcome.terms.moments, holding.schema.coding)  # refuses labels that are no numbers
         return outcome
 
-    def held(self, tx: Connection, analyst: str, holding: Holding) -> tuple[Card, ...]:
+    def held(self, tx: Connection, analyst: str, holding: Holding) -> tuple[CardTerms, ...]:
         """The analyst's measured cards on the records as they are now, oldest first."""
         return held_cards(
             tx,
@@ -147,8 +147,8 @@ class Cards:
         return charge(terms, holding.domain, self.held(tx, analyst, holding))
 
     def offered(
-        self, tx: Connection, card: Negotiation, holding: Holding, outcome: CounterOffer, actor: str
-    ) -> Negotiation:
+        self, tx: Connection, card: Card, holding: Holding, outcome: CounterOffer, actor: str
+    ) -> Card:
         """The card with an offer on it, frozen as the statement that both will sign."""
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
@@ -171,14 +171,14 @@ class Cards:
 
     def _document(
         self,
-        card: Negotiation,
+        card: Card,
         holding: Holding,
         outcome: CounterOffer,
         now: datetime,
         expires: datetime,
-    ) -> Card:
+    ) -> CardTerms:
         generator = self.facts(outcome.terms.generator)
-        return Card(
+        return CardTerms(
             name=card.name,
             controller=self.controller,
             analyst=card.analyst,
@@ -199,7 +199,7 @@ class Cards:
             reviewed_by=generator.reviewed_by if generator.tier is Tier.AUDITED else "",
         )
 
-    def stepped(self, card: Negotiation, actor: str, action: str, remark: str = "") -> Negotiation:
+    def stepped(self, card: Card, actor: str, action: str, remark: str = "") -> Card:
         """The card with one more step in its history, and a new etag."""
         step = Step(actor, action, remark, self.clock().replace(microsecond=0))
         stepped = replace(card, history=(*card.history, step), etag="")
@@ -210,7 +210,7 @@ class Cards:
         since = self.clock() - timedelta(days=holding.policy.valid_days)
         return self.store.usage(tx, analyst, since)
 
-    def open(self, tx: Connection, card: Negotiation, dataset: str) -> Negotiation:
+    def open(self, tx: Connection, card: Card, dataset: str) -> Card:
         """Store a new card, once the log holds it."""
         self._write_down(tx, card)
         self.store.insert(
@@ -225,7 +225,7 @@ class Cards:
         )
         return card
 
-    def move(self, tx: Connection, old: Negotiation, new: Negotiation) -> Negotiation:
+    def move(self, tx: Connection, old: Card, new: Card) -> Card:
         """Store a changed card, once the log holds the change.
 
         Raises:
@@ -246,25 +246,23 @@ class Cards:
     def end(
         self,
         tx: Connection,
-        card: Negotiation,
+        card: Card,
         state: CardState,
         actor: str,
         action: str,
         *,
         remark: str = "",
-    ) -> Negotiation:
+    ) -> Card:
         """Move a card to a state that nothing follows."""
         ended = replace(card, state=state, turn=Turn.NOBODY)
         return self.move(tx, card, self.stepped(ended, actor, action, remark))
 
-    def attest(
-        self, tx: Connection, card: Negotiation, state: CardState, action: str, *facts: bytes
-    ) -> Negotiation:
+    def attest(self, tx: Connection, card: Card, state: CardState, action: str, *facts: bytes) -> Card:
         """Add signed facts of the controller to a card and move it on."""
         moved = replace(card, state=state, attestations=(*card.attestations, *facts))
         return self.move(tx, card, self.stepped(moved, self.controller, action))
 
-    def _write_down(self, tx: Connection, card: Negotiation) -> None:
+    def _write_down(self, tx: Connection, card: Card) -> None:
         """One log entry for the newest step."""
         step, details = card.history[-1], {"state": str(card.state)}
         if card.offer is not None:

@@ -12,7 +12,7 @@ from gencard.controller.policy.measuring import NEIGHBOURING
 from gencard.controller.records.holdings import Holding
 from gencard.controller.state.cards import CardStore
 from gencard.core.card.budget import Mechanism, Neighbouring
-from gencard.core.card.terms import Card
+from gencard.core.card.terms import CardTerms
 from gencard.core.errors import ProposalRefusedError
 from gencard.core.statistics.differencing import Grant, shows_a_difference
 
@@ -39,7 +39,7 @@ class Grants:
         exact = Grant(holding.version, holding.coding_digest, policy.transform.rounding)
         return self._closed(tx, holding.name, exact, relation)
 
-    def check_joins(self, tx: Connection, card: Card) -> None:
+    def check_joins(self, tx: Connection, card: CardTerms) -> None:
         """Refuse an offered card that does not go together with what was granted since.
 
         Raises:
@@ -82,5 +82,5 @@ def _told(body: bytes) -> tuple[Grant | Neighbouring | None, datetime]:
     return _grant_of(signed) if exact else signed.terms.privacy.neighbouring, offer_of(card).expire_time
 
 
-def _grant_of(card: Card) -> Grant:
+def _grant_of(card: CardTerms) -> Grant:
     return Grant(card.version, card.coding_digest, card.terms.transform.rounding)

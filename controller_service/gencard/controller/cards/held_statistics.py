@@ -16,7 +16,7 @@ from gencard.controller.policy.moment_policy import sums_price
 from gencard.controller.state.cards import CardStore
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import CardState
-from gencard.core.card.terms import Card, Proposal
+from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import Moment
@@ -39,7 +39,7 @@ class Charge:
 
 def held_cards(
     tx: Connection, store: CardStore, *, analyst: str, dataset: str, version: str, coding_digest: str
-) -> tuple[Card, ...]:
+) -> tuple[CardTerms, ...]:
     """The analyst's own measured cards on the same records under the same schema, oldest first.
 
     A revoked one gives its analyst nothing more.
@@ -51,7 +51,7 @@ def held_cards(
     )
 
 
-def charge(terms: Proposal, domain: Domain, held: Sequence[Card]) -> Charge:
+def charge(terms: Proposal, domain: Domain, held: Sequence[CardTerms]) -> Charge:
     """The price of what is new in terms, beside all that the analyst holds.
 
     A black box reads the records once more, so the rows of its card tell more than psi: its card is
@@ -63,7 +63,7 @@ def charge(terms: Proposal, domain: Domain, held: Sequence[Card]) -> Charge:
     if terms.privacy.noisy:
         source = same_noisy_psi(terms, held)
         return Charge(full) if source is None else Charge(FREE, (source.name,))
-    least, sharing = full.statistics, list[Card]()
+    least, sharing = full.statistics, list[CardTerms]()
     for card in (card for card in reversed(held) if _tells_counts(card.terms, terms)):
         new = _new_statistics(terms, domain, [one.terms for one in (*sharing, card)])
         if new < least:
@@ -72,7 +72,7 @@ def charge(terms: Proposal, domain: Domain, held: Sequence[Card]) -> Charge:
     return Charge(Price(statistics=least), tuple(card.name for card in sharing))
 
 
-def same_noisy_psi(terms: Proposal, held: Sequence[Card]) -> Card | None:
+def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | None:
     """The newest card of which the noisy psi is just what the terms ask for.
 
     None for a black box of tier private: its noise falls on its own fit, and there is no psi.
@@ -82,7 +82,7 @@ def same_noisy_psi(terms: Proposal, held: Sequence[Card]) -> Card | None:
     return next((card for card in reversed(held) if _measured_alike(card.terms, terms)), None)
 
 
-def _measured(tx: Connection, store: CardStore, analyst: str, dataset: str) -> Iterator[Card]:
+def _measured(tx: Connection, store: CardStore, analyst: str, dataset: str) -> Iterator[CardTerms]:
     for row in store.granted(tx, dataset):
         if (
             row.analyst == analyst

@@ -14,7 +14,7 @@ from gencard.controller.operations.request import Request
 from gencard.controller.records.holdings import Holding, dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.upkeep.retention import Retention
-from gencard.core.card.card import OPEN, CardState, Negotiation, Turn
+from gencard.core.card.card import OPEN, Card, CardState, Turn
 from gencard.core.card.terms import CounterOffer, Proposal
 from gencard.core.errors import (
     CardExpiredError,
@@ -43,14 +43,14 @@ class Negotiations:
     signing_key: Callable[[Identity], Ed25519PublicKey]
     retention: Retention
 
-    def price(self, who: Identity, proposal: Proposal) -> Negotiation:
+    def price(self, who: Identity, proposal: Proposal) -> Card:
         """What would be offered; nothing is stored and no record is touched."""
         holding = self.cards.holdings.named(proposal.dataset)
         with self.database.reading() as tx:
             outcome = self.cards.judged(tx, holding, proposal)
             return self._answered(tx, _fresh("", who, proposal), holding, outcome)
 
-    def propose(self, who: Identity, proposal: Proposal, request: Request) -> Negotiation:
+    def propose(self, who: Identity, proposal: Proposal, request: Request) -> Card:
         """A new card: offered at once where policy allows, else waiting for a steward.
 
         Raises:
@@ -62,7 +62,7 @@ class Negotiations:
         holding = self.cards.holdings.named(proposal.dataset)
         self.retention.prune_daily()
 
-        def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
+        def make(tx: Connection, outcome: CounterOffer) -> Card:
             self.cards.quotas.check_new(self.cards.usage(tx, who.uri, holding))
             name = f"{holding.name}/cards/{secrets.token_hex(8)}"
             asked = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
@@ -73,15 +73,13 @@ class Negotiations:
 
         return self._judged_once(who, request, proposal, make)
 
-    def counter(
-        self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request
-    ) -> Negotiation:
+    def counter(self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request) -> Card:
         """The analyst's answer to an offer: other terms on the same dataset."""
         if proposal.dataset != dataset_of(name):
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         holding = self.cards.holdings.named(proposal.dataset)
 
-        def make(tx: Connection, outcome: CounterOffer) -> Negotiation:
+        def make(tx: Connection, outcome: CounterOffer) -> Card:
             card = self._to_move(tx, who, name, etag)
             self.cards.quotas.check_size(self.cards.usage(tx, who.uri, holding))
             fresh = replace(
@@ -94,9 +92,7 @@ class Negotiations:
 
         return self._judged_once(who, request, proposal, make)
 
-    def accept(
-        self, who: Identity, name: str, etag: str, signature: bytes, request: Request
-    ) -> Negotiation:
+    def accept(self, who: Identity, name: str, etag: str, signature: bytes, request: Request) -> Card:
         """Both signatures over the frozen statement: the card is agreed.
 
         Raises:
@@ -105,7 +101,7 @@ class Negotiations:
         """
         key = self.signing_key(who)
 
-        def make(tx: Connection) -> Negotiation:
+        def make(tx: Connection) -> Card:
             card = self._to_move(tx, who, name, etag)
             statement = offer_of(card).statement
             if not is_signed_by(statement, signature, key):
@@ -123,10 +119,10 @@ class Negotiations:
         with self._refusals_logged(who, name):
             return self._once(who, request, make)
 
-    def terminate(self, who: Identity, name: str, etag: str, request: Request) -> Negotiation:
+    def terminate(self, who: Identity, name: str, etag: str, request: Request) -> Card:
         """The analyst ends a negotiation, or gives a card back."""
 
-        def make(tx: Connection) -> Negotiation:
+        def make(tx: Connection) -> Card:
             card = self.cards.owned(tx, who, name)
             _check_etag(card, etag)
             if card.state in ENDED:
@@ -135,14 +131,14 @@ class Negotiations:
 
         return self._once(who, request, make)
 
-    def get(self, who: Identity, name: str) -> Negotiation:
+    def get(self, who: Identity, name: str) -> Card:
         """One card that ``who`` may see."""
         with self.database.reading() as tx:
             return self.cards.seen(tx, who, name)
 
     def page(
         self, who: Identity, dataset: str | None, before: str, limit: int
-    ) -> tuple[list[Negotiation], str]:
+    ) -> tuple[list[Card], str]:
         """Cards that ``who`` may see, newest first, and the token of the next page."""
         owner = who.uri if who.role is Role.ANALYST else None
         with self.database.reading() as tx:
@@ -155,8 +151,8 @@ class Negotiations:
         who: Identity,
         request: Request,
         proposal: Proposal,
-        make: Callable[[Connection, CounterOffer], Negotiation],
-    ) -> Negotiation:
+        make: Callable[[Connection, CounterOffer], Card],
+    ) -> Card:
         """What is made of the nearest acceptable terms, which a repeat does not look for again."""
         with self.database.reading() as tx:
             known = request.answer(tx, who)
@@ -187,9 +183,7 @@ class Negotiations:
             )
         raise refusal
 
-    def _answered(
-        self, tx: Connection, card: Negotiation, holding: Holding, outcome: CounterOffer
-    ) -> Negotiation:
+    def _answered(self, tx: Connection, card: Card, holding: Holding, outcome: CounterOffer) -> Card:
         return self.cards.offered(tx, card, holding, outcome, self.cards.controller)
 
     def _countersigned(
@@ -199,7 +193,7 @@ class Negotiations:
         signatures = {key_id(key): signature, key_id(ours.public_key()): signature_of(statement, ours)}
         return envelope_of(statement, signatures)
 
-    def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> Negotiation:
+    def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> Card:
         """The caller's card, with an offer that the caller is to answer."""
         card = self.cards.owned(tx, who, name)
         _check_etag(card, etag)
@@ -211,16 +205,14 @@ class Negotiations:
             raise WrongTurnError(turn=card.turn)
         return card
 
-    def _once(
-        self, who: Identity, request: Request, make: Callable[[Connection], Negotiation]
-    ) -> Negotiation:
+    def _once(self, who: Identity, request: Request, make: Callable[[Connection], Card]) -> Card:
         with self.database.transaction() as tx:
             answer = request.once(tx, who, self.cards.clock(), lambda: body_of(make(tx)))
         return negotiation_of(answer)
 
 
-def _fresh(name: str, who: Identity, proposal: Proposal) -> Negotiation:
-    return Negotiation(
+def _fresh(name: str, who: Identity, proposal: Proposal) -> Card:
+    return Card(
         name=name,
         state=CardState.REQUESTED,
         turn=Turn.CONTROLLER,
@@ -230,6 +222,6 @@ def _fresh(name: str, who: Identity, proposal: Proposal) -> Negotiation:
     )
 
 
-def _check_etag(card: Negotiation, etag: str) -> None:
+def _check_etag(card: Card, etag: str) -> None:
     if not etag or etag != card.etag:
         raise StaleEtagError

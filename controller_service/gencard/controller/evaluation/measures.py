@@ -26,7 +26,7 @@ from gencard.controller.state.measures import MeasureRow, MeasureStore
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.controller.state.psis import PsiStore
 from gencard.controller.state.releases import ReleaseStore
-from gencard.core.card.card import Negotiation
+from gencard.core.card.card import Card
 from gencard.core.errors import (
     InvalidInputError,
     NotFoundError,
@@ -124,7 +124,7 @@ class Measures:
             ],
         )
 
-    def card_of(self, tx: Connection, who: Identity, card: str) -> Negotiation:
+    def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
         """A card that ``who`` may have measured.
 
         Raises:
@@ -134,7 +134,7 @@ class Measures:
         found = self.cards.seen(tx, who, card)
         return in_force(found) if who.role is Role.ANALYST else found
 
-    def unavailable(self, card: Negotiation) -> dict[str, str]:
+    def unavailable(self, card: Card) -> dict[str, str]:
         """Measures that a card cannot have, and why."""
         return unavailable(signed_card(card), self.cards.holdings.named(dataset_of(card.name)))
 
@@ -145,7 +145,7 @@ class Measures:
         if any(row.state in UNFINISHED for row in self.operations.of_kind(tx, KIND, card)):
             raise ServiceBusyError(what="concurrent evaluations of one card")
 
-    def _chosen(self, who: Identity, card: Negotiation, names: Sequence[str]) -> list[Measure]:
+    def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Measure]:
         """The measures to take, in the order of a report; all that is looked at is public."""
         may_have = allowed(who, card)
         asked = {measure_named(name).name for name in names} or set(may_have)
@@ -161,7 +161,7 @@ class Measures:
         return [measure for name, measure in MEASURES.items() if name in asked.difference(refused)]
 
     def _reserve(
-        self, tx: Connection, who: Identity, card: Negotiation, fresh: Sequence[Measure]
+        self, tx: Connection, who: Identity, card: Card, fresh: Sequence[Measure]
     ) -> int | None:
         """Log what will be looked at and hold its price; the ledger's line, None where it is free."""
         if not fresh:
@@ -194,7 +194,7 @@ def _refusal(measure: str, reason: str) -> RecordsProtectedError:
     return RecordsProtectedError(what=f"The evaluation '{measure}'", why=reason)
 
 
-def allowed(who: Identity, card: Negotiation) -> tuple[str, ...]:
+def allowed(who: Identity, card: Card) -> tuple[str, ...]:
     """Names of the measures that somebody may have of a card; none under one of tier private."""
     if is_private(card):
         return ()

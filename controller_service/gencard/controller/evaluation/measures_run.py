@@ -26,7 +26,7 @@ from gencard.controller.releases.box_release import BoxRelease
 from gencard.controller.releases.refunds import refund
 from gencard.controller.state.measures import MeasureRow
 from gencard.controller.state.operations import OperationRow
-from gencard.core.card.card import Negotiation
+from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, OperationCancelledError
 from gencard.core.evaluation.registry import measure_named
 from gencard.core.statistics.psi import Psi
@@ -72,7 +72,7 @@ class MeasuresRun:
             line = self.measures.ledger.line(tx, number)
             refund(tx, line, error, ledger=self.measures.ledger, cards=self.measures.cards)
 
-    def _found(self, run: Run, card: Negotiation, psi: bytes, rows: Path) -> list[dict[str, Any]]:
+    def _found(self, run: Run, card: Card, psi: bytes, rows: Path) -> list[dict[str, Any]]:
         holding = self.measures.cards.holding_of(card)
         self._draw(run, card, holding, psi, rows)
         described = {
@@ -86,7 +86,7 @@ class MeasuresRun:
         measured: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
         return measured
 
-    def _draw(self, run: Run, card: Negotiation, holding: Holding, psi: bytes, rows_file: Path) -> None:
+    def _draw(self, run: Run, card: Card, holding: Holding, psi: bytes, rows_file: Path) -> None:
         """Rows of the card's generator into a file, as many as there are records."""
         rows = records_in(psi_of_document(psi))
         if is_audited(card):
@@ -102,7 +102,7 @@ class MeasuresRun:
         )
         run.job(tasks.SYNTHESISE, job)
 
-    def _keep(self, run: Run, card: Negotiation, found: list[dict[str, Any]]) -> None:
+    def _keep(self, run: Run, card: Card, found: list[dict[str, Any]]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
         measures, asked = self.measures, run.request
         with measures.database.transaction() as tx:
@@ -114,7 +114,7 @@ class MeasuresRun:
             response = pb.RunMeasuresResponse(card=card.name, measures=asked["asked"])
             measures.operations.finish(tx, run.row.name, response.SerializeToString())
 
-    def _row(self, run: Run, card: Negotiation, found: dict[str, Any]) -> MeasureRow:
+    def _row(self, run: Run, card: Card, found: dict[str, Any]) -> MeasureRow:
         holding, terms = self.measures.cards.holding_of(card), offer_of(card).terms
         name = found["name"]
         document = {

@@ -9,7 +9,7 @@ from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.protection import TIER, why_protected
 from gencard.controller.records.holdings import Holding
 from gencard.core.card.budget import Price, Privacy
-from gencard.core.card.terms import Card, Change, Proposal
+from gencard.core.card.terms import CardTerms, Change, Proposal
 from gencard.core.evaluation.measure import Measure
 from gencard.core.evaluation.registry import MEASURES, measure_named, price_in_statistics
 from gencard.core.evaluation.together import Together
@@ -96,7 +96,7 @@ def why_unavailable(measure: Measure, holding: Holding, terms: Proposal) -> str 
     return f"needs {' and '.join(lacking)}" if lacking else None
 
 
-def why_withheld(measure: Measure, card: Card, holding: Holding) -> str | None:
+def why_withheld(measure: Measure, card: CardTerms, holding: Holding) -> str | None:
     """Why a measure is neither taken nor shown, even if it was taken before; None where it may be."""
     protected = why_protected(card, holding.policy)
     if protected is not None and (measure.reads_records or protected == TIER):
@@ -106,7 +106,7 @@ def why_withheld(measure: Measure, card: Card, holding: Holding) -> str | None:
     return measure.why_not(together, attributes, holding.declared, card.terms.marginals)
 
 
-def unavailable(card: Card, holding: Holding) -> dict[str, str]:
+def unavailable(card: CardTerms, holding: Holding) -> dict[str, str]:
     """Every measure that a card cannot have, and why; depends on no record."""
     reasons = {
         name: why_withheld(measure, card, holding) or why_unavailable(measure, holding, card.terms)

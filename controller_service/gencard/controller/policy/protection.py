@@ -2,7 +2,7 @@
 
 from gencard.controller.policy.policy import Policy
 from gencard.core.card.budget import Mechanism
-from gencard.core.card.terms import Card, Tier
+from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.transform import AS_COUNTED
 
@@ -12,7 +12,7 @@ POLICY = "the policy does not offer exact counts without rounding or checks"
 TIER = "the card is of tier private, and other numbers about the records would exceed its epsilon"
 
 
-def check_unprotected(card: Card, policy: Policy, what: str) -> None:
+def check_unprotected(card: CardTerms, policy: Policy, what: str) -> None:
     """Refuse work whose result would be an exact function of the records beside a protected psi.
 
     Args:
@@ -29,7 +29,7 @@ def check_unprotected(card: Card, policy: Policy, what: str) -> None:
         raise RecordsProtectedError(what=what, why=why)
 
 
-def why_protected(card: Card, policy: Policy) -> str | None:
+def why_protected(card: CardTerms, policy: Policy) -> str | None:
     """The reason; None where exact numbers about the records may be told beside psi."""
     if card.tier is Tier.PRIVATE:
         return TIER

@@ -22,7 +22,7 @@ from gencard.controller.releases.refunds import NOTHING_LEARNT
 from gencard.controller.settings.private_file import write_whole
 from gencard.controller.state.database import Database
 from gencard.controller.state.releases import ReleaseStore
-from gencard.core.card.card import Negotiation
+from gencard.core.card.card import Card
 from gencard.core.errors import (
     BoxRunFailedError,
     GencardError,
@@ -53,7 +53,7 @@ class BoxRelease:
     jobs: Descriptions
     folder: Path
 
-    def audited(self, tx: Connection, card: Negotiation) -> AuditedBox | None:
+    def audited(self, tx: Connection, card: Card) -> AuditedBox | None:
         """The audit that speaks for the card's black box; None where the card's tier asks for none.
 
         Raises:
@@ -62,7 +62,7 @@ class BoxRelease:
         """
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
-    def keep(self, run: Run, card: Negotiation, holding: Holding) -> None:
+    def keep(self, run: Run, card: Card, holding: Holding) -> None:
         """Run the black box at the records, where that was not done yet.
 
         Raises:
@@ -106,7 +106,7 @@ class BoxRelease:
             write_whole(failed, [])
         raise BoxRunFailedError
 
-    def draw(self, run: Run, card: Negotiation, holding: Holding, rows_file: Path, *, rows: int) -> str:
+    def draw(self, run: Run, card: Card, holding: Holding, rows_file: Path, *, rows: int) -> str:
         """Rows of what the run left, in a file; their digest.
 
         There are fewer where it left fewer rows than are asked for.
@@ -122,14 +122,14 @@ class BoxRelease:
         digest: str = run.job(tasks.DRAW, job)["digest"]
         return digest
 
-    def _recipe(self, card: Negotiation, holding: Holding) -> Document:
+    def _recipe(self, card: Card, holding: Holding) -> Document:
         """Raises GeneratorChangedError where it would build another box than the card's."""
         boxes, terms = self.card_audits.boxes, offer_of(card).terms
         boxes.check_unchanged(signed_card(card))
         linear = statistics_of(terms.moments, holding.schema.coding)
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
-    def _folder(self, card: Negotiation) -> Path:
+    def _folder(self, card: Card) -> Path:
         """The card's folder, made where it is not there; raises StorageError."""
         path = self.folder / card.name.rpartition("/")[2]
         try:
@@ -139,7 +139,7 @@ class BoxRelease:
             pass
         raise StorageError
 
-    def _log(self, tx: Connection, card: Negotiation, audited: AuditedBox | None) -> None:
+    def _log(self, tx: Connection, card: Card, audited: AuditedBox | None) -> None:
         cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}
         if audited is not None:
             details["verdict_digest"] = audited.verdict_digest

@@ -33,7 +33,7 @@ from gencard.controller.settings.private_file import flush_folder
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow
-from gencard.core.card.card import CardState, Negotiation
+from gencard.core.card.card import Card, CardState
 from gencard.core.errors import GencardError, OperationCancelledError, StorageError
 from gencard.wire.documents.receipt import Receipt, receipt_statement
 from gencard.wire.signatures.canonical import sha256, time_text
@@ -85,7 +85,7 @@ class ReleaseRun:
                 digest = self._synthesised(run, card, holding, psi, rows, rows=many, seed=seed)
             self._publish(run, card, digest, rows)
 
-    def _prepared(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
+    def _prepared(self, run: Run, card: Card, holding: Holding) -> bytes:
         """Psi, and of a black box what its one run left; of tier private that alone, and no psi."""
         if is_private(card):
             self._fitted(run, card, holding)
@@ -105,7 +105,7 @@ class ReleaseRun:
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
 
     def _publish_unique_free(
-        self, run: Run, card: Negotiation, holding: Holding, psi: bytes, rows_file: Path
+        self, run: Run, card: Card, holding: Holding, psi: bytes, rows_file: Path
     ) -> None:
         """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
         drawn, rows = rows_file.with_name("drawn"), run.request["rows"]
@@ -119,7 +119,7 @@ class ReleaseRun:
     def _synthesised(
         self,
         run: Run,
-        card: Negotiation,
+        card: Card,
         holding: Holding,
         psi: bytes,
         rows_file: Path,
@@ -139,12 +139,12 @@ class ReleaseRun:
         digest: str = run.job(tasks.SYNTHESISE, job)["digest"]
         return digest
 
-    def _stored(self, card: Negotiation) -> bytes | None:
+    def _stored(self, card: Card) -> bytes | None:
         with self.releases.database.reading() as tx:
             row = self.releases.psis.find(tx, card.name)
         return None if row is None else row.document
 
-    def _shared(self, run: Run, card: Negotiation) -> bytes | None:
+    def _shared(self, run: Run, card: Card) -> bytes | None:
         """Psi that the analyst holds already under another card, with the very noise: drawn once."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
@@ -159,7 +159,7 @@ class ReleaseRun:
                 self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
         return row.document
 
-    def _measured(self, run: Run, card: Negotiation, holding: Holding) -> bytes:
+    def _measured(self, run: Run, card: Card, holding: Holding) -> bytes:
         """psi, stored and paid for in one transaction; its price is held before records are opened."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
@@ -179,7 +179,7 @@ class ReleaseRun:
             self.releases.ledger.settle(tx, line.line, now)
         return psi
 
-    def _fitted(self, run: Run, card: Negotiation, holding: Holding) -> None:
+    def _fitted(self, run: Run, card: Card, holding: Holding) -> None:
         """Fit a private black box, once for a card; its price is held before records are opened."""
         releases = self.releases
         with releases.database.transaction() as tx:
@@ -193,7 +193,7 @@ class ReleaseRun:
             elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
                 raise OperationCancelledError  # taken back meanwhile
 
-    def _publish(self, run: Run, card: Negotiation, digest: str, made: Path) -> None:
+    def _publish(self, run: Run, card: Card, digest: str, made: Path) -> None:
         """Log, receipt, rows and the operation's end: true together, or not at all.
 
         The file is named for the operation: one that begins again after a crash puts its rows over
@@ -209,7 +209,7 @@ class ReleaseRun:
                 kept.unlink()
             raise
 
-    def _record(self, run: Run, card: Negotiation, digest: str, name: str, file_name: str) -> None:
+    def _record(self, run: Run, card: Card, digest: str, name: str, file_name: str) -> None:
         with self.releases.database.transaction() as tx:
             now = self.cards.clock()
             usable = in_force(self.cards.card(tx, card.name))

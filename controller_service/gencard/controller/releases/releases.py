@@ -31,7 +31,7 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.psis import PsiRow, PsiStore
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.card import CardState, Negotiation
+from gencard.core.card.card import Card, CardState
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
@@ -119,7 +119,7 @@ class Releases:
         )
         return name
 
-    def _check(self, tx: Connection, card: Negotiation, rows: int, seed: int) -> None:
+    def _check(self, tx: Connection, card: Card, rows: int, seed: int) -> None:
         """Raises what ``start`` says of cards that do not allow such a release."""
         self.cards.holding_of(card)
         terms = offer_of(card).terms
@@ -137,7 +137,7 @@ class Releases:
             raise TooLargeError(what="The number of rows", limit=f"{terms.rows} on the card")
         self._check_room(tx, card, rows)
 
-    def _check_room(self, tx: Connection, card: Negotiation, rows: int) -> None:
+    def _check_room(self, tx: Connection, card: Card, rows: int) -> None:
         """Raises TooLargeError where the card has as many or as large releases as it may have."""
         number, held = self.store.held(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
@@ -150,7 +150,7 @@ class Releases:
             limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
             raise TooLargeError(what="The size of this card's releases", limit=limit)
 
-    def _bytes_of_row(self, card: Negotiation) -> int:
+    def _bytes_of_row(self, card: Card) -> int:
         domain = self.cards.holding_of(card).domain
         return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
 
@@ -197,7 +197,7 @@ class Releases:
             row = self._seen(tx, who, name)
         yield from RowsFile(self.folder / row.file_name).chunks(row.digest)
 
-    def check_first(self, tx: Connection, card: Negotiation) -> None:
+    def check_first(self, tx: Connection, card: Card) -> None:
         """A card without replicated uniques has one release: of many, what is in none would tell more.
 
         Raises:
@@ -239,7 +239,7 @@ class Releases:
         source = same_noisy_psi(agreed.terms, self.cards.held(tx, agreed.analyst, holding))
         return None if source is None else self.psis.get(tx, source.name)
 
-    def _price(self, tx: Connection, card: Negotiation) -> Price:
+    def _price(self, tx: Connection, card: Card) -> Price:
         """The offered price, or less where the analyst came to hold some of the statistics since.
 
         Raises:

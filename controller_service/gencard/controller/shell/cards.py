@@ -19,7 +19,7 @@ from gencard.controller.shell.terminal import (
     say_json,
     stewardship,
 )
-from gencard.core.card.card import CardState, Negotiation, Offer
+from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidInputError
 from gencard.wire.codecs.money import price_document
@@ -109,7 +109,7 @@ def _without(asked: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
     return replace(asked, marginals=marginals, weights=(*weights, *others))
 
 
-def _say_short(card: Negotiation) -> None:
+def _say_short(card: Card) -> None:
     """Three lines, of which the first names the card whole: it is to be copied."""
     terms = card.proposed if card.offer is None else card.offer.terms
     price = "" if card.offer is None else f", price: {card.offer.price}"
@@ -120,7 +120,7 @@ def _say_short(card: Negotiation) -> None:
     console.print(f"  {escape(terms.purpose)}", soft_wrap=True)
 
 
-def _say(card: Negotiation, as_json: bool = False) -> None:
+def _say(card: Card, as_json: bool = False) -> None:
     if as_json:
         say_json(_document(card))
         return
@@ -159,7 +159,7 @@ def _say_offer(offer: Offer) -> None:
         )
 
 
-def _document(card: Negotiation) -> dict[str, object]:
+def _document(card: Card) -> dict[str, object]:
     terms = card.proposed if card.offer is None else card.offer.terms
     return {
         "name": card.name,

@@ -11,7 +11,7 @@ from gencard.controller.cards.card_body import ENDED, negotiation_of
 from gencard.controller.cards.cards import Cards
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import forget
-from gencard.core.card.card import Negotiation
+from gencard.core.card.card import Card
 
 _EVERY = timedelta(days=1)
 _AT_A_TIME = 100
@@ -64,7 +64,7 @@ class Retention:
                     return pruned
                 after = rows[-1].number
 
-    def _prune(self, tx: Connection, card: Negotiation) -> bool:
+    def _prune(self, tx: Connection, card: Card) -> bool:
         offered = card.offer is not None and self.clock() < card.offer.expire_time
         if card.envelope or (offered and card.state not in ENDED):
             return False

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gencard.core.card.card import CardState, Negotiation, Offer, Step, Turn
+from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import common_pb2 as common
@@ -115,7 +115,7 @@ def offer_of(message: pb.Offer) -> Offer:
     )
 
 
-def card_message(card: Negotiation) -> pb.Card:
+def card_message(card: Card) -> pb.Card:
     return pb.Card(
         name=card.name,
         state=_STATE[card.state],
@@ -133,11 +133,11 @@ def card_message(card: Negotiation) -> pb.Card:
     )
 
 
-def card_of(message: pb.Card) -> Negotiation:
+def card_of(message: pb.Card) -> Card:
     """Raises InvalidInputError where state or turn is not a known value."""
     if message.state not in _STATE_OF or message.turn not in _TURN_OF:
         raise InvalidInputError(field="card.state", problem="is not a known value")
-    return Negotiation(
+    return Card(
         name=message.name,
         state=_STATE_OF[message.state],
         turn=_TURN_OF[message.turn],

@@ -1,6 +1,6 @@
 """The agreed form of a card: RFC 8785 JSON, never re-serialised once it is signed."""
 
-from gencard.core.card.terms import AuditTerms, Card, Proposal, Tier
+from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.transform import AS_COUNTED
 from gencard.wire.codecs.claim_codec import claim_document, claim_of_document
@@ -63,7 +63,7 @@ def terms_of_document(document: Document) -> Proposal:
     )
 
 
-def card_document(card: Card) -> Document:
+def card_document(card: CardTerms) -> Document:
     return {
         "dataset": {
             "coding": {"sha256": card.coding_digest},
@@ -83,7 +83,7 @@ def card_document(card: Card) -> Document:
     }
 
 
-def _generator_document(card: Card) -> Document:
+def _generator_document(card: CardTerms) -> Document:
     """Parameters, claim and reviewer stand in it where there are any."""
     document: Document = {
         "code": {"sha256": card.generator_digest},
@@ -99,7 +99,7 @@ def _generator_document(card: Card) -> Document:
     return document
 
 
-def card_of_document(document: Document) -> Card:
+def card_of_document(document: Document) -> CardTerms:
     """The card that a document holds.
 
     Raises:
@@ -114,14 +114,14 @@ def card_of_document(document: Document) -> Card:
     return card
 
 
-def card_statement(card: Card) -> bytes:
+def card_statement(card: CardTerms) -> bytes:
     """What both parties sign."""
     return statement(CARD, card.name, card_document(card))
 
 
-def _card(document: Document) -> Card:
+def _card(document: Document) -> CardTerms:
     dataset, generator = document["dataset"], document["generator"]
-    return Card(
+    return CardTerms(
         name=text_of(document["name"]),
         controller=text_of(document["parties"]["controller"]),
         analyst=text_of(document["parties"]["analyst"]),

@@ -79,7 +79,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Negotiation:
+class Card:
     """A card as both sides see it.
 
     Args:

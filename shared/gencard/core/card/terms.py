@@ -238,7 +238,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class CardTerms:
     """The agreed form, frozen: what both parties sign.
 
     Times are RFC 3339 strings in UTC. ``name`` is datasets/{dataset}/cards/{card}; ``version`` the
