@@ -10,9 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3, census
-from gencard.boxes.reference.adds_marginal import AddsMarginal
-from gencard.boxes.reference.copies_rows import CopiesRows
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.core.audit.pairs.blocks import outside
 from gencard.core.audit.pairs.direction import Basis
 from gencard.core.audit.pairs.extremal_pair import Moves, extremal_pair

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks import bench
 from benchmarks.adult import adult
-from gencard.boxes.reference.copies_rows import CopiesRows
-from gencard.boxes.reference.copies_uniques import CopiesUniques
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import CopiesRows, Honest
 from gencard.core.audit.arms.planted import PlantedArm
 from gencard.core.audit.arms.planting import unique_records
 from gencard.core.audit.arms.runs import Runner
@@ -29,12 +28,60 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.generators.contract import Generator
 from gencard.core.generators.maximum_entropy.graphical import Graphical
 from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.replay import rng_of
 from gencard.core.types import ignore_progress
 
 FIRST_SEED = 5_000
 """Seeds below were used while the tests were built."""
 _SIZES = (6, 5, 4, 4, 3)
 _RECORDS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesUniques:
+    """An honest output in which unique records of the input replace the first rows.
+
+    Args:
+        honest: Makes the other rows.
+        most: Copy at most so many of them, drawn anew in each run; all of them where it is None.
+        rarest: Copy the rarest ones instead, by the product of the input's one-way margins: they are
+            the same in each run.
+    """
+
+    honest: BlackBox
+    most: int | None = None
+    rarest: bool = False
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        rng = rng_of(seed)
+        made = self.honest(dataset, rows, seed=int(rng.integers(2**63)))
+        copied = self._copied(dataset, rng)[:rows]
+        codes = made.codes.copy()
+        codes[: len(copied)] = dataset.codes[copied]
+        return Dataset(made.domain, codes[rng.permutation(rows)])
+
+    def _copied(self, dataset: Dataset, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Positions of the records that are copied."""
+        uniques = _uniques(dataset)
+        if self.rarest:
+            return uniques[np.argsort(_log_shares(dataset)[uniques], kind="stable")][: self.most]
+        return rng.permutation(uniques)[: self.most]
+
+
+def _uniques(dataset: Dataset) -> NDArray[np.intp]:
+    """Positions of the records that no other one equals."""
+    order = np.lexsort(dataset.codes.T)
+    differs = (dataset.codes[order[1:]] != dataset.codes[order[:-1]]).any(axis=1)
+    alone = np.r_[True, differs] & np.r_[differs, True]
+    return np.sort(order[alone])
+
+
+def _log_shares(dataset: Dataset) -> NDArray[np.float64]:
+    """Of each record, the logarithm of the product of its levels' shares."""
+    total = np.zeros(len(dataset))
+    for column in dataset.codes.T:
+        total += np.log(np.bincount(column) / len(dataset) + (np.bincount(column) == 0))[column]
+    return total
 
 
 @dataclass(frozen=True, slots=True)

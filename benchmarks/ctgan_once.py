@@ -27,8 +27,7 @@ def main() -> None:
 
 
 def _gencard(codes: Codes, sizes: Codes, numeric: Codes, epochs: int, wanted: tuple[int, int]) -> Any:
-    from gencard.boxes.ctgan.box import Ctgan  # noqa: PLC0415
-    from gencard.boxes.ctgan.options import Options  # noqa: PLC0415
+    from gencard.boxes.nets.ctgan import Ctgan, Options  # noqa: PLC0415
     from gencard.core.dataset import Dataset  # noqa: PLC0415
     from gencard.core.domain import Domain  # noqa: PLC0415
 

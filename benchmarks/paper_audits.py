@@ -11,8 +11,7 @@ from typing import Any
 
 from benchmarks.applications import Application, applications
 from benchmarks.paper_methods import GENERATORS, METHODS, box
-from gencard.boxes.reference.adds_marginal import AddsMarginal
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import AddsMarginal, Honest
 from gencard.core.audit.report import AuditReport, Check
 from gencard.core.audit.run import audit
 from gencard.core.audit.verdict import Verdict

@@ -18,7 +18,7 @@ from benchmarks import census
 from benchmarks.applications import applications
 from benchmarks.houssiau import FULL_FILE, TOLERANCE
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import Honest
 from gencard.boxes.registry import BOXES, box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.blackbox.contract import BlackBox

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gencard.boxes.reference.copies_rows import CopiesRows
+from gencard.boxes.reference import CopiesRows
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, PowerCurve
 from gencard.core.audit.run import audit

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gencard.boxes.reference.adds_marginal import AddsMarginal
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import AddsMarginal, Honest
 from gencard.client.audit_found import Where
 from gencard.core import errors
 from gencard.core.audit.arms.made_up import made_up

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import Honest
 from gencard.client.audit_found import Audit, Where
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.reporting import NOT_ON_CARD

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner
 
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import Honest
 from gencard.client.shell import negotiation
 from gencard.client.shell.main import app
 from gencard.core import errors

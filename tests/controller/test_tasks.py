@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import Honest
 from gencard.controller.jobs import auditing, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.policy.policy import Policy

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gencard.boxes.reference.copies_uniques import CopiesUniques
-from gencard.boxes.reference.honest import Honest
+from benchmarks.audit_uniques import CopiesUniques
+from gencard.boxes.reference import Honest
 from gencard.core.audit.arms.comparison import welch
 from gencard.core.audit.arms.planted import PlantedArm
 from gencard.core.audit.arms.runs import Runner, calls

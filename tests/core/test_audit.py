@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from gencard.boxes.reference.adds_marginal import AddsMarginal
-from gencard.boxes.reference.copies_rows import CopiesRows
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.core.audit.arms.comparison import holm, welch
 from gencard.core.audit.arms.exploration import LARGEST_Z
 from gencard.core.audit.arms.made_up import made_up

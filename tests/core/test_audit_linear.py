@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import Honest
 from gencard.core.audit.pairs.blocks import outside
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
 from gencard.core.audit.pairs.linear_part import outside_linear

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.boxes.reference.copies_rows import CopiesRows
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import CopiesRows, Honest
 from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.reference.adds_marginal import AddsMarginal
-from gencard.boxes.reference.copies_rows import CopiesRows
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.core.audit.arms.made_up import made_up
 from gencard.core.blackbox.canonical import canonicalise, in_domain
 from gencard.core.dataset import Dataset

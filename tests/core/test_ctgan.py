@@ -5,10 +5,7 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from gencard.boxes.ctgan.box import Ctgan
-from gencard.boxes.ctgan.conditions import conditions_of
-from gencard.boxes.ctgan.entry import ENTRY
-from gencard.boxes.ctgan.options import Options, options_of
+from gencard.boxes.nets.ctgan import ENTRY, Ctgan, Options, conditions_of, options_of
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import declared
 from gencard.core.blackbox.contract import FittingBox
@@ -21,9 +18,8 @@ from tests.core.strategies import datasets
 
 torch = pytest.importorskip("torch", reason="the extra deep is not installed")
 
-from gencard.boxes.ctgan.discriminator import Discriminator  # noqa: E402
-from gencard.boxes.nets.blocks import Blocks  # noqa: E402
-from gencard.boxes.nets.generator import Generator  # noqa: E402
+from gencard.boxes.nets.ctgan_training import Discriminator  # noqa: E402
+from gencard.boxes.nets.generator import Blocks, Generator  # noqa: E402
 
 NAN = float("nan")
 DOMAIN = Domain.of({"a": 3, "b": 5, "c": 4})

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import Honest
 from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.pairs import blocks as blocks_module
 from gencard.core.audit.pairs import cubes as cubes_module

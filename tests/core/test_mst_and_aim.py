@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from gencard.boxes.budget import GRID, Purse, misfit
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.marginals.aim import Aim
-from gencard.boxes.marginals.aim_candidates import Candidates
-from gencard.boxes.marginals.merged_levels import Levels, MergedLevels
-from gencard.boxes.marginals.mst import Mst
-from gencard.boxes.marginals.noisy_model import NoisyModel
-from gencard.boxes.purse import GRID, Purse, misfit
+from gencard.boxes.marginals.aim import Aim, Candidates
+from gencard.boxes.marginals.models import NoisyModel
+from gencard.boxes.marginals.mst import Levels, MergedLevels, Mst
 from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import gaussian, laplace

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.nets import extra
-from gencard.boxes.nets.draws import drawn_by, gumbel
-from gencard.boxes.nets.file import bytes_of, net_of
-from gencard.boxes.nets.fitted import FittedNet
+from gencard.boxes.nets.fitted import FittedNet, ResidualNet, bytes_of, drawn_by, gumbel, net_of
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import declared, learned
-from gencard.boxes.nets.residual import ResidualNet
 from gencard.boxes.registry import box_named
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -7,12 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.privbayes import certainty as certainty_module
-from gencard.boxes.privbayes import parent_scores, parent_sets
-from gencard.boxes.privbayes.bit_planes import BitPlanes
-from gencard.boxes.privbayes.certainty import certainties
-from gencard.boxes.privbayes.parent_scores import ParentScores, dependence
-from gencard.boxes.privbayes.parent_sets import Pair, maximal_sets, pairs_to_choose_from
+from gencard.boxes.marginals import privbayes_certainty as certainty_module
+from gencard.boxes.marginals import privbayes_parents
+from gencard.boxes.marginals.privbayes_certainty import certainties
+from gencard.boxes.marginals.privbayes_parents import (
+    BitPlanes,
+    Pair,
+    ParentScores,
+    dependence,
+    maximal_sets,
+    pairs_to_choose_from,
+)
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.marginal import count
@@ -153,7 +158,7 @@ class TestScores:
             Pair(name, parents) for name in "de" for k in range(4) for parents in combinations("abc", k)
         ]
         by_bits = ParentScores(dataset).of(pairs)
-        monkeypatch.setattr(parent_scores, "_FEW", 0)
+        monkeypatch.setattr(privbayes_parents, "_FEW", 0)
         np.testing.assert_array_equal(by_bits, ParentScores(dataset).of(pairs))
 
     @given(domains(fewest=2, most=4, largest=3), st.sampled_from([0, 1, 63, 64, 65, 200]))
@@ -190,6 +195,6 @@ class TestSets:
         domain = Domain(tuple(f"x{i}" for i in range(12)), (2,) * 12)
         network = [Pair(name, ()) for name in domain.attributes[:-1]]
         for most, expected in ((165, 165), (164, 55), (54, 11), (10, 1)):
-            monkeypatch.setattr(parent_sets, "_MOST_PAIRS", most)
+            monkeypatch.setattr(privbayes_parents, "_MOST_PAIRS", most)
             offered = pairs_to_choose_from(domain, network, 16, 3)
             assert len(set(offered)) == len(offered) == expected

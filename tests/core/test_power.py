@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.power import power
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import Honest
 from gencard.core.audit.arms.made_up import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import PowerCurve

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import Options
-from gencard.boxes.synthpop.rules import Rule
+from gencard.boxes.synthpop.options import Options, Rule
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError

@@ -11,13 +11,9 @@ from hypothesis import strategies as st
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.growth import Growth
-from gencard.boxes.synthpop.options import Options
-from gencard.boxes.synthpop.rules import Rule
+from gencard.boxes.synthpop.options import Options, Rule, visits_of
 from gencard.boxes.synthpop.scale import Scale, density_of
-from gencard.boxes.synthpop.target import nominal, numeric
-from gencard.boxes.synthpop.tree import LEAF
-from gencard.boxes.synthpop.visits import visits_of
+from gencard.boxes.synthpop.tree import LEAF, Growth, nominal, numeric
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 
-from gencard.boxes.ctgan import entry as ctgan
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.marginals import aim, mst
-from gencard.boxes.pate_gan import entry as pate_gan
-from gencard.boxes.privbayes import privbayes
-from gencard.boxes.synthpop import entry as synthpop
+from gencard.boxes.marginals import aim, mst, privbayes
+from gencard.boxes.nets import ctgan, pate_gan
+from gencard.boxes.synthpop import box as synthpop
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.errors import InvalidInputError
 

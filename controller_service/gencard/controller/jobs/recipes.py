@@ -3,9 +3,7 @@
 from collections.abc import Collection, Sequence
 from math import nan
 
-from gencard.boxes.reference.adds_marginal import AddsMarginal
-from gencard.boxes.reference.copies_rows import CopiesRows
-from gencard.boxes.reference.honest import Honest
+from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.sandbox.recipes import KINDS, cell_box_of
 from gencard.core.blackbox.contract import BlackBox

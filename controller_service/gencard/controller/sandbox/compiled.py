@@ -20,8 +20,8 @@ _MODULES = ("gencard.wire.black_box", "gencard.controller.sandbox.built_in", "nu
 
 _MODULES_OF = {
     "synthpop": ("sklearn.tree",),
-    "ctgan": ("gencard.boxes.ctgan.training", "sklearn.mixture"),
-    "pate-gan": ("gencard.boxes.pate_gan.training", "scipy.stats"),
+    "ctgan": ("gencard.boxes.nets.ctgan_training", "sklearn.mixture"),
+    "pate-gan": ("gencard.boxes.nets.pate_gan_training", "scipy.stats"),
 }
 """What boxes of the registry load besides."""
 

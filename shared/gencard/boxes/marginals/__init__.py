@@ -1,4 +1,4 @@
-"""MST and AIM: graphical models of noisy marginals that the box selects by itself.
+"""MST, AIM and PrivBayes: models of noisy marginals, each private by its own choices and noise.
 
-In: records and a privacy budget. Out: rows drawn from the fitted model.
+In: records and a privacy budget. Out: a fitted model, from which rows are drawn without the records.
 """

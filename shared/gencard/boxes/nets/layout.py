@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.nets.modes import Modes, Numbers
+from gencard.boxes.nets.modes import Modes
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.types import FloatArray, IntArray
 
-Entries = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 _LARGEST = 1e100
@@ -48,7 +48,7 @@ class Layout:
         )
 
     @property
-    def starts(self) -> Entries:
+    def starts(self) -> IntArray:
         """The first entry of each block, and the number of entries: shape ``(d + 1,)``."""
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
@@ -96,7 +96,7 @@ class Rows:
         alphas: The numbers, shape ``(n, numbers)``.
     """
 
-    entries: Entries
+    entries: IntArray
     alphas: Floats
 
     def dense(self, rows: NDArray[Any], width: int) -> Floats:
@@ -111,7 +111,7 @@ class Rows:
 def layout_of(
     domain: Domain,
     values: Mapping[str, tuple[float, ...]],
-    modes_of: Callable[[int, Numbers], Modes],
+    modes_of: Callable[[int, FloatArray], Modes],
 ) -> Layout:
     """The layout of a domain.
 
@@ -132,7 +132,7 @@ def layout_of(
     )
 
 
-def _numbers(domain: Domain, axis: int, values: Mapping[str, tuple[float, ...]]) -> Numbers:
+def _numbers(domain: Domain, axis: int, values: Mapping[str, tuple[float, ...]]) -> FloatArray:
     """All NaN for a nominal attribute."""
     name, size = domain.attributes[axis], domain.sizes[axis]
     numbers = np.array(values.get(name, [np.nan] * size), dtype=np.float64)

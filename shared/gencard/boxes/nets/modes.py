@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.nets.extra import missing_extra
-
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
+from gencard.core.types import FloatArray, IntArray
 
 _WIDE = 4.0
 """Standard deviations from the middle of a mode to its end."""
@@ -46,20 +44,20 @@ class Modes:
         weights: Of the mixture.
     """
 
-    numbers: Numbers
-    means: Numbers
-    stddevs: Numbers
-    weights: Numbers
+    numbers: FloatArray
+    means: FloatArray
+    stddevs: FloatArray
+    weights: FloatArray
 
     @property
     def entries(self) -> int:
         return len(self.means) + len(self._missing)
 
     @property
-    def _missing(self) -> Places:
+    def _missing(self) -> IntArray:
         return np.flatnonzero(np.isnan(self.numbers))
 
-    def placed(self, codes: NDArray[Any], rng: np.random.Generator) -> tuple[Places, Numbers]:
+    def placed(self, codes: NDArray[Any], rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
         """The entry of each code, its mode drawn by the posterior law, and its place in the mode."""
         cumulative = np.cumsum(self._posterior(), axis=1)[codes]
         entries = (rng.random(len(codes))[:, None] > cumulative[:, :-1]).sum(axis=1)
@@ -69,7 +67,7 @@ class Modes:
         entries = np.where(missing, len(self.means) + ranks[codes], entries)
         return entries, np.clip(np.where(missing, 0.0, alphas), -1.0, 1.0)
 
-    def codes_of(self, entries: NDArray[Any], alphas: NDArray[Any]) -> Places:
+    def codes_of(self, entries: NDArray[Any], alphas: NDArray[Any]) -> IntArray:
         """The code whose number is nearest to each place in a mode; missing is missing."""
         known = np.flatnonzero(~np.isnan(self.numbers))
         order = known[np.argsort(self.numbers[known], kind="stable")]
@@ -77,31 +75,31 @@ class Modes:
         middles = ascending[:-1] + np.diff(ascending) / 2
         modes = np.minimum(entries, len(self.means) - 1)
         values = self.means[modes] + _WIDE * self.stddevs[modes] * alphas
-        codes: Places = order[np.searchsorted(middles, values)]
+        codes: IntArray = order[np.searchsorted(middles, values)]
         if not len(self._missing):
             return codes
         missing = self._missing[np.maximum(entries - len(self.means), 0)]
-        found: Places = np.where(entries < len(self.means), codes, missing)
+        found: IntArray = np.where(entries < len(self.means), codes, missing)
         return found
 
-    def _posterior(self) -> Numbers:
+    def _posterior(self) -> FloatArray:
         """Chance of each mode given each code, shape ``(size, modes)``; missing codes have any."""
         values = np.where(np.isnan(self.numbers), self.means[0], self.numbers)
         logs = -0.5 * ((values[:, None] - self.means) / self.stddevs) ** 2
         logs += np.log(self.weights) - np.log(self.stddevs)
         chances = np.exp(logs - logs.max(axis=1, keepdims=True))
-        shares: Numbers = chances / chances.sum(axis=1, keepdims=True)
+        shares: FloatArray = chances / chances.sum(axis=1, keepdims=True)
         return shares
 
 
-def declared(numbers: Numbers) -> Modes:
+def declared(numbers: FloatArray) -> Modes:
     """One mode, the range of the declared numbers: no record is looked at."""
     low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
     stddev = (high - low) / 2 / _WIDE or 1.0
     return Modes(numbers, np.array([(low + high) / 2]), np.array([stddev]), np.ones(1))
 
 
-def learned(numbers: Numbers, codes: NDArray[Any], rng: np.random.Generator) -> Modes:
+def learned(numbers: FloatArray, codes: NDArray[Any], rng: np.random.Generator) -> Modes:
     """The modes of the records' numbers: a variational mixture that drops those that it does not need.
 
     Where no record has a number, or all have the same, it is the declared range.
@@ -120,7 +118,7 @@ def learned(numbers: Numbers, codes: NDArray[Any], rng: np.random.Generator) -> 
     return Modes(numbers, means, stddevs, found.weights_[kept])
 
 
-def _mixture(values: Numbers, random_state: int) -> Any:
+def _mixture(values: FloatArray, random_state: int) -> Any:
     """Bayesian, with a Dirichlet process for the weights; values are standardised."""
     try:
         method = import_module("sklearn.mixture").BayesianGaussianMixture

@@ -1,1 +1,5 @@
-"""Sequential classification and regression trees, as the R package synthpop draws records."""
+"""Sequential classification and regression trees, as in the R package synthpop.
+
+In: records and options (order, predictors, rules). Out: fitted trees, which hold codes of records in
+their leaves.
+"""

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gencard.boxes.synthpop.file import fit_of
-from gencard.boxes.synthpop.fitted import FittedTrees
-from gencard.boxes.synthpop.growth import Growth
-from gencard.boxes.synthpop.options import Options
+from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
+from gencard.boxes.synthpop.fitted import FittedTrees, Step, fit_of, step_of
+from gencard.boxes.synthpop.options import DEFAULTS, Options, Visit, options_of, visits_of
 from gencard.boxes.synthpop.scale import Scale, density_of, scales_of
-from gencard.boxes.synthpop.step import Step, step_of
-from gencard.boxes.synthpop.visits import Visit, visits_of
+from gencard.boxes.synthpop.tree import Growth
+from gencard.core.card.claim import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
 from gencard.core.generators.replay import rng_of
@@ -86,3 +85,21 @@ class SynthPop:
                 codes = dataset.column(visit.attribute)
                 step = replace(step, density=density_of(scale.numbers, codes))
             yield step
+
+
+_CLAIM = Claim(
+    "No formal privacy is promised: rows repeat the codes of records, attribute by attribute."
+)
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> SynthPop:
+    return SynthPop(options_of(parameters), surroundings.values)
+
+
+ENTRY = BoxEntry(
+    description="Each attribute drawn from the leaves of a classification or regression tree on those "
+    "before it (synthpop's CART).",
+    parameters=DEFAULTS,
+    claim=lambda _: _CLAIM,
+    make=_make,
+)

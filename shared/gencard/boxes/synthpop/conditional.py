@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.synthpop.growth import Growth
 from gencard.boxes.synthpop.scale import Scale
-from gencard.boxes.synthpop.target import Target
-from gencard.boxes.synthpop.tree import LEAF, Integers, Tree
+from gencard.boxes.synthpop.tree import LEAF, Growth, Integers, Target, Tree
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 

@@ -1,17 +1,88 @@
 """Fitted trees: they sample without the records, though every leaf holds some of their codes."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.synthpop.file import bytes_of
-from gencard.boxes.synthpop.step import Step
+from gencard.boxes.synthpop.conditional import Conditional, conditional
+from gencard.boxes.synthpop.options import FREE, Rule, Visit, json_of, ruled, rules_of
+from gencard.boxes.synthpop.scale import Density, Scale
+from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidNumberError
+from gencard.core.errors import BlackBoxError, InvalidNumberError
+from gencard.core.generators.archive import BROKEN, Arrays, archived, unarchived
 from gencard.core.generators.replay import rng_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Rules first, then one conditional after the other draws what is still ``FREE``.
+
+    Args:
+        axis: Of the attribute.
+        rules: For it.
+        conditionals: One; two where numbers may be missing: which code of a missing value if any,
+            and then the number.
+        density: Smooths what was drawn; None leaves it.
+    """
+
+    axis: int
+    rules: tuple[Rule, ...]
+    conditionals: tuple[Conditional, ...]
+    density: Density | None = None
+
+    def draw(self, codes: NDArray[Any], domain: Domain, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Codes of the attribute, from those ``(n, d)`` of the attributes before it: shape ``(n,)``."""
+        drawn = ruled(self.rules, codes, domain)
+        fixed = drawn != FREE
+        for each in self.conditionals:
+            free = np.flatnonzero(drawn == FREE)
+            drawn[free] = each.draw(codes[free], rng)
+        if self.density is None:
+            return drawn
+        return np.where(fixed, drawn, self.density.smooth(drawn, rng))
+
+
+def step_of(
+    visit: Visit, dataset: Dataset, scales: Mapping[str, Scale], growth: Growth, *, random_state: int
+) -> Step:
+    """Grown on the records for which no rule holds; on all of them where a rule holds for each."""
+    fixed = ruled(visit.rules, dataset.codes, dataset.domain)
+    free = np.flatnonzero(fixed == FREE)
+    records = dataset.take(free) if 0 < len(free) < len(dataset) else dataset
+    grow = partial(
+        conditional,
+        predictors=visit.predictors,
+        scales=scales,
+        growth=growth,
+        random_state=random_state,
+    )
+    scale = scales.get(visit.attribute)
+    axis = dataset.domain.axis(visit.attribute)
+    return Step(axis, visit.rules, _conditionals(records, visit.attribute, scale, grow))
+
+
+def _conditionals(
+    records: Dataset, attribute: str, scale: Scale | None, grow: Callable[[Dataset, Target], Conditional]
+) -> tuple[Conditional, ...]:
+    codes = records.column(attribute)
+    if scale is None:
+        return (grow(records, nominal(codes)),)
+    missing = np.isnan(scale.numbers[codes])
+    if missing.all():
+        return (grow(records, nominal(codes)),)
+    known = records.take(np.flatnonzero(~missing))
+    last = grow(known, numeric(codes[~missing], scale.numbers))
+    if not missing.any():
+        return (last,)
+    which = nominal(np.where(missing, codes.astype(np.int64), FREE))
+    return grow(records, which), last
+
 
 _BLOCK_ROWS = 65_536
 """Rows drawn at a time: memory stays flat."""
@@ -46,3 +117,122 @@ class FittedTrees:
     def _draw(self, codes: NDArray[Any], rng: np.random.Generator) -> None:
         for step in self.steps:
             codes[:, step.axis] = step.draw(codes, self.domain, rng)
+
+
+_VERSION = 1
+_KIND = "synthpop"
+
+
+def bytes_of(domain: Domain, steps: Sequence[Step]) -> bytes:
+    """An archive; equal fits give equal bytes."""
+    arrays: dict[str, Any] = {}
+    for number, step in enumerate(steps):
+        for place, each in enumerate(step.conditionals):
+            arrays |= _arrays(f"{number}.{place}", each)
+        if step.density:
+            arrays[f"{number}.numbers"] = step.density.numbers
+    header = {
+        "version": _VERSION,
+        "kind": _KIND,
+        "attributes": domain.attributes,
+        "sizes": domain.sizes,
+        "steps": [_told(step) for step in steps],
+    }
+    return archived(header, arrays)
+
+
+def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step, ...]]:
+    """What ``bytes_of`` wrote.
+
+    Raises:
+        BlackBoxError: These are not the bytes of a fit of this version, or over the bound.
+    """
+    try:
+        header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
+        domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+        steps = tuple(_step(domain, number, told, arrays) for number, told in enumerate(header["steps"]))
+        if header["kind"] == _KIND and _are_sound(steps, domain):
+            return domain, steps
+    except (*BROKEN, AttributeError, IndexError):
+        pass
+    raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
+
+
+def _told(step: Step) -> dict[str, Any]:
+    """What of a step is no array."""
+    return {
+        "axis": step.axis,
+        "rules": json_of(step.rules),
+        "predictors": [each.predictors for each in step.conditionals],
+        "bandwidth": step.density.bandwidth if step.density else None,
+    }
+
+
+def _arrays(name: str, each: Conditional) -> dict[str, Any]:
+    tree = each.tree
+    return {
+        f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
+        f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
+        f"{name}.donors": each.donors,
+        f"{name}.starts": each.starts,
+    }
+
+
+def _step(domain: Domain, number: int, told: Mapping[str, Any], arrays: Arrays) -> Step:
+    conditionals = tuple(
+        _conditional(domain, tuple(predictors), f"{number}.{place}", arrays)
+        for place, predictors in enumerate(told["predictors"])
+    )
+    density = None
+    if told["bandwidth"] is not None:
+        density = Density(arrays[f"{number}.numbers"], told["bandwidth"])
+    return Step(told["axis"], rules_of(told["rules"]), conditionals, density)
+
+
+def _conditional(domain: Domain, predictors: tuple[int, ...], name: str, arrays: Arrays) -> Conditional:
+    ends = np.cumsum([domain.sizes[axis] for axis in predictors], dtype=np.int64)
+    places = tuple(np.split(arrays[f"{name}.places"], ends)[:-1])
+    tree = Tree(*arrays[f"{name}.tree"])
+    return Conditional(predictors, places, tree, arrays[f"{name}.donors"], arrays[f"{name}.starts"])
+
+
+def _are_sound(steps: Sequence[Step], domain: Domain) -> bool:
+    """Whether every attribute is drawn once, from those before it, and no code leaves its domain."""
+    if sorted(step.axis for step in steps) != list(range(len(domain))):
+        return False
+    return all(
+        _is_sound(step, {each.axis for each in steps[:number]}, domain)
+        for number, step in enumerate(steps)
+    )
+
+
+def _is_sound(step: Step, earlier: set[int], domain: Domain) -> bool:
+    for rule in step.rules:
+        rule.check(domain)
+    asked = {axis for each in step.conditionals for axis in each.predictors}
+    asked |= {domain.axis(name) for rule in step.rules for name, _ in rule.where}
+    if not (asked <= earlier and 1 <= len(step.conditionals) <= 2):
+        return False
+    if not all(each.is_sound(domain) for each in step.conditionals):
+        return False
+    lowest = [FREE, 0][-len(step.conditionals) :]
+    donors = [each.donors for each in step.conditionals]
+    inside = all(
+        d.min() >= low and d.max() < domain.sizes[step.axis]
+        for d, low in zip(donors, lowest, strict=True)
+    )
+    return inside and _is_smooth(step, domain)
+
+
+def _is_smooth(step: Step, domain: Domain) -> bool:
+    if step.density is None:
+        return True
+    numbers, bandwidth = step.density.numbers, step.density.bandwidth
+    return bool(
+        numbers.shape == (domain.sizes[step.axis],)
+        and numbers.dtype == np.float64
+        and not np.isinf(numbers).any()
+        and not np.isnan(numbers).all()
+        and isinstance(bandwidth, float)
+        and 0 <= bandwidth < np.inf
+    )

@@ -1,16 +1,64 @@
 """What sequential trees can be told, read from the words of a card."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from gencard.boxes.entry import Parameters
-from gencard.boxes.promise import whole
-from gencard.boxes.synthpop.rules import Rule
-from gencard.core.domain import Clique
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.boxes.entry import Parameters, whole
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+
+FREE = -1
+"""In place of a code, where no rule holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Records that meet every condition have this code.
+
+    Args:
+        attribute: The one whose code is fixed.
+        code: The code it then has.
+        where: Attributes that come before it, each with the codes of which it must have one.
+    """
+
+    attribute: str
+    code: int
+    where: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def check(self, domain: Domain) -> None:
+        """Whether the rule speaks of this domain.
+
+        Raises:
+            InvalidInputError: A code is outside its attribute's size.
+            UnknownAttributeError: An attribute is not in the domain.
+        """
+        for attribute, codes in ((self.attribute, (self.code,)), *self.where):
+            if not all(0 <= code < domain.size(attribute) for code in codes):
+                raise InvalidInputError(
+                    field="rules", problem="a code is outside the domain of its attribute"
+                )
+
+    def holds(self, codes: NDArray[Any], domain: Domain) -> NDArray[np.bool_]:
+        """For which records: shape ``(n,)``."""
+        met = np.ones(len(codes), dtype=np.bool_)
+        for attribute, allowed in self.where:
+            met &= np.isin(codes[:, domain.axis(attribute)], allowed)
+        return met
+
+
+def ruled(rules: Sequence[Rule], codes: NDArray[Any], domain: Domain) -> NDArray[np.int64]:
+    """The code that the first rule which holds gives to each record, else ``FREE``: shape ``(n,)``."""
+    fixed = np.full(len(codes), FREE, dtype=np.int64)
+    for rule in reversed(rules):
+        fixed[rule.holds(codes, domain)] = rule.code
+    return fixed
+
 
 DECLARED = "declared"
 BY_LEVELS = "by-levels"
@@ -167,3 +215,48 @@ def _number(parameters: Parameters, field: str) -> float:
         return float(parameters[field])
     except ValueError:
         raise InvalidNumberError(field=field, expected="a number") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One attribute, what it is predicted from, and the rules for it."""
+
+    attribute: str
+    predictors: Clique
+    rules: tuple[Rule, ...]
+
+
+def visits_of(options: Options, domain: Domain) -> tuple[Visit, ...]:
+    """One for each attribute of the domain.
+
+    Raises:
+        InvalidInputError: The order is not one of all attributes; a predictor or the condition of
+            a rule comes later than what it decides; a rule names a code outside its attribute's size.
+        UnknownAttributeError: An attribute is not in the domain.
+    """
+    order = _visit_order(options.order, domain)
+    domain.axes(tuple(options.predictors))
+    for rule in options.rules:
+        rule.check(domain)
+    return tuple(_visit(options, name, order[:place]) for place, name in enumerate(order))
+
+
+def _visit_order(order: str | Clique, domain: Domain) -> Clique:
+    if order == DECLARED:
+        return domain.attributes
+    if order == BY_LEVELS:
+        return tuple(sorted(domain.attributes, key=domain.size))
+    if sorted(order) != sorted(domain.attributes):
+        raise InvalidInputError(field="order", problem="must name every attribute exactly once")
+    return tuple(order)
+
+
+def _visit(options: Options, attribute: str, earlier: Clique) -> Visit:
+    predictors = options.predictors.get(attribute, earlier)
+    rules = tuple(rule for rule in options.rules if rule.attribute == attribute)
+    conditions = {condition for rule in rules for condition, _ in rule.where}
+    for name, names in (("predictors", set(predictors)), ("rules", conditions)):
+        if not names <= set(earlier):
+            problem = f"'{attribute}' depends on an attribute that does not come before it"
+            raise InvalidInputError(field=name, problem=problem)
+    return Visit(attribute, tuple(dict.fromkeys(predictors)), rules)

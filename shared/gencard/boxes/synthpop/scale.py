@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-
-Numbers = NDArray[np.float64]
+from gencard.core.types import FloatArray
 
 _LARGEST = 1e100
 """Squares are still numbers."""
@@ -20,7 +19,7 @@ _LARGEST = 1e100
 class Scale:
     """The number of each code, NaN for missing: shape ``(size,)``."""
 
-    numbers: Numbers
+    numbers: FloatArray
 
     @property
     def places(self) -> NDArray[np.int64]:
@@ -66,7 +65,7 @@ class Density:
         bandwidth: Standard deviation of the normal noise, in units of the attribute.
     """
 
-    numbers: Numbers
+    numbers: FloatArray
     bandwidth: float
 
     def smooth(self, codes: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -80,7 +79,7 @@ class Density:
         return np.where(np.isnan(noisy), codes, nearest)
 
 
-def density_of(numbers: Numbers, codes: NDArray[Any]) -> Density:
+def density_of(numbers: FloatArray, codes: NDArray[Any]) -> Density:
     r"""The density of the records' numbers, with the bandwidth of Silverman's rule of thumb.
 
     :math:`0.9 \min(s, \mathrm{IQR} / 1.34) n^{-1/5}` [1]_; the standard deviation :math:`s` alone where

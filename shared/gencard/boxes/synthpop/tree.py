@@ -1,10 +1,15 @@
 """A grown tree as plain arrays, so that it can be kept and read without running anything."""
 
+import warnings
 from dataclasses import dataclass, fields
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gencard.core.errors import InvalidInputError
 
 LEAF = -1
 """The predictor of a node that asks nothing more."""
@@ -92,3 +97,148 @@ def _reachable(tree: Tree) -> Tree:
     inner = tree.predictor[reached] != LEAF
     left, right = (np.where(inner, number[child[reached]], 0) for child in (tree.left, tree.right))
     return Tree(tree.predictor[reached], tree.cut[reached], left, right)
+
+
+_MOST_CLASSES = 64
+"""Classes told apart when a split is chosen; rarer levels count as one. Leaves know all levels."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """One attribute of the records that a tree is grown on.
+
+    Args:
+        codes: What is drawn: shape ``(n,)``.
+        response: What splits are chosen by: numbers from 0 to 1, or classes from 0.
+        is_number: Which of the two.
+    """
+
+    codes: NDArray[Any]
+    response: NDArray[Any]
+    is_number: bool
+
+    @property
+    def is_constant(self) -> bool:
+        return bool(np.all(self.response == self.response[0]))
+
+    @property
+    def impurity(self) -> float:
+        """Of all records: the variance of numbers, the Gini index of classes."""
+        if self.is_number:
+            return float(self.response.var())
+        shares = np.bincount(self.response) / len(self.response)
+        return float(1 - shares @ shares)
+
+    def places(self, codes: NDArray[Any], size: int) -> NDArray[np.int64]:
+        """An order of a nominal predictor's levels in which few cuts tell its records apart.
+
+        By the mean of the target's numbers; by the first principal component of the shares of its
+        classes [1]_, which for two classes is the order of their shares. Levels without a record stand
+        where the mean of all records does.
+
+        Args:
+            codes: Of the predictor: shape ``(n,)``.
+            size: Its number of levels.
+
+        References:
+            .. [1] D. Coppersmith, S. J. Hong, J. R. M. Hosking, "Partitioning Nominal Attributes in
+               Decision Trees", Data Mining and Knowledge Discovery 3, 1999.
+        """
+        counts = np.bincount(codes, minlength=size)
+        means = self._sums(codes, size) / np.maximum(counts, 1)[:, None]
+        off = means - self._sums(np.zeros_like(codes), 1) / len(codes)
+        off[counts == 0] = 0
+        axis = np.linalg.eigh((off * counts[:, None]).T @ off)[1][:, -1]
+        scores = off @ (axis * np.sign(axis[np.argmax(np.abs(axis))]))
+        return np.argsort(np.argsort(scores, kind="stable"), kind="stable")
+
+    def _sums(self, codes: NDArray[Any], size: int) -> NDArray[np.float64]:
+        """Sum of the numbers, or records of each class, over each level: shape ``(size, columns)``."""
+        if self.is_number:
+            sums: NDArray[np.float64] = np.bincount(codes, self.response, size).astype(np.float64)
+            return sums[:, None]
+        classes = int(self.response.max()) + 1
+        cells = codes.astype(np.int64) * classes + self.response
+        return np.bincount(cells, minlength=size * classes).reshape(size, classes).astype(np.float64)
+
+
+def nominal(codes: NDArray[Any]) -> Target:
+    """Codes that are names."""
+    levels, classes, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    rank = np.empty(len(levels), dtype=np.int64)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(len(levels))
+    return Target(codes, np.minimum(rank, _MOST_CLASSES - 1)[classes], is_number=False)
+
+
+def numeric(codes: NDArray[Any], numbers: NDArray[np.float64]) -> Target:
+    """Codes that stand for numbers, which are put on a scale from 0 to 1."""
+    values = numbers[codes]
+    low, width = values.min(), np.ptp(values)
+    return Target(codes, (values - low) / (width or 1.0), is_number=True)
+
+
+_DEEPEST = 30
+"""Splits from the root to a leaf, as in rpart."""
+
+_FEWEST_LEAVES_TO_SPLIT = 3
+"""A node is split if it has this many times the records of the smallest leaf, as in rpart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """When splitting ends; ``options.Options`` says what each of these means."""
+
+    minimum_leaf: int
+    complexity: float
+    prunes: bool
+
+    def tree(self, places: NDArray[np.float32], target: Target, random_state: int) -> Tree:
+        """The tree of a target on its predictors' places.
+
+        Args:
+            places: Shape ``(n, predictors)``.
+            target: What it predicts.
+            random_state: Which of equally good splits is taken.
+
+        Raises:
+            InvalidInputError: scikit-learn is not installed.
+        """
+        if target.is_constant or not places.shape[1]:
+            return stump()
+        nodes = self._fitted(places, target, random_state).tree_
+        tree = _tree_of(nodes)
+        if not self.prunes or target.is_number:
+            return tree
+        commonest = np.asarray(nodes.value)[:, 0, :].max(axis=1)
+        return pruned(tree, np.rint(nodes.n_node_samples * (1 - commonest)))
+
+    def _fitted(self, places: NDArray[np.float32], target: Target, random_state: int) -> Any:
+        kind = "DecisionTreeRegressor" if target.is_number else "DecisionTreeClassifier"
+        method = getattr(_trees(), kind)(
+            max_depth=_DEEPEST,
+            min_samples_leaf=self.minimum_leaf,
+            min_samples_split=max(2, _FEWEST_LEAVES_TO_SPLIT * self.minimum_leaf),
+            min_impurity_decrease=self.complexity * target.impurity,
+            random_state=random_state,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # it wonders at many classes in few records
+            return method.fit(places, target.response)
+
+
+def _trees() -> ModuleType:
+    """The part of scikit-learn, which only they need who grow a tree."""
+    try:
+        return import_module("sklearn.tree")
+    except ModuleNotFoundError:
+        problem = "its trees need scikit-learn: pip install 'gencard[utility]'"
+        raise InvalidInputError(field="black_box", problem=problem) from None
+
+
+def _tree_of(nodes: Any) -> Tree:
+    """Cuts lie between two places, which are whole numbers."""
+    inner = nodes.children_left != LEAF
+    predictor = np.where(inner, nodes.feature, LEAF)
+    cut = np.where(inner, np.floor(nodes.threshold), 0)
+    left, right = (np.where(inner, child, 0) for child in (nodes.children_left, nodes.children_right))
+    return Tree(*(array.astype(np.int32) for array in (predictor, cut, left, right)))

@@ -1,17 +1,73 @@
 """The training of PATE-GAN. Imports PyTorch: loaded only where something is fitted."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
-from gencard.boxes.nets.blocks import Blocks
 from gencard.boxes.nets.fitted import FittedNet
-from gencard.boxes.nets.generator import Generator, Tensor, adam, normal
+from gencard.boxes.nets.generator import Blocks, Generator, Tensor, adam, normal, uniform
 from gencard.boxes.nets.layout import Layout, Rows
-from gencard.boxes.pate_gan.critics import Critics
-from gencard.boxes.pate_gan.options import Options
-from gencard.boxes.pate_gan.shards import shards_of
+from gencard.boxes.nets.pate_gan import Options, shards_of
 from gencard.core.noise.mechanisms import Noise
-from gencard.core.types import Progress
+from gencard.core.types import IntArray, Progress
+
+
+class Critics:
+    """Some nets of one form, side by side, each with weights of its own.
+
+    A net has one hidden layer of rectified units; its output is the logit of "real". No number of one
+    net enters another: neither its outputs nor its gradient nor its step.
+
+    Args:
+        nets: How many.
+        inputs: Numbers of a row.
+        units: Of the hidden layer.
+        rng: Draws the weights.
+    """
+
+    def __init__(
+        self, nets: int, inputs: int, units: int, step: float, *, rng: np.random.Generator
+    ) -> None:
+        self.parameters = [
+            uniform(inputs, (nets, inputs, units), rng),
+            uniform(inputs, (nets, 1, units), rng),
+            uniform(units, (nets, units, 1), rng),
+            uniform(units, (nets, 1, 1), rng),
+        ]
+        self._adam = adam(self.parameters, step)
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """Of the same rows for all nets, ``(m, inputs)``, or rows of each, ``(nets, m, inputs)``.
+
+        Returns:
+            Shape ``(nets, m)``.
+        """
+        first, first_bias, last, last_bias = self.parameters
+        return (torch.relu(rows @ first + first_bias) @ last + last_bias)[:, :, 0]
+
+    def learn(self, rows: Tensor, labels: Any) -> None:
+        """One step of each net on the cross entropy of its logits.
+
+        Args:
+            rows: As for ``logits``.
+            labels: 1 for real, 0 for made up, or between; of a shape that fits the logits.
+        """
+        logits = self.logits(rows)
+        surprise = torch.nn.functional.softplus(logits) - labels * logits
+        loss = surprise.mean(dim=1).sum()
+        for each, gradient in zip(
+            self.parameters, torch.autograd.grad(loss, self.parameters), strict=True
+        ):
+            each.grad = gradient
+        self._adam.step()
+
+    def votes(self, rows: Tensor) -> IntArray:
+        """How many nets take each row for real."""
+        with torch.no_grad():
+            counts: IntArray = (self.logits(rows) > 0).sum(dim=0).numpy()
+        return counts
+
 
 _SETTLING_ROWS = 5_000
 """Over which the normalisations of the fitted net are taken."""

@@ -6,14 +6,88 @@ from typing import Any
 import numpy as np
 import torch
 
-from gencard.boxes.ctgan.conditions import conditions_of
-from gencard.boxes.ctgan.discriminator import Discriminator
-from gencard.boxes.ctgan.options import Options
-from gencard.boxes.nets.blocks import Blocks
+from gencard.boxes.nets.ctgan import Options, conditions_of
 from gencard.boxes.nets.fitted import FittedNet
-from gencard.boxes.nets.generator import Generator, Tensor, adam, normal
-from gencard.boxes.nets.layout import Entries, Layout, Rows
-from gencard.core.types import Progress
+from gencard.boxes.nets.generator import Blocks, Generator, Tensor, adam, normal, uniform
+from gencard.boxes.nets.layout import Layout, Rows
+from gencard.core.types import IntArray, Progress
+
+_LEAK = 0.2
+
+
+_KEPT = 0.5
+"""Share of units that dropout leaves in."""
+
+
+class Discriminator:
+    """Leaky rectified layers with dropout, then one number: how real a pack of rows looks.
+
+    Args:
+        rows: Numbers of a pack of rows.
+        conditions: Numbers of the conditions of a pack.
+        units: Of each hidden layer.
+        rng: Draws the weights.
+    """
+
+    def __init__(
+        self, rows: int, conditions: int, units: Sequence[int], *, rng: np.random.Generator
+    ) -> None:
+        inputs = rows + conditions
+        self.first = uniform(inputs, (rows, units[0]), rng)
+        self.lookup = uniform(inputs, (conditions, units[0]), rng)
+        self.weights, self.biases = [], [uniform(inputs, (units[0],), rng)]
+        for before, after in zip(units, [*units[1:], 1], strict=True):
+            self.weights.append(uniform(before, (before, after), rng))
+            self.biases.append(uniform(before, (after,), rng))
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        lookup = [self.lookup] if len(self.lookup) else []
+        return [self.first, *lookup, *self.weights, *self.biases]
+
+    def begun(self, packs: Tensor, conditions: Tensor) -> Tensor:
+        """The first layer's units, which are affine in the packs.
+
+        Args:
+            conditions: Those of each pack, by position among the conditions of a pack.
+        """
+        units = torch.addmm(self.biases[0], packs, self.first)
+        if not len(self.lookup):
+            return units
+        return units + torch.nn.functional.embedding_bag(conditions, self.lookup, mode="sum")
+
+    def scores(self, units: Tensor, rng: np.random.Generator) -> Tensor:
+        """Of each pack, shape ``(packs, 1)``, from the units of the first layer."""
+        scores, _ = self._passed(units, rng)
+        return scores
+
+    def penalty(self, units: Tensor, rng: np.random.Generator) -> Tensor:
+        """Mean squared distance from 1 of the length of the score's gradient by the rows of a pack."""
+        with torch.no_grad():
+            _, slopes = self._passed(units, rng)
+        return ((self.gradient(slopes).norm(dim=1) - 1) ** 2).mean()
+
+    def gradient(self, slopes: Sequence[Tensor]) -> Tensor:
+        """Of each score by its rows, given the slope of every unit."""
+        back = slopes[-1] * self.weights[-1][:, 0]
+        for weights, slope in zip(self.weights[-2::-1], slopes[-2::-1], strict=True):
+            back = (back @ weights.T) * slope
+        return back @ self.first.T
+
+    def _passed(self, units: Tensor, rng: np.random.Generator) -> tuple[Tensor, list[Tensor]]:
+        """Scores, and the slopes of all layers with fresh dropout."""
+        slopes = []
+        for weights, bias in zip(self.weights, self.biases[1:], strict=True):
+            slopes.append(_slope(units, rng))
+            units = torch.addmm(bias, units * slopes[-1], weights)
+        return units, slopes
+
+
+def _slope(units: Tensor, rng: np.random.Generator) -> Tensor:
+    kept = torch.from_numpy(rng.random(units.shape, dtype=np.float32) < _KEPT)
+    slope = torch.where(units.detach() > 0, 1.0, _LEAK)
+    return slope * kept / _KEPT
+
 
 _PENALTY = 10.0
 """Weight of the gradient's penalty (Gulrajani et al. 2017)."""
@@ -92,12 +166,12 @@ class _Training:
             each.grad = gradient
         adam.step()
 
-    def _inputs(self, entries: Entries) -> tuple[Tensor, Tensor]:
+    def _inputs(self, entries: IntArray) -> tuple[Tensor, Tensor]:
         """Noise and conditions of a batch."""
         noise = normal((len(entries), self._options.embedding), self._rng)
         return noise, torch.from_numpy(entries)
 
-    def _given(self, entries: Entries) -> Tensor:
+    def _given(self, entries: IntArray) -> Tensor:
         """Conditions of each pack: those of its second row come after all of its first, and so on."""
         pac = self._options.pac
         given = entries.reshape(-1, pac) + len(self._conditions) * np.arange(pac)

@@ -12,12 +12,10 @@ from math import prod
 
 import numpy as np
 
-from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.marginals.kept_model import KeptModel, ModelBox, check_attributes
-from gencard.boxes.privbayes.parent_scores import ParentScores
-from gencard.boxes.privbayes.parent_sets import Pair, pairs_to_choose_from
-from gencard.boxes.promise import noise_of, whole
-from gencard.boxes.purse import Purse
+from gencard.boxes.budget import Purse
+from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, noise_of, whole
+from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
+from gencard.boxes.marginals.privbayes_parents import Pair, ParentScores, pairs_to_choose_from
 from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of, inside_generator
 from gencard.core.card.claim import Claim
 from gencard.core.dataset import Dataset

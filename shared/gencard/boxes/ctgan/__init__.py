@@ -1,1 +1,0 @@
-"""A conditional generative adversarial net for tables."""

@@ -1,0 +1,225 @@
+r"""How much parents tell about an attribute, in whole numbers that one record moves little.
+
+The scores of PrivBayes (Zhang et al. 2017, sections 4.2 and 5.3), n records in all, for neighbours that
+differ by replacing one.
+
+R, for any sizes, is half the L1 distance of the joint distribution from independence. Times
+:math:`2 n^2` it is :math:`\sum_{x, \pi} |n\,c(x, \pi) - c(x)\,c(\pi)|`. Replacing a record moves
+:math:`n\,c(x, \pi)` by :math:`2 n` in all, and :math:`c(x)\,c(\pi)` by :math:`2 n + 2 n + 4`: together
+:math:`6 n + 4`.
+
+F, where all attributes are binary, is minus half the L1 distance to the nearest distribution in which
+the parents leave no doubt about the attribute, and which is uniform there. Times :math:`2 n`:
+:math:`-\min_S\, (n - 2 k_0)^+ + (n - 2 k_1)^+`, where S says which cells of the parents stand for 0,
+:math:`k_0` are the records with 0 in S, and :math:`k_1` those with 1 outside. A record moves two counts
+by 1, and so an L1 distance by 2 and :math:`2 n F` by 2.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.boxes.marginals.privbayes_certainty import certainties
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.statistics.counting import cell_numbers
+from gencard.core.types import IntArray
+
+_MOST_PAIRS = 50_000
+"""That are scored for one choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An attribute and its parents, in the domain's order."""
+
+    attribute: str
+    parents: Clique
+
+
+Planes = NDArray[np.uint64]
+"""One row of bits for each of several levels or cells; a bit says whether a record lies there."""
+
+
+_WORD = 64
+"""Bits, and records."""
+
+
+class BitPlanes:
+    """The records of one dataset, attribute by attribute, as they are asked for."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._found: dict[str, Planes] = {}
+
+    def joints(self, parents: Clique, attributes: Clique) -> IntArray:
+        """Counts of each attribute's levels in each cell of the parents.
+
+        Args:
+            attributes: Of one size.
+
+        Returns:
+            Shape ``(attributes, cells of the parents, levels)``, in records.
+        """
+        size = self._dataset.domain.size(attributes[0])
+        levels = np.concatenate([self._levels(name)[:-1] for name in attributes])
+        cells = self._cells(parents)
+        joints = np.empty((len(attributes), len(cells), size), dtype=np.int64)
+        held = np.empty_like(levels)
+        for number, cell in enumerate(cells):
+            np.bitwise_and(levels, cell, out=held)
+            joints[:, number, :-1] = _bits(held).reshape(len(attributes), size - 1)
+        joints[:, :, -1] = _bits(cells) - joints[:, :, :-1].sum(axis=2)  # the level left out above
+        return joints
+
+    def _cells(self, parents: Clique) -> Planes:
+        """One row for each cell, the last parent running fastest."""
+        cells = _packed(np.ones((1, len(self._dataset)), dtype=bool))
+        for name in parents:
+            joined = cells[:, None] & self._levels(name)
+            cells = joined.reshape(-1, joined.shape[2])
+        return cells
+
+    def _levels(self, name: str) -> Planes:
+        if name not in self._found:
+            levels = np.arange(self._dataset.domain.size(name))
+            self._found[name] = _packed(self._dataset.column(name) == levels[:, None])
+        return self._found[name]
+
+
+_FEW = 128
+"""Cells of a table up to which it is counted by bits, quicker than record by record."""
+
+
+class ParentScores:
+    """Scores of pairs over one dataset; each is computed once.
+
+    Attributes:
+        sensitivity: The most that replacing a record moves any of them.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._binary = all(size <= 2 for size in dataset.domain.sizes)
+        self._planes = BitPlanes(dataset)
+        self._found: dict[Pair, int] = {}
+        self.sensitivity = 2 if self._binary else 6 * len(dataset) + 4
+
+    def of(self, pairs: Sequence[Pair]) -> IntArray:
+        """The scores of pairs, in their order: F where all attributes are binary, else R."""
+        lacking: dict[tuple[Clique, int], list[str]] = {}
+        for pair in pairs:
+            if pair not in self._found:
+                alike = (pair.parents, self._dataset.domain.size(pair.attribute))
+                lacking.setdefault(alike, []).append(pair.attribute)
+        for (parents, _), attributes in lacking.items():
+            joints = self._joints(parents, tuple(attributes))
+            scores = certainties(np.stack([*joints])) if self._binary else map(dependence, joints)
+            for attribute, score in zip(attributes, scores, strict=True):
+                self._found[Pair(attribute, parents)] = int(score)
+        return np.array([self._found[pair] for pair in pairs], dtype=np.int64)
+
+    def _joints(self, parents: Clique, attributes: Clique) -> Iterable[IntArray]:
+        """For each attribute counts, one row for each cell of the parents, one column for each level."""
+        domain = self._dataset.domain
+        rows, size = domain.project(parents).cells, domain.size(attributes[0])
+        if rows * size <= _FEW:
+            return self._planes.joints(parents, attributes)
+        begins = self._cells(parents) * size
+        columns = map(self._dataset.column, attributes)
+        counts = (np.bincount(begins + column, minlength=rows * size) for column in columns)
+        return (count.reshape(rows, size).astype(np.int64) for count in counts)
+
+    def _cells(self, parents: Clique) -> IntArray:
+        """The number of each record's cell."""
+        if not parents:
+            return np.zeros(len(self._dataset), dtype=np.int64)
+        columns = [self._dataset.column(name) for name in parents]
+        return cell_numbers(columns, self._dataset.domain.project(parents).sizes).astype(np.int64)
+
+
+def dependence(joint: IntArray) -> int:
+    r""":math:`2 n^2 R`, from 0 to below :math:`2 n^2`; the work is that of the cells with records.
+
+    An empty cell adds :math:`c(x)\,c(\pi)`, and those products over all cells add up to :math:`n^2`.
+    """
+    records = joint.sum()
+    cells = np.flatnonzero(joint)
+    rows, columns = np.divmod(cells, joint.shape[1])
+    independent = joint.sum(axis=1)[rows] * joint.sum(axis=0)[columns]
+    apart = np.abs(records * joint.ravel()[cells] - independent)
+    return int(records**2 + (apart - independent).sum())
+
+
+def pairs_to_choose_from(
+    domain: Domain, network: Sequence[Pair], most_cells: int, degree: int
+) -> list[Pair]:
+    """Every attribute not in the network yet, with every set of parents that nothing can be added to.
+
+    Where these are more than can be scored, parents are fewer by one, or by as many as it takes: that
+    follows from what is public and from choices that were made.
+
+    Args:
+        most_cells: Of the table of attribute and parents. Where it has more even without any, the
+            attribute is offered without parents.
+        degree: Most parents.
+    """
+    inside = {pair.attribute for pair in network}
+    before = tuple(name for name in domain.attributes if name in inside)
+    after = tuple(name for name in domain.attributes if name not in inside)
+    for fewer in range(degree, 0, -1):
+        found = _pairs(domain, before, after, most_cells, fewer)
+        offered = list(islice(found, _MOST_PAIRS + 1))
+        if len(offered) <= _MOST_PAIRS:
+            return offered
+    return [Pair(attribute, ()) for attribute in after]
+
+
+def _pairs(
+    domain: Domain, before: Clique, after: Clique, most_cells: int, degree: int
+) -> Iterator[Pair]:
+    """Attributes of one size have the same sets of parents: set by set, so that each is met once."""
+    for size in sorted({domain.size(name) for name in after}):
+        alike = [name for name in after if domain.size(name) == size]
+        for parents in maximal_sets(domain, before, most_cells // size, degree):
+            yield from (Pair(attribute, parents) for attribute in alike)
+
+
+def maximal_sets(domain: Domain, names: Clique, most_cells: int, degree: int) -> Iterator[Clique]:
+    """Sets of attributes to which none can be added: over the bound on cells, or on their number."""
+    sizes = {name: domain.size(name) for name in names}
+    for chosen, room in _sets(sizes, names, most_cells, degree):
+        others = (size for name, size in sizes.items() if name not in chosen)
+        if len(chosen) == degree or all(size > room for size in others):
+            yield chosen
+
+
+def _sets(
+    sizes: Mapping[str, int], names: Clique, most_cells: int, most: int
+) -> Iterator[tuple[Clique, int]]:
+    """Every set within the bounds, the empty one always, and what room it leaves in cells."""
+    yield (), most_cells
+    if most > 0:
+        for place, name in enumerate(names):
+            room = most_cells // sizes[name]
+            if room > 0:
+                for rest, left in _sets(sizes, names[place + 1 :], room, most - 1):
+                    yield (name, *rest), left
+
+
+def _packed(rows: NDArray[np.bool_]) -> Planes:
+    """Rows of truths as rows of bits, with zeros up to whole words; one at least."""
+    words = max(1, -(-rows.shape[1] // _WORD))
+    packed = np.zeros((len(rows), words * _WORD // 8), dtype=np.uint8)
+    found = np.packbits(rows, axis=1)
+    packed[:, : found.shape[1]] = found
+    return packed.view(np.uint64)
+
+
+def _bits(planes: Planes) -> IntArray:
+    """The bits that are set in each row."""
+    found: IntArray = np.bitwise_count(planes).sum(axis=1, dtype=np.uint32).astype(np.int64)
+    return found

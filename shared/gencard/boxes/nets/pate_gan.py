@@ -1,0 +1,240 @@
+"""PATE-GAN as a black box: it reads records, and what it keeps of them went through noisy votes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+
+from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, noise_of, rate, whole
+from gencard.boxes.nets.extra import check_torch, repeatable
+from gencard.boxes.nets.fitted import KeptNet, NetBox
+from gencard.boxes.nets.layout import layout_of
+from gencard.boxes.nets.modes import declared
+from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of, votes_of
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of
+from gencard.core.card.claim import Claim
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidDatasetError, InvalidInputError, InvalidNumberError
+from gencard.core.generators.replay import rng_of
+from gencard.core.noise.mechanisms import Noise
+from gencard.core.types import IntArray, Progress, ignore_progress
+
+CALIBRATED = "calibrated"
+
+DEFAULTS: Parameters = {
+    "epsilon": "1",
+    "delta": "0.000001",
+    "teachers": "50",
+    "noise": CALIBRATED,
+    "iterations": "200",
+    "batch_size": "32",
+    "teacher_steps": "2",
+    "student_steps": "5",
+    "embedding": "32",
+    "generator": "128,128",
+    "teacher": "16",
+    "student": "64",
+    "generator_rate": "0.0001",
+    "critic_rate": "0.001",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How teachers, student and generator are trained.
+
+    Args:
+        epsilon, delta: What all votes together keep.
+        teachers: Each has a shard of the records of its own.
+        noise: Parameter of the discrete Laplace noise on the number of teachers that vote "real".
+        iterations: Steps of the generator, at most; the votes may not last for all of them.
+        batch_size: Rows that are voted on in an iteration, and that every step sees.
+        teacher_steps: Of all teachers, in an iteration.
+        student_steps: On the labels of an iteration: labels that are out cost nothing more.
+        embedding: Numbers of noise that a row is made from.
+        generator: Units of each hidden layer.
+        teacher, student: Units of their one hidden layer.
+        generator_rate, critic_rate: Learning rates of Adam, the latter of teachers and student.
+
+    Raises:
+        InvalidInputError: The budget does not last for one iteration.
+    """
+
+    epsilon: Decimal
+    delta: Decimal
+    teachers: int
+    noise: float
+    iterations: int
+    batch_size: int
+    teacher_steps: int
+    student_steps: int
+    embedding: int
+    generator: tuple[int, ...]
+    teacher: int
+    student: int
+    generator_rate: float
+    critic_rate: float
+
+    def __post_init__(self) -> None:
+        if not self.affordable:
+            raise InvalidInputError(
+                field="noise", problem="is too small: one batch of votes would exceed epsilon and delta"
+            )
+
+    @property
+    def affordable(self) -> int:
+        """Iterations whose votes keep epsilon and delta: known before a record is read."""
+        most = min(self.iterations * self.batch_size, MOST_VOTES)
+        votes = votes_of(self.noise, float(self.epsilon), float(self.delta), most=most)
+        return votes // self.batch_size
+
+
+def options_of(parameters: Parameters) -> Options:
+    """From the words of a card; noise that is "calibrated" is the least that lasts for all iterations.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.
+    """
+    epsilon = decimal_of(parameters["epsilon"], "epsilon")
+    delta = delta_of(parameters["delta"], "delta")
+    iterations = whole(parameters, "iterations", 1, 100_000)
+    batch_size = whole(parameters, "batch_size", 2, 10_000)
+    return Options(
+        epsilon=epsilon,
+        delta=delta,
+        teachers=whole(parameters, "teachers", 1, 10_000),
+        noise=_noise(parameters["noise"], iterations * batch_size, epsilon, delta),
+        iterations=iterations,
+        batch_size=batch_size,
+        teacher_steps=whole(parameters, "teacher_steps", 1, 1_000),
+        student_steps=whole(parameters, "student_steps", 1, 1_000),
+        embedding=whole(parameters, "embedding", 1, 10_000),
+        generator=layers(parameters, "generator"),
+        teacher=whole(parameters, "teacher", 1, 10_000),
+        student=whole(parameters, "student", 1, 10_000),
+        generator_rate=rate(parameters, "generator_rate"),
+        critic_rate=rate(parameters, "critic_rate"),
+    )
+
+
+def _noise(word: str, votes: int, epsilon: Decimal, delta: Decimal) -> float:
+    if word != CALIBRATED:
+        return float(decimal_of(word, "noise"))
+    if votes > MOST_VOTES:
+        raise InvalidNumberError(
+            field="iterations", expected=f"at most {MOST_VOTES} when multiplied by batch_size"
+        )
+    return scale_of(votes, float(epsilon), float(delta))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shards:
+    """A partition of positions, which depends on their number and on randomness alone.
+
+    Args:
+        order: The positions, shard after shard.
+        starts: Where each shard starts in ``order``.
+        sizes: Positions of each, at least one; two shards differ by one at most.
+    """
+
+    order: IntArray
+    starts: IntArray
+    sizes: IntArray
+
+    def drawn(self, batch: int, rng: np.random.Generator) -> IntArray:
+        """Positions of each shard, with replacement: shape ``(shards, batch)``."""
+        among = (rng.random((len(self.sizes), batch)) * self.sizes[:, None]).astype(np.int64)
+        drawn: IntArray = self.order[self.starts[:, None] + among]
+        return drawn
+
+
+def shards_of(records: int, shards: int, rng: np.random.Generator) -> Shards:
+    """So many records in so many shards, at most as many."""
+    sizes = np.full(shards, records // shards, dtype=np.int64)
+    sizes[: records % shards] += 1
+    return Shards(rng.permutation(records), np.cumsum(sizes) - sizes, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class PateGan(NetBox):
+    """A generator against a student that knows the records by noisy votes of teachers [1]_.
+
+    Each teacher tells the records of its shard from made-up rows. All vote on made-up rows, and noise
+    falls on the number that say "real"; a student learns the outcomes, and the generator to please the
+    student. Training stops before the votes cost more than was asked for: see ``accountant``.
+
+    Args:
+        options: How they are trained.
+        noise: Who draws the noise on the votes. The seed is for all else, which needs no secret.
+        values: For each attribute with numbers that of each code, NaN for missing: their range is
+            declared, and nothing about them is learned outside of the votes.
+
+    References:
+        .. [1] J. Jordon, J. Yoon, M. van der Schaar, "PATE-GAN: Generating Synthetic Data with
+           Differential Privacy Guarantees", ICLR 2019.
+    """
+
+    options: Options
+    noise: Noise
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
+        """Train the nets.
+
+        Raises:
+            InvalidDatasetError: There are fewer records than teachers.
+            InvalidInputError, InvalidNumberError: PyTorch is not there, numbers do not fit the domain,
+                or the seed is out of range.
+        """
+        rng = rng_of(seed)
+        if len(dataset) < self.options.teachers:
+            raise InvalidDatasetError(problem="there are fewer records than teachers")
+        layout = layout_of(dataset.domain, self.values, lambda _, numbers: declared(numbers))
+        rows = layout.encoded(dataset, rng)
+        with repeatable():
+            from gencard.boxes.nets.pate_gan_training import trained  # noqa: PLC0415 - the extra
+
+            net = trained(layout, rows, self.options, self.noise, rng=rng, progress=progress)
+        return KeptNet(net)
+
+
+def _make(parameters: Parameters, surroundings: Surroundings) -> PateGan:
+    options = options_of(parameters)
+    check_torch()
+    return PateGan(options, noise_of(surroundings), surroundings.values)
+
+
+def _claim(parameters: Parameters) -> Claim:
+    """That of a fit with these parameters; raises as ``options_of`` does."""
+    options = options_of(parameters)
+    return Claim(
+        f"All {options.affordable * options.batch_size} noisy votes of one fit together keep epsilon "
+        "and delta, however the teachers vote: a record is in front of one of them and moves a count "
+        "by one at most. The number of records is the same for both.",
+        options.epsilon,
+        options.delta,
+        Neighbouring.REPLACE_ONE,
+    )
+
+
+def _privacy(parameters: Parameters) -> Privacy:
+    """All votes of one fit as zCDP: a sum of epsilons would leave no place for delta in the ledger."""
+    options = options_of(parameters)
+    votes = options.affordable * options.batch_size
+    return Privacy(
+        Mechanism.GENERATOR,
+        Neighbouring.REPLACE_ONE,
+        rho=rho_of_votes(votes, options.noise),
+        delta=options.delta,
+    )
+
+
+ENTRY = BoxEntry(
+    description="A generative adversarial net trained on noisy votes of teachers (Jordon et al. 2018).",
+    parameters=DEFAULTS,
+    claim=_claim,
+    make=_make,
+    extra="deep",
+    privacy=_privacy,
+)

@@ -1,1 +1,0 @@
-"""A generative adversarial net whose discriminator learns from noisy votes."""

@@ -1,1 +1,0 @@
-"""Boxes of known behaviour for audits and tests: honest, leaking a marginal, or copying rows."""
