@@ -5,13 +5,16 @@ Each limit is what the last change left: lower it when you improve it, never rai
 
 import re
 import subprocess
+from functools import partial
 
 import pytest
 
 from docs.house import tree
-from docs.house.comparison import FIRST, ROWS, checkout
+from docs.house.comparison import CALLS, FIRST, ROWS, checkout
+from docs.house.cost import KINDS, cost, touched_since
 from docs.house.measures import measure
 from docs.house.sources import ROOT, ROOTS
+from docs.house.trace import trace
 
 MOST_MODULES = 510
 MOST_FLAT_FOLDERS = 5
@@ -28,6 +31,9 @@ UNREACHABLE = {
     "reduced_accuracy",
 }
 """Last parts of the names of modules that only tests and benchmarks import; none may be added."""
+
+MOST_RUN = {"propose": 70, "generate": 123}
+"""Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 STEP = re.compile(r"^\d+\. `([\w/]+\.py)`: \S", re.MULTILINE)
 
@@ -64,6 +70,14 @@ def test_the_recorded_figures_are_those_of_the_first_house():
     with checkout(FIRST) as folder:
         first = measure(folder)
     assert {row.measure: row.value(first) for row in ROWS} == {row.measure: row.first for row in ROWS}
+
+
+def test_one_call_runs_few_files():
+    traced = trace()
+    for call in CALLS:
+        names = call.value(traced)
+        assert {"gencard.client.card", "gencard.core.domain"} <= {*names}
+        assert len(names) <= MOST_RUN[call.call], names
 
 
 def test_the_tree_of_packages_is_what_stands():
@@ -133,3 +147,26 @@ def test_a_flat_folder_is_found(tmp_path):
     measures = measure(tmp_path)
     assert measures.flat_folders == {"analyst_client/gencard/client": 19}
     assert measures.excess_files == 3
+
+
+def test_the_cost_of_a_change_is_counted_by_kind(tmp_path):
+    git = partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True)
+    for command in (["init"], ["config", "user.name", "x"], ["config", "user.email", "x@x"]):
+        git(["git", *command])
+    git(["git", "commit", "--allow-empty", "--message", "first"])
+    for name in (
+        "shared/a.py",
+        "protos/v1/a.proto",
+        "protos/v1/a_pb2.py",
+        "tests/a.py",
+        "A.md",
+        "a.txt",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("one\ntwo\n")
+    git(["git", "add", "--all"])
+    touched = touched_since("HEAD", tmp_path)
+    assert sorted(one.kind for one in touched) == sorted(KINDS)
+    assert {(one.added, one.removed) for one in touched} == {(2, 0)}
+    *_, lines = (column.cells for column in cost(touched).columns[:3])
+    assert [*lines] == ["2"] * len(KINDS) + ["10"]

@@ -1,6 +1,7 @@
 """Measure the source tree: ``python -m docs.house [--trace] [--against COMMIT] [--names]``.
 
 ``--tree`` prints the packages, ``--write-tree`` puts them into CONTRIBUTING.md (as ``make docs`` does).
+``--cost COMMIT`` counts the files and lines that the change since then touches.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from docs.house import tree
 from docs.house.comparison import FIRST, checkout, comparison
+from docs.house.cost import cost, touched_since
 from docs.house.measures import Measures, measure
 from docs.house.sources import ROOT
 from docs.house.trace import Trace, trace
@@ -24,6 +26,8 @@ def main() -> None:
         tree.write()
     elif arguments.tree:
         print(tree.tree(), end="")  # noqa: T201
+    elif arguments.cost:
+        console.print(cost(touched_since(arguments.cost)))
     else:
         _compare(console, arguments)
 
@@ -35,6 +39,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--names", action="store_true", help="name what the figures count")
     parser.add_argument("--tree", action="store_true", help="print the packages as a tree")
     parser.add_argument("--write-tree", action="store_true", help="put the tree into CONTRIBUTING.md")
+    parser.add_argument("--cost", metavar="COMMIT", help="count what the change since it touches")
     return parser.parse_args()
 
 
