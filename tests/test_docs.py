@@ -17,8 +17,8 @@ from typer.main import get_command
 
 from docs import errors, examples, reference
 from gencard.client.shell.main import app as analyst_shell
-from gencard.controller.audits.audit_run import _payload
-from gencard.controller.settings.settings_policy import Caps, PolicyTable
+from gencard.controller.audits.run import _payload
+from gencard.controller.settings.policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan

@@ -46,7 +46,7 @@ MAY_IMPORT = {
 VAULT_KEYS = {
     "gencard.controller.jobs.measurement",  # the job runner
     "gencard.controller.records.records",  # versions and checks, before anything is served
-    "gencard.controller.records.profile",  # a first look before there is a service; see DECISIONS.md, 46
+    "gencard.controller.records.schema_draft",  # a first look before there is a service
 }
 
 CORE_LIBRARIES = {"numpy", "scipy"}
@@ -150,7 +150,7 @@ def test_no_servicer_reaches_the_vault_by_any_way(module):
 
 
 def test_a_running_service_never_takes_the_first_look():
-    profile = "gencard.controller.records.profile"
+    profile = "gencard.controller.records.schema_draft"
     tasks = {name for name in SOURCES if ".controller.jobs." in name}
     running = set().union(*map(reached_from, {"gencard.controller.wiring", *tasks}))
     assert "gencard.controller.records.vault" in running

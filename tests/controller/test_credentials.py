@@ -20,13 +20,13 @@ from gencard.controller.people.certificates import (
     new_signing_key,
     public_pem,
     read_authority,
+    renew,
     trust_domain_of,
     write_new,
 )
 from gencard.controller.people.enrolment import enrol as enrol_request
 from gencard.controller.people.identities import read_identities
-from gencard.controller.people.keys import public_key, secret_bytes, signing_key
-from gencard.controller.people.renewal import renew
+from gencard.controller.settings.private_files import public_key, secret_bytes, signing_key
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.documents.enrolment import request_document, request_of_document
 from gencard.wire.documents.enrolment_answer import EnrolmentAnswer
@@ -333,7 +333,7 @@ class TestRenewal:
             raise OSError(28, "No space left on device")
 
         before = server.read_bytes()
-        monkeypatch.setattr("gencard.controller.people.renewal.os.replace", full)
+        monkeypatch.setattr("gencard.controller.people.certificates.os.replace", full)
         with pytest.raises(StorageError):
             renew(folder, server, now=NOW)
         assert server.read_bytes() == before

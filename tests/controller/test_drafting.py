@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.controller.people.certificates import read_authority, trust_domain_of
-from gencard.controller.people.demo_people import demo_people
+from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
-from gencard.controller.people.keys import secret_bytes, signing_key
-from gencard.controller.records.profile import Spread
-from gencard.controller.records.schema_draft import draft_schema, round_edges
+from gencard.controller.records.schema_draft import Spread, draft_schema, round_edges
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.controller.settings.drafting import draft
+from gencard.controller.settings.private_files import secret_bytes, signing_key
 from gencard.controller.settings.settings import Settings
 from gencard.core.card.budget import Mechanism, gaussian
 from gencard.core.coding import Edges, Labels

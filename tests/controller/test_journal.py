@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.audits.journals import Journals
+from gencard.controller.audits.resumption import Journals
 from gencard.controller.jobs.journal import JournaledBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

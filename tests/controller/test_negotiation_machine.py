@@ -18,11 +18,11 @@ from hypothesis.stateful import (
 
 from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.desk import open_desk
-from gencard.controller.operations.request import Request
-from gencard.controller.people.key_rotation import key_history
-from gencard.controller.people.keys import signing_key
+from gencard.controller.people.signing_keys import key_history
 from gencard.controller.records.holdings import Holdings
-from gencard.controller.state.log_check import verify
+from gencard.controller.settings.private_files import signing_key
+from gencard.controller.state.events import verify
+from gencard.controller.state.idempotency import Request
 from gencard.controller.stewardship import Stewardship
 from gencard.controller.upkeep.retention import Retention
 from gencard.core.card.card import Card, CardState, Turn

@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 from gencard.boxes.registry import BOXES as REGISTRY
 from gencard.boxes.registry import complete
 from gencard.controller.boxes.generator_facts import GeneratorFacts, facts_of_generators
-from gencard.controller.cards import judgement
-from gencard.controller.cards.judgement import judge
-from gencard.controller.policy import clique_policy
+from gencard.controller.policy import judgement, statistics
 from gencard.controller.policy import policy as policy_module
-from gencard.controller.policy.limits import Limits, check_size
-from gencard.controller.policy.measuring import price_of
-from gencard.controller.policy.moment_policy import MomentPolicy
-from gencard.controller.policy.policy import Policy
+from gencard.controller.policy.judgement import Limits, check_size, judge
+from gencard.controller.policy.policy import MomentPolicy, Policy
+from gencard.controller.policy.statistics import price_of
 from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card.terms import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
@@ -239,7 +236,7 @@ class TestLaws:
             judge(asked, policy, FIVE, replace(LIMITS, model_cells=19), {})
 
     def test_no_record_is_in_sight(self):
-        for module in (policy_module, clique_policy, judgement):
+        for module in (policy_module, statistics, judgement):
             assert "vault" not in inspect.getsource(module)
         assert list(inspect.signature(judge).parameters) == [
             "proposal",

@@ -3,8 +3,7 @@
 import pytest
 
 from gencard.controller.jobs import tasks
-from gencard.controller.operations.refusals import as_told
-from gencard.controller.releases.refunds import NOTHING_LEARNT
+from gencard.controller.operations.failures import NOTHING_LEARNT, as_told
 from gencard.core import errors
 from gencard.wire.signatures.identity import Role
 

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from gencard.controller.boxes.reviews import review_line, write_review
-from gencard.controller.settings.settings_boxes import ReviewTable
+from gencard.controller.settings.boxes import ReviewTable
 from gencard.core.errors import InvalidInputError
 
 SETTINGS = """\

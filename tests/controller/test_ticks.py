@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from gencard.controller.audits.journals import Journals
+from gencard.controller.audits.resumption import Journals
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.operations.run import Run
-from gencard.controller.operations.ticks import Ticks
+from gencard.controller.operations.run import Run, Ticks
 from gencard.controller.releases.box_release import BoxRelease
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset

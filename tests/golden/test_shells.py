@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.shell.main import app as client_shell
 from gencard.controller.desk import open_desk
-from gencard.controller.people.key_rotation import key_history
+from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell import terminal
 from gencard.controller.shell.main import app as steward_shell
-from gencard.controller.state.log_check import verify
+from gencard.controller.state.events import verify
 from gencard.wire.documents.key_history import LOG
 from tests.golden.commands import STEWARDS, offline_commands, offline_output, without_sentences
 from tests.golden.exchanges import Exchanges, answering

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from gencard.controller.desk import Desk
-from gencard.controller.people.key_rotation import key_history
+from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.state import tables
 from gencard.controller.state.accounts import Account, Scope, accounts_of, columns_of
-from gencard.controller.state.log_check import verify
+from gencard.controller.state.events import verify
 from gencard.core.card.budget import Spend, SpendState
 from gencard.wire.documents.key_history import LOG
 

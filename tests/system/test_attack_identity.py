@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from gencard.controller.people.certificates import issue, new_authority
-from gencard.controller.service.caller import caller_of
+from gencard.controller.service.access import caller_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity
 from tests.system.edge import URI, call, certificate_naming, certificate_with, channel_of

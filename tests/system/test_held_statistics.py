@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller.cards.held_statistics import charge
-from gencard.controller.policy.measuring import price_of
+from gencard.controller.cards.grants import charge
+from gencard.controller.policy.statistics import price_of
 from gencard.core.card.budget import EXACT, FREE, Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.domain import Domain

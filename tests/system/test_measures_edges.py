@@ -9,7 +9,7 @@ from google.longrunning import operations_pb2
 
 from gencard.client import measures
 from gencard.client.connection.operations import cancel, progress_of
-from gencard.controller.cards.card_body import as_of
+from gencard.controller.cards.body import as_of
 from gencard.controller.operations import run as run_module
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import CardExpiredError, CardStateError

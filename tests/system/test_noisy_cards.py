@@ -14,7 +14,7 @@ from gencard.client import all_marginals
 from gencard.client.measuring import stddevs
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.state.accounts import Account, Scope
-from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import PsiStore
 from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.errors import BudgetExceededError, CardStateError, StorageError
 from gencard.core.noise.accounting import epsilon_of, in_words, together

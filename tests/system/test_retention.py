@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import select, update
 
 from gencard.controller.state import tables
-from gencard.controller.state.event import event_of
+from gencard.controller.state.events import event_of
 from gencard.controller.upkeep.retention import Retention
-from gencard.controller.upkeep.state_check import check_state
+from gencard.controller.upkeep.state import check_state
 from gencard.core.errors import NotFoundError
 from tests.system.edge import agreed
 from tests.system.house import build

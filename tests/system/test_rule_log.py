@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
-from gencard.controller.state.event import Event, event_of
+from gencard.controller.state.events import Event, event_of
 from gencard.core.errors import GencardError, StorageError
 from tests.system.edge import enrolled
 from tests.system.house import House, build, survey
@@ -113,7 +113,7 @@ class TestStarts:
         house.stop()
         house.edit({"most_rows": "77"})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("gencard.controller.policy.rule_log.keep_rules", _fails)
+            patch.setattr("gencard.controller.policy.rules.keep_rules", _fails)
             with pytest.raises(StorageError):
                 house.start()
         house.start()

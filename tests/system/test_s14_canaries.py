@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from gencard.controller.audits import journals
-from gencard.controller.operations import scratch
+from gencard.controller.audits import resumption
+from gencard.controller.operations import run
 from gencard.controller.service.access import MAY_CALL
 from tests.system import canaries, tour
 from tests.system.house import House
@@ -79,7 +79,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
     (house.folder / "identities" / "eve.toml").unlink()
     with pytest.MonkeyPatch.context() as patch, canaries.all_logs() as logs:
         kept = Evidence(house, {}, logs=logs)
-        for module in (scratch, journals):
+        for module in (run, resumption):
             patch.setattr(module, "shutil", SimpleNamespace(rmtree=keeping(kept.fleeting)))
         with (folder / "printed").open("w+b") as printed:
             with canaries.diverted_output(printed):

@@ -18,12 +18,11 @@ from gencard.client.checking.verify import Keys, Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.shell.main import app as client_app
 from gencard.controller.desk import Desk, open_desk
-from gencard.controller.people import key_rotation
-from gencard.controller.people.key_rotation import key_history
-from gencard.controller.people.keys import signing_key
-from gencard.controller.people.signing_key import SigningKey
+from gencard.controller.people import signing_keys
+from gencard.controller.people.signing_keys import SigningKey, key_history
+from gencard.controller.settings.private_files import signing_key
 from gencard.controller.shell.main import app
-from gencard.controller.state.event import event_of
+from gencard.controller.state.events import event_of
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.wire.documents.key_history import CARDS, LOG
 from gencard.wire.signatures.dsse import key_id, opened
@@ -236,7 +235,7 @@ class TestAtRest:
             raise StorageError
 
         with monkeypatch.context() as patch:
-            patch.setattr(key_rotation, step, fail)
+            patch.setattr(signing_keys, step, fail)
             with pytest.raises(StorageError):
                 desk.rotation(SAM).rotate(CARDS)
         assert len(key_ids(desk)) == 1

@@ -4,17 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from gencard.controller.audits.audit_clearing import AuditClearing
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.cards.cards import Cards
-from gencard.controller.operations.refusals import Refusals
-from gencard.controller.people.key_rotation import KeyRotation
-from gencard.controller.people.keys import secret_bytes
-from gencard.controller.people.signing_key import SigningKey
-from gencard.controller.policy.limits import Limits
+from gencard.controller.cards.book import Cards
+from gencard.controller.operations.failures import Refusals
+from gencard.controller.people.signing_keys import KeyRotation, SigningKey
+from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.holdings import PREFIX, Holdings
 from gencard.controller.records.records import holding_of
+from gencard.controller.settings.private_files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.accounts import Caps
 from gencard.controller.state.audits import AuditStore
@@ -23,7 +21,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationStore
-from gencard.controller.stewardship import Stewardship
+from gencard.controller.stewardship import AuditClearing, Stewardship
 from gencard.wire.documents.key_history import CARDS, LOG
 
 Clock = Callable[[], datetime]

@@ -1,19 +1,23 @@
 """The steward's side: look at what waits or failed, offer, reject, revoke, settle."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.card_body import offer_of
-from gencard.controller.cards.cards import Cards
-from gencard.controller.operations.error_documents import error_of_document
-from gencard.controller.operations.refusals import Refusals
+from gencard.controller.cards.body import offer_of
+from gencard.controller.cards.book import Cards
+from gencard.controller.operations.failures import Refusals, error_of_document
 from gencard.controller.records.holdings import dataset_of
+from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.events import LONGEST_DETAIL
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import Proposal
-from gencard.core.errors import CardStateError, InvalidInputError
+from gencard.core.errors import CardStateError, InvalidInputError, NotFoundError
 from gencard.wire.documents.statements import REVOCATION, statement
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import sign
@@ -118,3 +122,54 @@ class Stewardship:
         if card.state is not CardState.REQUESTED:
             raise CardStateError(state=card.state)
         return card
+
+
+@dataclass(frozen=True, slots=True)
+class AuditClearing:
+    """Clears evidence of audits, with a reason in the log.
+
+    Args:
+        steward: Who decides; written into the log.
+    """
+
+    database: Database
+    log: EventLog
+    clock: Callable[[], datetime]
+    steward: str
+    store: AuditStore
+
+    def clear(self, dataset: str, black_box: str, remark: str) -> int:
+        """Let no ended audit of a black box on a dataset count any more.
+
+        Cards whose audit failed stay failed. Audits that still run, and those of the same bytes under
+        another name, keep counting.
+
+        Args:
+            dataset: datasets/{dataset}.
+            black_box: Its name in the settings.
+            remark: Why; one line of at most 200 characters, written into the log.
+
+        Returns:
+            How many audits were cleared.
+
+        Raises:
+            InvalidInputError: The remark is empty, too long, or not one printable line.
+            NotFoundError: No ended audit of this black box counts on the dataset.
+        """
+        if not remark.strip() or len(remark) > LONGEST_DETAIL or not remark.isprintable():
+            problem = f"must be one printable line of 1 to {LONGEST_DETAIL} characters"
+            raise InvalidInputError(field="remark", problem=problem)
+        with self.database.transaction() as tx:
+            now = self.clock()
+            cleared = self.store.clear(tx, dataset, black_box, now)
+            if not cleared:
+                raise NotFoundError
+            self.log.append(
+                tx,
+                action="clear-audits",
+                actor=self.steward,
+                resource=dataset,
+                details={"black_box": black_box, "remark": remark, "tries": str(cleared)},
+                now=now,
+            )
+        return cleared

@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy import event
 
 from gencard.controller.state.database import Database
-from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import PsiStore
 from gencard.core.card.budget import Price
 from tests.controller.state.samples import NOW, insert_card, ledger_of, reserve
 

@@ -7,10 +7,10 @@ from sqlalchemy.exc import OperationalError
 
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.events import verify
 from gencard.controller.state.idempotency import answered_once
-from gencard.controller.state.log_check import verify
 from gencard.controller.state.operations import OperationStore
-from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import PsiStore
 from gencard.controller.state.tables import metadata
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, select
 from gencard.controller.state.accounts import Account, Caps, Scope, columns_of, price_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.psis import PsiStore
+from gencard.controller.state.releases import PsiStore
 from gencard.controller.state.tables import balances
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (

@@ -5,9 +5,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, update
 
-from gencard.controller.state.event import FIRST, Event, event_of
 from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.log_check import Entry, checkpoint_of, verify
+from gencard.controller.state.events import FIRST, Entry, Event, checkpoint_of, event_of, verify
 from gencard.controller.state.tables import events
 from gencard.core.errors import (
     InvalidInputError,

@@ -4,10 +4,14 @@ import pytest
 
 from gencard.controller.state.audits import Audited, AuditStore, Conclusion
 from gencard.controller.state.cards import STANDING, CardStore
-from gencard.controller.state.measures import MeasureRow, MeasureStore
 from gencard.controller.state.operations import OperationState, OperationStore
-from gencard.controller.state.psis import PsiStore
-from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.controller.state.releases import (
+    MeasureRow,
+    MeasureStore,
+    PsiStore,
+    ReleaseRow,
+    ReleaseStore,
+)
 from gencard.core.audit import report
 from gencard.core.audit.verdict import Verdict
 from gencard.core.card.card import CardState

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection
 
-from gencard.controller.audits.audit_resumption import KIND, Resumption
-from gencard.controller.audits.journals import Journals
+from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
+from gencard.controller.audits.resumption import KIND, Journals, Resumption
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.cards.card_audits import CardAudits, is_audited, rows_of_run
-from gencard.controller.cards.card_body import auditable, offer_of, signed_card
-from gencard.controller.cards.cards import Cards
+from gencard.controller.cards.body import auditable, offer_of, signed_card
+from gencard.controller.cards.book import Cards
 from gencard.controller.operations.operations import Operations
-from gencard.controller.operations.request import Request
-from gencard.controller.policy.protection import check_unprotected
+from gencard.controller.policy.measures_policy import check_unprotected
 from gencard.controller.records.holdings import dataset_of
 from gencard.controller.state.audits import Audited, AuditRow, AuditStore
 from gencard.controller.state.database import Database
+from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
 from gencard.core.audit.pairs.basis import basis_of

@@ -9,15 +9,15 @@ from gencard.boxes.registry import BOXES, complete
 from gencard.controller.boxes.generator_facts import GeneratorFacts
 from gencard.controller.sandbox.compiled import CompiledCopies
 from gencard.controller.sandbox.recipes import built_in_recipe, in_cell, program_recipe, with_copies
-from gencard.controller.settings.settings_boxes import (
+from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
     BuiltInBox,
     CellTable,
+    ClaimTable,
     CopiesRowsBox,
     ProgramBox,
 )
-from gencard.controller.settings.settings_claim import ClaimTable
 from gencard.core.card.budget import Privacy
 from gencard.core.card.claim import NO_CLAIM, Claim
 from gencard.core.card.terms import CardTerms, Tier

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gencard.controller.settings.private_file import write_whole
-from gencard.controller.settings.settings_boxes import ReviewTable
+from gencard.controller.settings.boxes import ReviewTable
+from gencard.controller.settings.private_files import write_whole
 from gencard.core.errors import InvalidInputError
 
 _FIELD = "reviewed_by"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection
 
-from gencard.controller.cards.card_body import ENDED, body_of, negotiation_of, offer_of, signed_card
-from gencard.controller.cards.cards import Cards
-from gencard.controller.operations.request import Request
+from gencard.controller.cards.body import ENDED, body_of, negotiation_of, offer_of, signed_card
+from gencard.controller.cards.book import Cards
 from gencard.controller.records.holdings import Holding, dataset_of
 from gencard.controller.state.database import Database
+from gencard.controller.state.idempotency import Request
 from gencard.controller.upkeep.retention import Retention
 from gencard.core.card.card import OPEN, Card, CardState, Turn
 from gencard.core.card.terms import CounterOffer, Proposal

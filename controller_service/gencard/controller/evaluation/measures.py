@@ -13,19 +13,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.card_audits import is_private
-from gencard.controller.cards.card_body import in_force, offer_of, signed_card
-from gencard.controller.cards.cards import Cards
+from gencard.controller.audits.card_audits import is_private
+from gencard.controller.cards.body import in_force, offer_of, signed_card
+from gencard.controller.cards.book import Cards
 from gencard.controller.operations.operations import Operations
-from gencard.controller.operations.request import Request
 from gencard.controller.policy.measures_policy import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.holdings import dataset_of
 from gencard.controller.state.database import Database
+from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.measures import MeasureRow, MeasureStore
 from gencard.controller.state.operations import UNFINISHED, OperationRow
-from gencard.controller.state.psis import PsiStore
-from gencard.controller.state.releases import ReleaseStore
+from gencard.controller.state.releases import MeasureRow, MeasureStore, PsiStore, ReleaseStore
 from gencard.core.card.card import Card
 from gencard.core.errors import (
     InvalidInputError,

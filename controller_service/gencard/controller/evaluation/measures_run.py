@@ -13,19 +13,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.card_audits import is_audited
-from gencard.controller.cards.card_body import offer_of, signed_card
+from gencard.controller.audits.card_audits import is_audited
+from gencard.controller.cards.body import offer_of, signed_card
 from gencard.controller.evaluation.measures import Measures
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.operations.run import Run
-from gencard.controller.operations.scratch import scratch_folder
+from gencard.controller.operations.failures import refund
+from gencard.controller.operations.run import Run, scratch_folder
 from gencard.controller.policy.measures_policy import price_of_measures
 from gencard.controller.records.holdings import Holding
 from gencard.controller.releases.box_release import BoxRelease
-from gencard.controller.releases.refunds import refund
-from gencard.controller.state.measures import MeasureRow
 from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.releases import MeasureRow
 from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, OperationCancelledError
 from gencard.core.evaluation.registry import measure_named

@@ -19,10 +19,8 @@ from sqlalchemy import Connection
 
 from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import go_on
-from gencard.controller.operations.error_documents import error_document, error_of_document
-from gencard.controller.operations.refusals import Refusals
-from gencard.controller.operations.run import Run
-from gencard.controller.operations.ticks import Ticks
+from gencard.controller.operations.failures import Refusals, error_document, error_of_document
+from gencard.controller.operations.run import Run, Ticks
 from gencard.controller.operations.turns import Turn, Turns
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState

@@ -1,21 +1,65 @@
 """One operation as its coordinator drives it: jobs one after another, until they end or it is to end."""
 
 import json
+import platform
+import shutil
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import Job, Task
-from gencard.controller.operations.refusals import as_told
-from gencard.controller.operations.ticks import Ticks
+from gencard.controller.operations.failures import as_told
 from gencard.controller.state.operations import OperationRow
-from gencard.core.errors import GencardError, OperationCancelledError, ServiceUnavailableError
+from gencard.core.errors import (
+    GencardError,
+    OperationCancelledError,
+    ServiceUnavailableError,
+    StorageError,
+)
 from gencard.core.types import Progress
 from gencard.wire.signatures.identity import Identity, Role
+
+COMPUTES = ("gencard", "numpy", "scipy")
+
+VERSIONS = tuple(
+    sorted(({name: version(name) for name in COMPUTES} | {"python": platform.python_version()}).items())
+)
+"""Pairs of name and version, sorted by name; as they were when the service started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """A grid of times, from the moment at which an operation was begun.
+
+    How long work at records takes depends on them. Who hears of its end at the next tick alone knows
+    between which two ticks it ended, and no more.
+
+    Args:
+        seconds: From one tick to the next; 0 for no grid.
+        begun: When, by the monotonic clock.
+    """
+
+    seconds: float = 0.0
+    begun: float = field(default_factory=time.monotonic)
+
+    def left(self) -> float | None:
+        """Seconds to the next tick; None without a grid."""
+        return self.seconds - self._since() if self.seconds else None
+
+    def last(self) -> float:
+        """The latest tick, in seconds since 1970; without a grid the present."""
+        return time.time() - (self._since() if self.seconds else 0.0)
+
+    def _since(self) -> float:
+        """Seconds since the latest tick."""
+        return (time.monotonic() - self.begun) % self.seconds
 
 
 @dataclass(slots=True)
@@ -146,3 +190,33 @@ class InSteps:
         if done > self._done:
             self._done = done
             self.tell(stage, done / self.steps)
+
+
+def clear(work: Path) -> None:
+    """Throw away what a crash left there; what is begun again makes its folder anew."""
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(work: Path, name: str) -> Iterator[Path]:
+    """A new folder, readable by its owner alone.
+
+    Raises:
+        StorageError: It cannot be made.
+    """
+    folder = work / name.replace("/", "-")
+    if not _made(folder):
+        raise StorageError
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _made(folder: Path) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except OSError:
+        return False
+    return True

@@ -10,17 +10,28 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gencard.controller.people.certificates import KeyPair, certify, trust_domain_of
+from gencard.controller.people.certificates import (
+    KeyPair,
+    certify,
+    private_pem,
+    trust_domain_of,
+    write_new,
+)
 from gencard.controller.people.identities import Enrolled, enrolled_in, identity_text, read_identities
-from gencard.controller.people.keys import public_key
-from gencard.controller.settings.private_file import write_whole
+from gencard.controller.settings.private_files import public_key, write_whole
 from gencard.core.errors import InvalidInputError, StorageError
-from gencard.wire.documents.enrolment import EnrolmentRequest, checked_identity
+from gencard.wire.documents.enrolment import (
+    EnrolmentRequest,
+    checked_identity,
+    request_document,
+    request_of_document,
+)
 from gencard.wire.documents.enrolment_answer import EnrolmentAnswer
 from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.signatures.identity import Identity, Role
 
 
 class Kind(StrEnum):
@@ -199,3 +210,31 @@ def _write_identity(folder: Path, enrolled: Enrolled) -> None:
     except OSError:
         pass
     raise StorageError
+
+
+PROJECT = "pilot"
+PEOPLE = {"ana": Role.ANALYST, "aud": Role.AUDITOR, "sam": Role.STEWARD}
+
+
+def make_demo_people(folder: Path, authority: KeyPair, *, address: str, now: datetime) -> None:
+    """Enrol ana, aud and sam, and leave the keys of each in ``people/NAME``.
+
+    Raises:
+        InvalidInputError: Somebody of this name is enrolled.
+        StorageError, OSError: The files cannot be written.
+    """
+    for name, role in PEOPLE.items():
+        person = folder / "people" / name
+        tls = KeyPair(authority.certificate, ec.generate_private_key(ec.SECP256R1()))
+        signing_key = Ed25519PrivateKey.generate()
+        request = request_of_document(request_document(tls.key, signing_key, name=name))
+        answer = enrol(folder, request, authority, role=role, project=PROJECT, address=address, now=now)
+        write_new(person / "key.pem", tls.key_pem)
+        write_new(person / "signing_key.pem", private_pem(signing_key))
+        for file, content in answer.files().items():
+            write_new(person / file, content, private=False)
+
+
+def demo_people(folder: Path) -> tuple[str, ...]:
+    """Names of the people whose private keys lie in the controller's folder."""
+    return tuple(sorted(file.parent.name for file in (folder / "people").glob("*/signing_key.pem")))

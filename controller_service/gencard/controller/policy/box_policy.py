@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gencard.controller.boxes.generator_facts import Facts
-from gencard.controller.policy.measuring import NEIGHBOURING, nearest_privacy, price_of_noise
-from gencard.controller.policy.moment_policy import PRICE
-from gencard.controller.policy.policy import Policy
+from gencard.controller.policy.policy import PRICE, Policy
+from gencard.controller.policy.statistics import NEIGHBOURING, nearest_privacy, price_of_noise
 from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Change, Proposal, Refusal, Tier
 from gencard.core.generators.registry import GENERATORS, takes_linear

@@ -1,11 +1,115 @@
 """What a proposal may ask for: bounds that the controller declares, and no record in sight."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gencard.controller.policy.moment_policy import NO_MOMENTS, MomentPolicy
 from gencard.core.card.budget import Mechanism, Price, Privacy
-from gencard.core.domain import Clique
+from gencard.core.card.terms import Change, Proposal
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import TooLargeError
+from gencard.core.moment import Moment, MomentKind
+from gencard.core.statistics.closure import dimension
 from gencard.core.transform import AS_COUNTED, Transform
+
+MOMENT = "MOMENT_NOT_OFFERED"
+ORDER = "ORDER_TOO_HIGH"
+NUMBER = "TOO_MANY_MARGINALS"
+PRICE = "PRICE_TOO_HIGH"
+
+MOST_VALUES = 100_000
+"""Values of all functions of one card together: they travel with psi."""
+
+
+@dataclass(frozen=True, slots=True)
+class MomentPolicy:
+    """Linear statistics on offer.
+
+    Exact sums tell more than their number says where declared numbers lie far apart (a sum of 1, 1,000
+    and 1,000,000 tells three counts): whoever offers exact moments looks at the numbers first.
+
+    Args:
+        kinds: Those that may be asked for.
+        highest: Highest order of the kind that has one.
+    """
+
+    kinds: tuple[MomentKind, ...] = ()
+    highest: int = 2
+
+    def offered(
+        self,
+        moments: Sequence[Moment],
+        forbidden: Callable[[Clique], str | None],
+        *others: str | None,
+    ) -> tuple[list[Moment], list[Change]]:
+        """Moments to which there is no objection, and a change for each other one.
+
+        Args:
+            forbidden: Why a marginal on the attributes is not acceptable; None where it is.
+            others: What stands against every moment of the card; None where nothing does.
+        """
+
+        def objection(moment: Moment) -> str | None:
+            order = ORDER if moment.order > self.highest else None
+            own = order if moment.kind in self.kinds else MOMENT
+            return next(filter(None, (own, forbidden(moment.attributes), *others)), None)
+
+        return _sorted_out(moments, objection)
+
+
+NO_MOMENTS = MomentPolicy()
+
+
+def affordable(
+    terms: Proposal, cliques: Sequence[Clique], domain: Domain, most: int, statistics: int
+) -> tuple[list[Moment], list[Change]]:
+    """Keep moments while number and price allow, after the marginals on the cliques.
+
+    Args:
+        most: Moments in one card.
+        statistics: Cap on the price of exact counts.
+    """
+    left = statistics - dimension(domain, cliques)
+    kept: list[Moment] = []
+
+    def objection(moment: Moment) -> str | None:
+        if len(kept) == most:
+            return NUMBER
+        if not terms.privacy.noisy and sums_price(cliques, [*kept, moment], domain) > left:
+            return PRICE
+        kept.append(moment)
+        return None
+
+    return _sorted_out(terms.moments, objection)
+
+
+def check_values(moments: Sequence[Moment], domain: Domain) -> None:
+    """Raises TooLargeError where the functions together have too many values."""
+    if sum(moment.values(domain) for moment in moments) > MOST_VALUES:
+        raise TooLargeError(what="The number of values of the moments", limit=MOST_VALUES)
+
+
+def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Domain) -> int:
+    """Most independent statistics that exact moments add to marginals on the cliques.
+
+    Each adds its sums, or what the marginal on its attributes would add, whichever is less; without
+    any marginal, the number of records too.
+    """
+    count = 1 if moments and not cliques else 0
+    known = dimension(domain, cliques) + count
+    prices = (
+        min(moment.functions(domain), dimension(domain, [*cliques, moment.attributes]) - known)
+        for moment in moments
+    )
+    return sum(prices) + count
+
+
+def _sorted_out(
+    moments: Sequence[Moment], objection: Callable[[Moment], str | None]
+) -> tuple[list[Moment], list[Change]]:
+    """Moments without objection, and a change for each other one."""
+    reasons = {moment: objection(moment) for moment in moments}
+    changes = [Change("moments", str(moment), "", why) for moment, why in reasons.items() if why]
+    return [moment for moment, why in reasons.items() if why is None], changes
 
 
 @dataclass(frozen=True, slots=True)

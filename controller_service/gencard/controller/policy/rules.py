@@ -6,16 +6,22 @@ them and which still differ where they differ.
 
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
+from sqlalchemy import Connection
 
 from gencard.controller.desk import Desk
 from gencard.controller.people.identities import Enrolled
 from gencard.controller.records.holdings import Holding
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog, keep_rules, kept_rules
+from gencard.controller.state.events import LONGEST_DETAIL
 from gencard.core.generators.registry import GENERATORS
 from gencard.wire.signatures.canonical import json_bytes, sha256
 from gencard.wire.signatures.dsse import key_id
@@ -145,3 +151,75 @@ def _public(value: Any) -> str:
     if isinstance(value, tuple | list | frozenset):
         return json.dumps(value, default=str, ensure_ascii=True)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+SERVICE = "service"
+"""The resource of an entry about a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLog:
+    """Compares rules with those of the last time, and logs the difference.
+
+    Args:
+        actor: URI of whoever noticed: the controller, or a steward.
+    """
+
+    database: Database
+    log: EventLog
+    clock: Callable[[], datetime]
+    actor: str
+
+    def service_starts(self, rules: Rules) -> None:
+        """Log what changed since the last run, then the start itself; before anything is served."""
+        with self.database.transaction() as tx:
+            first = not kept_rules(tx)
+            self._record(tx, rules)
+            details = {"settings": rules_digest(rules), "software": version("gencard")}
+            self._append(tx, "start" if first else "restart", SERVICE, details)
+
+    def rules_are_read(self, rules: Rules) -> None:
+        """Log what changed, where anything did."""
+        with self.database.reading() as tx:
+            if kept_rules(tx) == rules:
+                return
+        with self.database.transaction() as tx:
+            self._record(tx, rules)
+
+    def people_are_read(self, people: Mapping[str, Enrolled]) -> None:
+        """The same of people alone: a running service has its other rules from its start."""
+        with self.database.reading() as tx:
+            kept = kept_rules(tx)
+        others = {resource: kept[resource] for resource in kept if not resource.startswith(PEOPLE)}
+        self.rules_are_read(others | people_rules(people))
+
+    def _record(self, tx: Connection, rules: Rules) -> None:
+        before = kept_rules(tx)
+        digests = {"settings_before": rules_digest(before), "settings": rules_digest(rules)}
+        for change in rule_changes(before, rules):
+            self._append(tx, change.action, change.resource, _details(change) | digests)
+        keep_rules(tx, rules)
+
+    def _append(self, tx: Connection, action: str, resource: str, details: Mapping[str, str]) -> None:
+        self.log.append(
+            tx,
+            action=action,
+            actor=self.actor,
+            resource=resource,
+            details=details,
+            now=self.clock(),
+        )
+
+
+def _details(change: RuleChange) -> dict[str, str]:
+    texts = {"field": change.field, "before": change.before, "after": change.after}
+    return {name: _short(text) for name, text in texts.items() if text}
+
+
+def _short(text: str) -> str:
+    """A printable line that the log takes; of a long text the beginning and the digest of all of it."""
+    line = text if text.isprintable() else ascii(text)
+    if len(line) <= LONGEST_DETAIL:
+        return line
+    end = f"... (SHA-256 of all: {sha256(text.encode())[:32]})"
+    return line[: LONGEST_DETAIL - len(end)] + end

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 
-from gencard.controller.policy.clique_policy import objection
+from gencard.controller.policy.statistics import objection
 from gencard.controller.records.holdings import PREFIX, Holding, Holdout
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
-from gencard.controller.settings.settings_tables import DatasetEntry
+from gencard.controller.settings.settings import DatasetEntry
 from gencard.core.errors import GencardError
 
 

@@ -7,8 +7,7 @@ any other end but success there is one error for all, which the state keeps, and
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from gencard.controller.operations.error_documents import error_of_document
-from gencard.controller.releases.refunds import UNSEEN
+from gencard.controller.operations.failures import UNSEEN, error_of_document
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.core.errors import (
     GencardError,

@@ -16,20 +16,18 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.card_audits import is_audited, is_private
-from gencard.controller.cards.card_body import in_force, offer_of, signed_card
-from gencard.controller.cards.cards import Cards
+from gencard.controller.audits.card_audits import is_audited, is_private
+from gencard.controller.cards.body import in_force, offer_of, signed_card
+from gencard.controller.cards.book import Cards
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.operations.run import Run
-from gencard.controller.operations.scratch import scratch_folder
+from gencard.controller.operations.failures import refund
+from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
 from gencard.controller.records.holdings import Holding
-from gencard.controller.records.versions import VERSIONS
 from gencard.controller.releases.box_release import BoxRelease
 from gencard.controller.releases.one_try import one_try
-from gencard.controller.releases.refunds import refund
 from gencard.controller.releases.releases import SPENT_ON, Releases, release_message
-from gencard.controller.settings.private_file import flush_folder
+from gencard.controller.settings.private_files import flush_folder
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow

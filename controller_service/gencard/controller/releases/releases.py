@@ -16,20 +16,19 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.card_audits import CardAudits, is_audited, is_private
-from gencard.controller.cards.card_body import offer_of, signed_card
-from gencard.controller.cards.cards import Cards
-from gencard.controller.cards.held_statistics import same_noisy_psi
+from gencard.controller.audits.card_audits import CardAudits, is_audited, is_private
+from gencard.controller.cards.body import offer_of, signed_card
+from gencard.controller.cards.book import Cards
+from gencard.controller.cards.grants import same_noisy_psi
 from gencard.controller.operations.operations import Operations
-from gencard.controller.operations.request import Request
 from gencard.controller.records.holdings import dataset_of
 from gencard.controller.releases.one_try import check_untried
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.state.database import Database
+from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import FIT, Ledger
 from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.psis import PsiRow, PsiStore
-from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.controller.state.releases import PsiRow, PsiStore, ReleaseRow, ReleaseStore
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import (

@@ -1,8 +1,13 @@
 """Deny by default: every method, and the roles that may call it (security checklist, S3)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from gencard.wire.signatures.identity import Role
+import grpc
+from cryptography import x509
+
+from gencard.core.errors import UnauthenticatedError
+from gencard.wire.signatures.identity import Identity, Role
 
 ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
 EVERYBODY = frozenset({ANALYST, AUDITOR, STEWARD})
@@ -55,3 +60,42 @@ EXEMPT = frozenset(
     }
 )
 """Calls that count against no limit: one must be able to ask and to stop at any time."""
+
+
+Enrolled = Callable[[Identity], bool]
+"""Whether an identity is (still) on the controller's list."""
+
+_CERTIFICATE = "x509_pem_cert"
+"""Where gRPC puts the peer's own certificate, whole; TLS has verified its chain and its time."""
+
+
+def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: str | None) -> Identity:
+    """The caller's identity.
+
+    Args:
+        development: URI that a plaintext caller on loopback gets in development; None elsewhere.
+
+    Raises:
+        UnauthenticatedError: The connection has no certificate, its alternative names are not exactly
+            one identity's URI, or that identity is not enrolled.
+    """
+    certificates: Iterable[Any] = context.auth_context().get(_CERTIFICATE, ())
+    pems = list(certificates)
+    if not pems and development is not None:
+        identity = Identity.of(development)
+    elif len(pems) == 1:
+        identity = Identity.of_certificate(_certificate(pems[0]))
+    else:
+        raise UnauthenticatedError
+    if not enrolled(identity):
+        raise UnauthenticatedError
+    return identity
+
+
+def _certificate(pem: bytes) -> x509.Certificate:
+    """Raises UnauthenticatedError where the bytes are no certificate that ``cryptography`` reads."""
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        pass
+    raise UnauthenticatedError

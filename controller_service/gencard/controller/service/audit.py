@@ -7,11 +7,10 @@ import grpc
 from google.longrunning import operations_pb2
 
 from gencard.controller.audits.audits import Audits
-from gencard.controller.audits.visits import Visits
+from gencard.controller.audits.remote_runs import Visits
 from gencard.controller.service.guard import identity
 from gencard.controller.service.negotiation import request_of
-from gencard.controller.service.operations import operation_message
-from gencard.controller.service.paging import page_size
+from gencard.controller.service.operations import operation_message, page_size
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import audit_pb2 as pb
 from gencard.v1 import audit_pb2_grpc

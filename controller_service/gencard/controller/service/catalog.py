@@ -7,7 +7,7 @@ import grpc
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.policy.policy import Policy
 from gencard.controller.records.holdings import Holding, Holdings
-from gencard.controller.service.paging import page_size
+from gencard.controller.service.operations import page_size
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb

@@ -7,11 +7,10 @@ from datetime import datetime
 import grpc
 
 from gencard.controller.service.guard import identity
-from gencard.controller.service.paging import page_size
+from gencard.controller.service.operations import page_size
 from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.key_changes import all_changes
+from gencard.controller.state.event_log import EventLog, all_changes
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.budget import Spend, SpendState
 from gencard.v1 import ledger_pb2 as pb

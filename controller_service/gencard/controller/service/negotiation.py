@@ -6,9 +6,9 @@ from typing import Any
 import grpc
 
 from gencard.controller.cards.negotiations import Negotiations
-from gencard.controller.operations.request import Request
 from gencard.controller.service.guard import identity
-from gencard.controller.service.paging import page_size
+from gencard.controller.service.operations import page_size
+from gencard.controller.state.idempotency import Request
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.v1 import negotiation_pb2_grpc
 from gencard.wire.codecs.card_codec import card_message, proposal_of

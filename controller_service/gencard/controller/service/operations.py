@@ -9,16 +9,30 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from gencard.controller.operations.error_documents import error_of_document
+from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.service.guard import identity
-from gencard.controller.service.paging import page_size
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
-from gencard.core.errors import GencardError, OperationCancelledError
+from gencard.core.errors import GencardError, InvalidNumberError, OperationCancelledError
 from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.codecs.error_table import status_message
+
+USUAL = 50
+LARGEST = 500
+
+
+def page_size(asked: int) -> int:
+    """0 means 50; more than 500 is refused.
+
+    Raises:
+        InvalidNumberError: Below 0 or over 500.
+    """
+    if not 0 <= asked <= LARGEST:
+        raise InvalidNumberError(field="page_size", expected=f"from 0 to {LARGEST}")
+    return asked or USUAL
+
 
 STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state in OperationState}
 RESPONSE: dict[str, type[Message]] = {

@@ -12,10 +12,10 @@ from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
 
-from gencard.controller.people.keys import secret_bytes
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.shares import EXEMPT_AT_A_TIME
+from gencard.controller.settings.private_files import secret_bytes
 from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError
 

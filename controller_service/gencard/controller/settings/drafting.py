@@ -19,11 +19,11 @@ from gencard.controller.people.certificates import (
     public_pem,
     write_new,
 )
-from gencard.controller.people.demo_people import PEOPLE, make_demo_people
+from gencard.controller.people.enrolment import PEOPLE, make_demo_people
 from gencard.controller.people.identities import health_check
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import PublicSchema, schema_text
-from gencard.controller.settings.private_file import check_new, whole_folder
+from gencard.controller.settings.private_files import check_new, whole_folder
 from gencard.controller.settings.toml_file import toml_text
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import StorageError

@@ -11,7 +11,7 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, StewardName, console, desk, steward_uri
 from gencard.controller.upkeep.backup import back_up
 from gencard.controller.upkeep.restoration import Restored, clear, place, take_over
-from gencard.controller.upkeep.state_lock import state_lock
+from gencard.controller.upkeep.state import state_lock
 from gencard.core.errors import InvalidInputError
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.cards.card_body import negotiation_of
+from gencard.controller.cards.body import negotiation_of
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,

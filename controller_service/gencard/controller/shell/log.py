@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.people.key_rotation import key_history
+from gencard.controller.people.signing_keys import key_history
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -16,8 +16,8 @@ from gencard.controller.shell.terminal import (
     plain,
     say_json,
 )
-from gencard.controller.state.event import Event, event_of
-from gencard.controller.state.log_check import verify as verify_log
+from gencard.controller.state.events import Event, event_of
+from gencard.controller.state.events import verify as verify_log
 from gencard.wire.documents.key_history import LOG
 from gencard.wire.signatures.canonical import time_text
 

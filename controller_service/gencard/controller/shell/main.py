@@ -7,19 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.shell import (
-    audits,
-    backup,
-    boxes,
-    cards,
-    enrolling,
-    keys,
-    ledger,
-    log,
-    refusals,
-    serving,
-    setup,
-)
+from gencard.controller.shell import backup, cards, ledger, log, people, reviews, setup
 from gencard.controller.shell.terminal import told
 
 app = typer.Typer(
@@ -31,9 +19,9 @@ app = typer.Typer(
 )
 app.command()(setup.init)
 app.command()(setup.check)
-app.command()(enrolling.enrol)
-app.command()(setup.renew)
-app.command()(serving.serve)
+app.command()(people.enrol)
+app.command()(people.renew)
+app.command()(setup.serve)
 app.command()(backup.backup)
 app.command()(backup.restore)
 app.command(name="cards")(cards.show)
@@ -41,12 +29,12 @@ app.command()(cards.approve)
 app.command()(cards.counter)
 app.command()(cards.reject)
 app.command()(cards.revoke)
-app.add_typer(audits.app, name="audits")
-app.add_typer(boxes.app, name="boxes")
-app.add_typer(keys.app, name="keys")
+app.add_typer(reviews.audits_app, name="audits")
+app.add_typer(reviews.boxes_app, name="boxes")
+app.add_typer(people.keys_app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(log.app, name="log")
-app.add_typer(refusals.app, name="refusals")
+app.add_typer(reviews.refusals_app, name="refusals")
 
 
 def _say_version(asked: bool) -> None:

@@ -1,31 +1,33 @@
-"""init, check, renew: from a file of records to a controller that can be served."""
+"""init, check, serve: from a file of records to a running controller."""
 
 import shlex
+import signal
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from gencard.controller.people.demo_people import demo_people as demo_people_in
+from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
-from gencard.controller.people.renewal import renew as renew_certificate
 from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
 from gencard.controller.settings.drafting import Draft, draft
-from gencard.controller.settings.settings import Settings
-from gencard.controller.settings.settings_tables import DatasetEntry
+from gencard.controller.settings.settings import DatasetEntry, Settings
 from gencard.controller.shell.terminal import (
     HERE,
-    AuthorityKey,
     ConfigFile,
     console,
     desk,
     say,
     table,
 )
+from gencard.controller.upkeep import logs
 from gencard.controller.upkeep.readiness import check_caps, check_cells, check_measures, check_policies
+from gencard.controller.wiring import serve as serve_settings
 from gencard.controller.wiring import tls_files
 from gencard.core.card.budget import Mechanism
 from gencard.core.errors import InvalidInputError
@@ -128,26 +130,40 @@ def _say_small_cells(small: Sequence[tuple[DatasetEntry, SmallCells]]) -> None:
     console.print(cells)
 
 
-def renew(
-    certificate: Annotated[
-        Path, typer.Argument(help="server/certificate.pem, or the certificate.pem that a person sent.")
-    ],
-    host: Annotated[
-        list[str] | None,
-        typer.Option(help="A name or address of the service, in place of the old; may be repeated."),
-    ] = None,
-    authority_key: AuthorityKey = None,
-    config: ConfigFile = HERE,
-) -> None:
-    """Put a new certificate in the place of an old one; its key stays. No restart is needed."""
-    folder = config.absolute().parent
-    ends = renew_certificate(
-        folder, certificate, now=datetime.now(UTC), hosts=host or (), authority_key=authority_key
-    )
-    console.print(f"{escape(str(certificate))} is good until {ends:%Y-%m-%d}.")
-
-
 def _check_file(path: Path, field: str) -> None:
     """Raises InvalidInputError where it is not there: to the steward more than "unavailable"."""
     if not path.is_file():
         raise InvalidInputError(field=field, problem=f"there is no file {path}")
+
+
+GRACE_SECONDS = 10.0
+
+
+def serve(
+    config: ConfigFile = HERE,
+    unreviewed: Annotated[
+        bool,
+        typer.Option("--unreviewed", help="Serve drafted schemas too; for trials only."),
+    ] = False,
+) -> None:
+    """Serve until interrupted; running calls end first, unfinished work goes on at the next start."""
+    logs.configure()
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: _end(ended, _frame))
+    settings = Settings.load(config)
+    with console.status("Starting"):
+        controller = serve_settings(settings, unreviewed=unreviewed)
+    host = settings.server.address.rpartition(":")[0]
+    console.print(f"Serving on [bold]{host}:{controller.port}[/]")
+    for holding in controller.desk.cards.holdings:
+        console.print(f"  {holding.name}  {holding.schema.title}")
+    console.print("[dim]Ctrl-C ends it.[/]")
+    ended.wait()
+    with console.status("Stopping: running calls end first"):
+        controller.stop(GRACE_SECONDS)
+    console.print("Stopped.")
+
+
+def _end(ended: threading.Event, _frame: FrameType | None) -> None:
+    ended.set()

@@ -15,8 +15,7 @@ from rich.table import Table
 
 from gencard.controller.desk import Desk, open_desk
 from gencard.controller.people.identities import read_identities
-from gencard.controller.policy.rule_log import RuleLog
-from gencard.controller.policy.rules import rules_of
+from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.stewardship import Stewardship
 from gencard.core.errors import GencardError, NotFoundError

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
-from gencard.controller.state.paging import Page, page_of
+from gencard.controller.state.database import Page, page_of
 from gencard.controller.state.tables import audits
 from gencard.core.audit.verdict import Verdict
 from gencard.core.errors import InvalidInputError, NotFoundError

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
+from gencard.controller.state.database import Page, page_of
 from gencard.controller.state.ledger import FIT
-from gencard.controller.state.paging import Page, page_of
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState

@@ -1,15 +1,17 @@
 """The one connection to SQLite or PostgreSQL: one writer at a time, foreign errors translated here."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Column, Connection, Engine, Select, Table, create_engine, event, make_url
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from gencard.core.errors import InvalidInputError, StorageError
@@ -151,3 +153,57 @@ def _begin_postgresql(connection: Connection) -> None:
 
 def _writes(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get(_WRITES))
+
+
+def insert_if_absent(tx: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Whether the row was inserted; False where its primary key was there already.
+
+    Two transactions that insert the same key do not both succeed: the second waits for the first.
+    """
+    make = sqlite.insert if tx.dialect.name == "sqlite" else postgresql.insert
+    key = list(table.primary_key)
+    fresh = make(table).values(**row).on_conflict_do_nothing(index_elements=key)
+    return tx.execute(fresh.returning(*key)).first() is not None
+
+
+LARGEST_PAGE = 500
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some rows, newest first; ``next_token`` asks for the rest and is empty at the end."""
+
+    rows: tuple[T, ...]
+    next_token: str
+
+
+def page_of(
+    tx: Connection,
+    query: Select[Any],
+    number: Column[int],
+    make: Callable[[Mapping[Any, Any]], T],
+    *,
+    before: str,
+    limit: int,
+) -> Page[T]:
+    """The rows older than the token ``before``, at most ``limit`` and at most 500.
+
+    ``number`` is the selected column that grows with every row; an empty token asks for the first page.
+
+    Raises:
+        InvalidInputError: The token was not given by this list.
+    """
+    size = max(1, min(limit, LARGEST_PAGE))
+    if before:
+        query = query.where(number < _number_of(before))
+    found = tx.execute(query.order_by(number.desc()).limit(size + 1)).mappings().all()
+    return Page(
+        tuple(map(make, found[:size])), str(found[size - 1][number]) if len(found) > size else ""
+    )
+
+
+def _number_of(token: str) -> int:
+    if not (token.isascii() and token.isdigit() and len(token) <= 18):
+        raise InvalidInputError(field="page_token", problem="was not issued by this list")
+    return int(token)

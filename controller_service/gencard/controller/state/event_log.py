@@ -1,14 +1,14 @@
 """The log: append-only, hash-chained, and signed as a whole by Merkle checkpoints."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
-from gencard.controller.state.event import FIRST, Event, event_of
-from gencard.controller.state.log_check import Entry
-from gencard.controller.state.tables import checkpoints, events, log_nodes
+from gencard.controller.state.events import FIRST, Entry, Event, event_of
+from gencard.controller.state.tables import checkpoints, events, key_changes, log_nodes, rules
 from gencard.core.errors import InvalidNumberError, StorageError
 from gencard.wire.documents.statements import CHECKPOINT, statement
 from gencard.wire.log import merkle
@@ -154,3 +154,38 @@ def _node_of(tx: Connection) -> merkle.Node:
         return bytes(found)
 
     return node
+
+
+def add_change(tx: Connection, use: str, number: int, envelope: bytes) -> None:
+    """Keep one more change; the database refuses a number that is taken."""
+    tx.execute(insert(key_changes).values(use=use, number=number, envelope=envelope))
+
+
+def newest_change(tx: Connection, use: str) -> bytes | None:
+    """The envelope of the last change, or None where the first key is in force."""
+    query = select(key_changes.c.envelope).where(key_changes.c.use == use)
+    found = tx.execute(query.order_by(key_changes.c.number.desc()).limit(1)).scalar_one_or_none()
+    return None if found is None else bytes(found)
+
+
+def all_changes(tx: Connection) -> list[bytes]:
+    """All envelopes, by use, each use oldest first."""
+    query = select(key_changes.c.envelope).order_by(key_changes.c.use, key_changes.c.number)
+    return [bytes(envelope) for envelope in tx.execute(query).scalars()]
+
+
+def kept_rules(tx: Connection) -> dict[str, dict[str, str]]:
+    """Fields and their texts, by resource; empty before the first start."""
+    rows = tx.execute(select(rules.c.resource, rules.c.fields))
+    return {resource: json.loads(fields) for resource, fields in rows}
+
+
+def keep_rules(tx: Connection, new: Mapping[str, Mapping[str, str]]) -> None:
+    """Put these in the place of the last ones."""
+    tx.execute(delete(rules))
+    if new:
+        rows = [
+            {"resource": resource, "fields": json.dumps(dict(fields))}
+            for resource, fields in new.items()
+        ]
+        tx.execute(insert(rules), rows)

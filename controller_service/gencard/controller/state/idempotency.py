@@ -2,14 +2,18 @@
 
 import zlib
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from google.protobuf.message import Message
 from sqlalchemy import Connection, delete, select, update
 
+from gencard.controller.state.database import insert_if_absent
 from gencard.controller.state.tables import answers
-from gencard.controller.state.upsert import insert_if_absent
 from gencard.core.errors import InvalidInputError, RequestIdReusedError, StorageError
+from gencard.wire.signatures.canonical import sha256
+from gencard.wire.signatures.identity import Identity
 
 _ZLIB = b"\x78\x9c"
 """First bytes of what ``zlib.compress`` makes."""
@@ -101,3 +105,41 @@ def _check_random_uuid(text: str) -> None:
         uuid = None
     if uuid is None or uuid.version != 4 or str(uuid) != text.lower():
         raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Method, the caller's UUID, and a digest of everything else that was asked."""
+
+    method: str
+    request_id: str
+    digest: str
+
+    @classmethod
+    def of(cls, method: str, message: Message, request_id: str) -> "Request":
+        plain = type(message)()
+        plain.CopyFrom(message)
+        plain.ClearField("request_id")
+        return cls(method, request_id, sha256(plain.SerializeToString(deterministic=True)))
+
+    def answer(self, tx: Connection, who: Identity) -> bytes | None:
+        """The stored answer to this request; None where it did not come before."""
+        return answer_of(
+            tx,
+            actor=who.uri,
+            method=self.method,
+            request_id=self.request_id,
+            request_digest=self.digest,
+        )
+
+    def once(self, tx: Connection, who: Identity, now: datetime, make: Callable[[], bytes]) -> bytes:
+        """The stored answer to this request, or the one that ``make`` gives now."""
+        return answered_once(
+            tx,
+            actor=who.uri,
+            method=self.method,
+            request_id=self.request_id,
+            request_digest=self.digest,
+            now=now,
+            make=make,
+        )

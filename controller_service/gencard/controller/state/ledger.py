@@ -12,9 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, and_, insert, select, update
 
 from gencard.controller.state.accounts import Account, Caps, Scope, accounts_of, columns_of, price_of
-from gencard.controller.state.paging import Page, page_of
+from gencard.controller.state.database import Page, insert_if_absent, page_of
 from gencard.controller.state.tables import balances, lines
-from gencard.controller.state.upsert import insert_if_absent
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import BudgetExceededError, InvalidInputError, NotFoundError
 

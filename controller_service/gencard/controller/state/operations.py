@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from gencard.controller.state.paging import Page, page_of
+from gencard.controller.state.database import Page, page_of
 from gencard.controller.state.tables import operations
 from gencard.core.errors import NotFoundError
 

@@ -1,14 +1,14 @@
 """Releases: rows that were drawn, and the receipt of what they were made from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
-from gencard.controller.state.paging import Page, page_of
-from gencard.controller.state.tables import cards, releases
+from gencard.controller.state.database import Page, insert_if_absent, page_of
+from gencard.controller.state.tables import cards, measures, psis, releases
 from gencard.core.errors import NotFoundError
 
 
@@ -81,3 +81,94 @@ class ReleaseStore:
 
 def _row_of(row: Mapping[Any, Any]) -> ReleaseRow:
     return ReleaseRow(**{name: value for name, value in row.items() if name != "number"})
+
+
+@dataclass(frozen=True, slots=True)
+class PsiRow:
+    """psi of a card: its RFC 8785 JSON bytes, and their SHA-256 in hex."""
+
+    card: str
+    digest: str
+    document: bytes
+    created: datetime
+
+
+class PsiStore:
+    """One psi for each card; the first to be stored stays."""
+
+    def put(self, tx: Connection, card: str, document: bytes, digest: str, now: datetime) -> bool:
+        """Whether this psi is now the card's; False where the card has one already, which stays."""
+        row = {"card": card, "document": document, "digest": digest, "created": now}
+        return insert_if_absent(tx, psis, row)
+
+    def find(self, tx: Connection, card: str) -> PsiRow | None:
+        """The card's psi, or None where it was not measured yet."""
+        row = tx.execute(select(psis).where(psis.c.card == card)).mappings().one_or_none()
+        return None if row is None else PsiRow(**{**row, "document": bytes(row["document"])})
+
+    def get(self, tx: Connection, card: str) -> PsiRow:
+        """Raises NotFoundError where psi was not measured yet."""
+        row = self.find(tx, card)
+        if row is None:
+            raise NotFoundError()
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRow:
+    """One measure of a card as stored.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/measures/{measure}.
+        measure: Its name in the registry.
+        submitter: URI of the identity that asked first.
+        statistics: What it cost, in independent statistics.
+        document: What was found, JSON; its numbers depend on records.
+    """
+
+    name: str
+    card: str
+    measure: str
+    submitter: str
+    statistics: int
+    document: bytes
+    created: datetime
+
+
+class MeasureStore:
+    """Measures of cards."""
+
+    def insert(self, tx: Connection, row: MeasureRow) -> None:
+        """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+        tx.execute(insert(measures).values(asdict(row)))
+
+    def get(self, tx: Connection, name: str) -> MeasureRow:
+        """Raises NotFoundError where there is no such measure."""
+        row = tx.execute(select(measures).where(measures.c.name == name)).mappings().one_or_none()
+        if row is None:
+            raise NotFoundError()
+        return _measure_row(row)
+
+    def taken(self, tx: Connection, card: str) -> frozenset[str]:
+        """Names of the measures that were taken of a card."""
+        return frozenset(tx.execute(select(measures.c.measure).where(measures.c.card == card)).scalars())
+
+    def list(
+        self,
+        tx: Connection,
+        card: str,
+        *,
+        among: Collection[str] | None,
+        before: str = "",
+        limit: int = 50,
+    ) -> Page[MeasureRow]:
+        """Measures of a card, newest first: those of some names, or all."""
+        query = select(measures).where(measures.c.card == card)
+        if among is not None:
+            query = query.where(measures.c.measure.in_(tuple(among)))
+        return page_of(tx, query, measures.c.number, _measure_row, before=before, limit=limit)
+
+
+def _measure_row(row: Mapping[Any, Any]) -> MeasureRow:
+    values = {name: value for name, value in row.items() if name != "number"}
+    return MeasureRow(**values | {"document": bytes(row["document"])})

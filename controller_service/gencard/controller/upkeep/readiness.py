@@ -6,14 +6,13 @@ from sqlalchemy import Connection
 
 from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.policy.box_policy import relation_of
-from gencard.controller.policy.clique_policy import objection
 from gencard.controller.policy.measures_policy import together_of
-from gencard.controller.policy.measuring import price_of_noise
 from gencard.controller.policy.policy import Policy
+from gencard.controller.policy.statistics import objection, price_of_noise
 from gencard.controller.records.holdings import Holding, Holdings
 from gencard.controller.sandbox.trial import check_isolation
+from gencard.controller.settings.boxes import BuiltInBox, ProgramBox
 from gencard.controller.settings.settings import Settings
-from gencard.controller.settings.settings_boxes import BuiltInBox, ProgramBox
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.budget import Mechanism, Privacy
 from gencard.core.errors import InvalidInputError

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.audit_resumption import KIND as AUDIT
-from gencard.controller.cards.card_audits import CardAudits
+from gencard.controller.audits.card_audits import CardAudits
+from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.desk import Desk
-from gencard.controller.settings.private_file import flush_folder
-from gencard.controller.settings.settings_tables import State
+from gencard.controller.settings.private_files import flush_folder
+from gencard.controller.settings.settings import State
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.operations import OperationStore
-from gencard.controller.upkeep.backup_list import FILE, BackupList, copied, list_of
-from gencard.controller.upkeep.state_check import check_state
+from gencard.controller.upkeep.backup import FILE, BackupList, copied, list_of
+from gencard.controller.upkeep.state import check_state
 from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.wire.signatures.identity import Identity

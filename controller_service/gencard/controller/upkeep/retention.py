@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.card_body import ENDED, negotiation_of
-from gencard.controller.cards.cards import Cards
+from gencard.controller.cards.body import ENDED, negotiation_of
+from gencard.controller.cards.book import Cards
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import forget
 from gencard.core.card.card import Card

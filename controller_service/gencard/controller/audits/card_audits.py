@@ -1,0 +1,154 @@
+"""What audits mean for a card whose generator is a black box: nothing is released before one passed.
+
+AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
+                   -> AUDIT_FAILED               evidence of leakage: nothing follows
+                   -> AGREED                     the audit ended without a verdict
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.cards.body import in_force, offer_of, signed_card
+from gencard.controller.cards.book import Cards
+from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.core.audit.report import EarlierTry
+from gencard.core.audit.report_json import try_of_object
+from gencard.core.audit.verdict import Verdict
+from gencard.core.card.card import AUDITABLE, Card, CardState
+from gencard.core.card.terms import AuditTerms, Proposal, Tier
+from gencard.core.errors import AuditRequiredError
+from gencard.wire.documents.receipt import AuditedBox
+from gencard.wire.signatures.canonical import sha256
+from gencard.wire.signatures.dsse import opened
+
+USUAL_ORDER = AuditTerms().order
+"""Earlier audits of this order or more count, also where a card asks for a higher one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """What ended audits say about the family of a black box."""
+
+    cards: Cards
+    store: AuditStore
+
+    def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
+        """Comparable tries of the family that have ended, in the order in which they ended.
+
+        Args:
+            row: The audit that is judged, or is about to run.
+            terms: Of its card.
+        """
+        return tuple(
+            try_of_object(json.loads(other.report), same_bytes=other.box_digest == row.box_digest)
+            for other in self.store.family(tx, row)
+            if other.report and self._is_comparable(tx, other, terms)
+        )
+
+    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
+        """Whether the family was found to use more than a Phi that holds all of this one."""
+        leaks = {other.card for other in self.store.family(tx, row) if other.verdict is Verdict.LEAKAGE}
+        return any(covers(self._terms(tx, card), terms) for card in leaks)
+
+    def _is_comparable(self, tx: Connection, other: AuditRow, terms: Proposal) -> bool:
+        theirs = self._terms(tx, other.card)
+        order = min(terms.audit.order, USUAL_ORDER)
+        return covers(theirs, terms) and theirs.audit.order >= order
+
+    def _terms(self, tx: Connection, card: str) -> Proposal:
+        return offer_of(self.cards.card(tx, card)).terms
+
+
+def covers(wide: Proposal, narrow: Proposal) -> bool:
+    """Whether every statistic of one Phi follows from the other's."""
+    marginals = [set(clique) for clique in wide.marginals]
+    needed = list(narrow.marginals)
+    needed += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
+    return all(any(set(clique) <= whole for whole in marginals) for clique in needed)
+
+
+@dataclass(frozen=True, slots=True)
+class CardAudits:
+    """Moves cards by the audits of their own generators, and says which audit speaks for a card."""
+
+    cards: Cards
+    boxes: Boxes
+    store: AuditStore
+
+    @property
+    def families(self) -> Families:
+        """What audits say about other versions of a black box."""
+        return Families(self.cards, self.store)
+
+    def begin(self, tx: Connection, card: Card, box: str) -> None:
+        """An audit of ``box`` begins under a card.
+
+        Raises:
+            GeneratorChangedError: It is the card's own black box, and no longer what the card names.
+        """
+        if box == offer_of(card).terms.generator:
+            self.boxes.check_unchanged(signed_card(card))
+            if is_audited(card) and card.state is CardState.AGREED:
+                self.cards.attest(tx, card, CardState.AUDITING, "audit")
+
+    def give_up(self, tx: Connection, name: str, running: Collection[str]) -> None:
+        """An audit ended without a verdict, and only these black boxes are still audited."""
+        card = self.cards.card(tx, name)
+        if card.state is CardState.AUDITING and offer_of(card).terms.generator not in running:
+            self.cards.attest(tx, card, CardState.AGREED, "audit ended")
+
+    def conclude(self, tx: Connection, row: AuditRow, verdict: Verdict, fact: bytes) -> None:
+        """Attach the verdict on a card's own generator to the card; what has ended stays as it is."""
+        card = self.cards.card(tx, row.card)
+        if card.state not in AUDITABLE or row.black_box != offer_of(card).terms.generator:
+            return
+        state = card.state
+        if is_audited(card):
+            state = _after(verdict, state)
+        self.cards.attest(tx, card, state, "verdict", fact)
+
+    def passed(self, tx: Connection, card: Card) -> AuditedBox:
+        """The audit that speaks for the black box of a card: at its records, under its digest.
+
+        Raises:
+            CardStateError, CardExpiredError: The card is not in force.
+            GeneratorChangedError: What would run is not what was audited.
+            BoxNotReviewedError: The settings name nobody who reviewed it.
+            AuditRequiredError: No audit passed, or the box or another version of it was found to leak.
+        """
+        signed = signed_card(in_force(card))
+        self.boxes.check_unchanged(signed)
+        self.boxes.check_reviewed(signed)
+        row = self.store.passed(tx, card.name, signed.generator_digest)
+        if row is None or self.families.is_known_leak(tx, row, signed.terms):
+            raise AuditRequiredError
+        payload, _ = opened(row.attestation or b"")
+        return AuditedBox(signed.generator_digest, sha256(payload))
+
+
+def rows_of_run(rows: int) -> int:
+    """Rows asked of a black box for a card with so many, by its audit and by the run that makes them.
+
+    A box that was asked for another number in its audit would know when nobody looks.
+    """
+    return max(2, rows)
+
+
+def is_audited(card: Card) -> bool:
+    """Whether the card's generator is a black box of an author, of which audits are asked."""
+    return signed_card(card).tier is Tier.AUDITED
+
+
+def is_private(card: Card) -> bool:
+    """Whether the card's generator adds the noise itself: it has no psi and no audit at the records."""
+    return signed_card(card).tier is Tier.PRIVATE
+
+
+def _after(verdict: Verdict, state: CardState) -> CardState:
+    if verdict is Verdict.LEAKAGE:
+        return CardState.AUDIT_FAILED
+    return CardState.AUDITED if state in (CardState.AGREED, CardState.AUDITING) else state

@@ -1,0 +1,118 @@
+"""Black boxes lent to auditors from afar: a made-up dataset in, a synthetic one out."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gencard.controller.audits.audits import Audits
+from gencard.controller.cards.body import offer_of
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.operations.run import scratch_folder
+from gencard.controller.records.holdings import Holding
+from gencard.controller.releases.rows_file import RowsFile
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import (
+    BoxNotLentError,
+    DomainMismatchError,
+    InvalidNumberError,
+    TooLargeError,
+)
+from gencard.core.statistics.moments import statistics_of
+from gencard.wire.signatures.canonical import Document
+from gencard.wire.signatures.identity import Identity
+
+OnEnd = Callable[[Callable[[], None]], bool]
+"""Takes a function to be called when the caller goes away; False where that has happened already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """Runs of black boxes on what callers made up. No record is touched; nothing is spent.
+
+    Args:
+        lent: Names of the black boxes and generators that the settings lend.
+        most_rows: Bound on rows in and out, in records.
+        work: Folder for work in progress.
+    """
+
+    audits: Audits
+    jobs: Descriptions
+    executor: ProcessExecutor
+    work: Path
+    most_rows: int
+    lent: frozenset[str]
+
+    def open(self, who: Identity, card: str, black_box: str, rows: int) -> "Visit":
+        """Look before an upload is read: card, box and bounds.
+
+        Raises:
+            InvalidNumberError, TooLargeError: ``rows`` is out of bounds.
+            CardStateError, NotFoundError: There is no such agreed card, or no such box.
+            BoxNotLentError: The settings do not lend this box.
+            DatasetChangedError: The dataset has another schema than the card names.
+        """
+        if rows < 1:
+            raise InvalidNumberError(field="rows", expected="1 or more")
+        if rows > self.most_rows:
+            raise TooLargeError(what="The number of rows", limit=self.most_rows)
+        with self.audits.database.reading() as tx:
+            agreed = self.audits.agreed(tx, who, card)
+        terms, holding = offer_of(agreed).terms, self.audits.cards.holding_of(agreed)
+        linear = statistics_of(terms.moments, holding.schema.coding)
+        name = black_box or terms.generator
+        if name in self.audits.boxes.names - self.lent:
+            raise BoxNotLentError(name=name)
+        recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear])
+        return Visit(self, who.uri, holding, holding.domain.covered_by(terms.cliques), recipe, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One run that was found in order."""
+
+    visits: Visits
+    caller: str
+    holding: Holding
+    domain: Domain
+    recipe: Document
+    rows: int
+
+    def run(self, dataset: Dataset, *, seed: int, on_end: OnEnd) -> Dataset:
+        """What the box makes of a made-up dataset, in canonical form.
+
+        Args:
+            on_end: Called with a function that stops the job when the caller goes away.
+
+        Raises:
+            DomainMismatchError: The dataset is not over the card's attributes.
+        """
+        if dataset.domain != self.domain:
+            raise DomainMismatchError(problem="the dataset is not over the attributes of the card")
+        with scratch_folder(self.visits.work, f"visit-{secrets.token_hex(8)}") as folder:
+            RowsFile(folder / "in").write(dataset)
+            job = self.visits.jobs.run_black_box(
+                self.holding,
+                self.recipe,
+                rows=self.rows,
+                seed=seed,
+                upload=folder / "in",
+                rows_file=folder / "out",
+            )
+            running = self.visits.executor.submit(tasks.RUN_BLACK_BOX, job, owner=self.caller)
+            if not on_end(lambda: _stop(running)):
+                _stop(running)
+            try:
+                running.result()
+            finally:
+                self.visits.executor.await_end(running)
+            return RowsFile(folder / "out").dataset()
+
+
+def _stop(running: Future[Any]) -> None:
+    running.cancel()

@@ -1,0 +1,134 @@
+"""A cancelled audit, carried on: the same attempt, with the same seeds, and its finished runs.
+
+To cancel tells nobody anything, for progress depends on no record; so to carry on is no second try.
+"""
+
+import json
+import shutil
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.cards.book import Cards
+from gencard.controller.operations.operations import Operations
+from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
+from gencard.core.card.card import AUDITABLE
+from gencard.core.errors import GeneratorChangedError, InvalidInputError, NotFoundError, StorageError
+from gencard.wire.signatures.identity import Identity
+
+KIND = "audit"
+
+
+@dataclass(frozen=True, slots=True)
+class Journals:
+    """One folder for each audit, readable by the service alone.
+
+    What lies there was made from records. It is gone once the audit has a verdict or has failed, and
+    waits where the audit was stopped or cancelled.
+    """
+
+    folder: Path
+
+    def open(self, audit: str) -> Path:
+        """The folder of an audit, made where it is not there; raises StorageError."""
+        path = self._path(audit)
+        with suppress(OSError):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.is_dir():
+            raise StorageError
+        return path
+
+    def forget(self, audit: str) -> None:
+        """Throw its runs away."""
+        shutil.rmtree(self._path(audit), ignore_errors=True)
+
+    def forget_since(self, audit: str, time: float) -> None:
+        """Throw away what was kept after a time, in seconds since 1970."""
+        with suppress(OSError):
+            for path in self._path(audit).iterdir():
+                if path.stat().st_mtime > time:
+                    path.unlink()
+
+    def keep(self, audits: Collection[str]) -> None:
+        """Throw away the runs of all others."""
+        kept = {self._path(audit) for audit in audits}
+        for path in self.folder.glob("*"):
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _path(self, audit: str) -> Path:
+        return self.folder / audit.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Finds what a cancelled audit was asked, and keeps its runs until then."""
+
+    cards: Cards
+    boxes: Boxes
+    store: AuditStore
+    operations: Operations
+    journals: Journals
+
+    def of(
+        self, tx: Connection, who: Identity, card: str, name: str, *, black_box: str, seed: int
+    ) -> dict[str, Any]:
+        """The request of a cancelled audit, to be made again.
+
+        Args:
+            name: Its operation.
+            black_box: Empty, or the same one.
+            seed: 0: the seeds are those of the cancelled audit.
+
+        Raises:
+            NotFoundError: ``who`` began no such audit under the card.
+            InvalidInputError: It was not cancelled, or was carried on before, or had another box.
+            GeneratorChangedError: Another box goes by its name now.
+        """
+        asked = self._cancelled(tx, who, card, name)
+        if seed:
+            raise InvalidInputError(
+                field="seed", problem="must be omitted: a resumed audit keeps its seed"
+            )
+        if black_box not in ("", asked["box"]):
+            raise InvalidInputError(
+                field="black_box", problem="differs from that of the audit to resume"
+            )
+        if self.store.get(tx, asked["audit"]).box_digest != self.boxes.digest(asked["box"]):
+            raise GeneratorChangedError
+        return asked | {"resumes": name}
+
+    def tidy(self, tx: Connection) -> None:
+        """Throw away the runs of audits that ended or that nobody can carry on."""
+        rows = [row for row in self.operations.of_kind(tx, KIND) if _waits(row)]
+        begun = [self.store.get(tx, _request(row)["audit"]) for row in rows]
+        self.journals.keep([audit.name for audit in begun if self._can_go_on(tx, audit)])
+
+    def _can_go_on(self, tx: Connection, audit: AuditRow) -> bool:
+        return audit.verdict is None and self.cards.card(tx, audit.card).state in AUDITABLE
+
+    def _cancelled(self, tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
+        known = {row.name: row for row in self.operations.of_kind(tx, KIND, card)}
+        row = known.get(name)
+        if row is None or row.owner != who.uri:
+            raise NotFoundError
+        if row.state is not OperationState.CANCELLED:
+            raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
+        if any(_request(other).get("resumes") == name for other in known.values()):
+            raise InvalidInputError(field="resume", problem="names an audit that was already resumed")
+        return _request(row)
+
+
+def _request(row: OperationRow) -> dict[str, Any]:
+    asked: dict[str, Any] = json.loads(row.request)
+    return asked
+
+
+def _waits(row: OperationRow) -> bool:
+    return row.state in (*UNFINISHED, OperationState.CANCELLED)

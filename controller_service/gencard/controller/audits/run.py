@@ -1,0 +1,186 @@
+"""One audit at the records, from its plan to a signed verdict."""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.audits.audits import Audits, audit_message, plan_of
+from gencard.controller.audits.resumption import KIND
+from gencard.controller.cards.body import offer_of, signed_card
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.operations.failures import refund
+from gencard.controller.operations.run import VERSIONS, Run
+from gencard.controller.state.audits import AuditRow, Conclusion
+from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import AuditReport, EarlierTry
+from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
+from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.wording import wording
+from gencard.core.card.card import Card
+from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError
+from gencard.wire.documents.statements import VERDICT, statement
+from gencard.wire.signatures.canonical import Document, sha256, time_text
+from gencard.wire.signatures.dsse import sign
+from gencard.wire.signatures.identity import Identity, Role
+
+KNOWN_LEAK = (
+    "Evidence of leakage: in an earlier audit on this dataset this black box, with the same or other "
+    "bytes, was found to use more than Phi. This try adds no evidence of its own; only a steward can "
+    "clear the earlier one."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRun:
+    """Carries audits out.
+
+    Args:
+        jobs: Describes jobs: where records, salt and limits are.
+    """
+
+    audits: Audits
+    jobs: Descriptions
+
+    def __call__(self, run: Run) -> None:
+        """Carry one audit out and write its verdict down."""
+        with self.audits.database.reading() as tx:
+            card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
+        holding = self.audits.cards.holding_of(card)
+        plan = plan_of(card, holding.schema.coding, run.request["seed"], self._next_try(run, card))
+        journal = self.audits.journals.open(run.request["audit"])
+        job = self.jobs.audit(
+            holding, signed_card(card).version, self._recipe(run, plan), plan, VERSIONS, journal=journal
+        )
+        self._conclude(run, card, report_of_json_object(self._report(run, job)))
+        self.audits.journals.forget(run.request["audit"])
+
+    def _next_try(self, run: Run, card: Card) -> int:
+        """Which try of the family this will be if no other ends before it."""
+        with self.audits.database.reading() as tx:
+            row = self.audits.store.get(tx, run.request["audit"])
+            return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give the price back. The attempt stays counted; a cancelled one can be carried on."""
+        request, operations = json.loads(row.request), self.audits.operations
+        line = self.audits.ledger.line(tx, request["line"])
+        refund(tx, line, error, ledger=self.audits.ledger, cards=self.audits.cards)
+        others = (one for one in operations.of_kind(tx, KIND, row.resource) if one.state in UNFINISHED)
+        self.audits.card_audits.give_up(
+            tx, row.resource, {json.loads(other.request)["box"] for other in others}
+        )
+        if not isinstance(error, OperationCancelledError):
+            self.audits.journals.forget(request["audit"])
+
+    def _report(self, run: Run, job: tasks.Job) -> dict[str, Any]:
+        """Of a cancelled audit the runs stay that had ended at a tick: the others would tell when."""
+        try:
+            report: dict[str, Any] = run.job(tasks.AUDIT, job)["report"]
+            return report
+        except OperationCancelledError:
+            self.audits.journals.forget_since(run.request["audit"], run.ticks.last())
+            raise
+
+    def _recipe(self, run: Run, plan: AuditPlan) -> Document:
+        """Raises GeneratorChangedError where another box than the one counted goes by the name."""
+        box, boxes = run.request["box"], self.audits.boxes
+        with self.audits.database.reading() as tx:
+            digest = self.audits.store.get(tx, run.request["audit"]).box_digest
+        if boxes.digest(box) != digest:
+            raise GeneratorChangedError
+        return boxes.recipe(box, [*plan.cliques, *plan.linear])
+
+    def _conclude(self, run: Run, card: Card, alone: AuditReport) -> None:
+        """Pool the evidence; log, verdict, ledger and the operation's end are true together.
+
+        Tries are numbered here, where they end: one that is cancelled or fails weakens no later one, and
+        of two at the same time the second to end is judged with the evidence of the first.
+        """
+        audits = self.audits
+        with audits.database.transaction() as tx:
+            self._check_heard(tx, run, card)
+            now = audits.cards.clock()
+            row = audits.store.get(tx, run.request["audit"])
+            families, terms = audits.card_audits.families, offer_of(card).terms
+            report = pooled(alone, families.earlier(tx, row, terms))
+            outcome = _outcome(report, families.is_known_leak(tx, row, terms))
+            document = json.dumps(report_to_json_object(report)).encode()
+            self._log(tx, row, outcome[0], now)
+            payload = _payload(row, card, report, document, outcome, now)
+            attestation = sign(payload, [audits.cards.signing_key(tx)])
+            conclusion = Conclusion(
+                repr(report.plan.level), *outcome, attestation, document, report.plan.attempt
+            )
+            audits.store.conclude(tx, row.name, conclusion, now)
+            audits.card_audits.conclude(tx, row, outcome[0], attestation)
+            audits.ledger.settle(tx, run.request["line"], now)
+            concluded = audit_message(audits.store.get(tx, row.name))
+            audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
+
+    def _check_heard(self, tx: Connection, run: Run, card: Card) -> None:
+        """Look whether the card is still in force, where its analyst is to hear the verdict.
+
+        Raises:
+            CardStateError, CardExpiredError: It ended meanwhile. An auditor's verdict still counts.
+        """
+        who = Identity.of(run.row.owner)
+        if who.role is Role.ANALYST:
+            self.audits.agreed(tx, who, card.name)
+
+    def _log(self, tx: Connection, row: AuditRow, verdict: Verdict, now: datetime) -> None:
+        self.audits.cards.log.append(
+            tx,
+            action="verdict",
+            actor=self.audits.cards.controller,
+            resource=row.name,
+            details={"verdict": str(verdict), "black_box": row.black_box},
+            now=now,
+        )
+
+
+def pooled(alone: AuditReport, earlier: tuple[EarlierTry, ...]) -> AuditReport:
+    """The report of one try, judged together with the tries of its family that ended before it."""
+    return replace(alone, plan=replace(alone.plan, attempt=len(earlier) + 1), earlier=earlier)
+
+
+def _outcome(report: AuditReport, known: bool) -> tuple[Verdict, str]:
+    """What all tries together say, or what an earlier one said of the same family."""
+    if known and report.verdict is Verdict.NO_EVIDENCE:
+        return Verdict.LEAKAGE, KNOWN_LEAK
+    return report.verdict, wording(report)
+
+
+def _payload(
+    row: AuditRow,
+    card: Card,
+    report: AuditReport,
+    document: bytes,
+    outcome: tuple[Verdict, str],
+    now: datetime,
+) -> bytes:
+    """What the controller signs: verdict and wording, of which box, under which card, how strict.
+
+    Everybody may read it, so no number in it depends on records. The report, which only auditors and
+    stewards may read, is bound to it by its digest; its seed, which is secret from others, is in it.
+    """
+    verdict, said = outcome
+    facts = {
+        "attempt": str(report.plan.attempt),
+        "blackBox": row.black_box,
+        "boxDigest": {"sha256": row.box_digest},
+        "card": {"sha256": offer_of(card).digest},
+        "level": repr(report.plan.level),
+        "report": {"sha256": sha256(document)},
+        "runs": str(report.plan.terms.runs),
+        "verdict": str(verdict),
+        "wording": said,
+        "time": time_text(now),
+        **({"author": row.author} if row.author else {}),
+        **({"triesPooled": str(len(report.earlier) + 1)} if report.earlier else {}),
+    }
+    return statement(VERDICT, row.name, facts, offer_of(card).digest)

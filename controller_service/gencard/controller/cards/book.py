@@ -1,0 +1,283 @@
+"""Cards as the controller keeps them: read as of now, stepped, offered, saved with the log."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
+
+from gencard.controller.boxes.generator_facts import Facts
+from gencard.controller.cards.body import as_of, body_of, in_force, negotiation_of, signed_card
+from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
+from gencard.controller.policy.box_policy import relation_of
+from gencard.controller.policy.judgement import Limits, judge
+from gencard.controller.policy.measures_policy import price_of_named
+from gencard.controller.policy.policy import Policy
+from gencard.controller.policy.quotas import Quotas
+from gencard.controller.records.holdings import Holding, Holdings, dataset_of
+from gencard.controller.state.cards import CardStore, CardUsage
+from gencard.controller.state.event_log import EventLog
+from gencard.core.card.card import Card, CardState, Offer, Step, Turn
+from gencard.core.card.offer_changes import STEWARD, changes_between
+from gencard.core.card.terms import CardTerms, CounterOffer, Proposal, Refusal, Tier
+from gencard.core.errors import (
+    CardStateError,
+    DatasetChangedError,
+    NotFoundError,
+    ProposalRefusedError,
+)
+from gencard.core.statistics.moments import statistics_of
+from gencard.wire.documents.card_document import card_statement
+from gencard.wire.documents.statements import subject_digest
+from gencard.wire.signatures.canonical import sha256, time_text
+from gencard.wire.signatures.identity import Identity, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """All cards, and the one way to change one: with a step, a log entry and a new etag.
+
+    Args:
+        facts: What a card says of a generator, by its name; raises NotFoundError.
+        controller: The controller's own URI.
+        signing_key: The key that signs for the controller, as of a transaction.
+    """
+
+    store: CardStore
+    log: EventLog
+    holdings: Holdings
+    limits: Limits
+    quotas: Quotas
+    facts: Facts
+    controller: str
+    signing_key: Callable[[Connection], Ed25519PrivateKey]
+    clock: Callable[[], datetime]
+
+    def card(self, tx: Connection, name: str) -> Card:
+        """Any card, as of now; raises NotFoundError."""
+        return self.as_of_now(negotiation_of(self.store.get(tx, name).body))
+
+    def owned(self, tx: Connection, who: Identity, name: str) -> Card:
+        """The caller's own card; another's is as unknown as one that never was."""
+        card = self.card(tx, name)
+        if card.analyst != who.uri:
+            raise NotFoundError
+        return card
+
+    def seen(self, tx: Connection, who: Identity, name: str) -> Card:
+        """A card that ``who`` may look at: analysts their own, auditors and stewards every one."""
+        return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
+
+    def readable(self, tx: Connection, who: Identity, name: str) -> Card:
+        """A card whose releases and measures ``who`` may fetch.
+
+        Raises:
+            CardStateError: It was revoked, which gives analysts nothing more.
+        """
+        found = self.seen(tx, who, name)
+        if found.state is CardState.REVOKED and who.role is Role.ANALYST:
+            raise CardStateError(state=found.state)
+        return found
+
+    def usable(self, tx: Connection, who: Identity, name: str) -> Card:
+        """The caller's own card, agreed and not expired.
+
+        Raises:
+            CardStateError, CardExpiredError: It is not.
+        """
+        return in_force(self.owned(tx, who, name))
+
+    def holding_of(self, card: Card) -> Holding:
+        """The dataset of a card, read by the schema that both signed.
+
+        Raises:
+            DatasetChangedError: Its schema is another now, and the card's counts would be others.
+        """
+        holding = self.holdings.named(dataset_of(card.name))
+        if signed_card(card).coding_digest != holding.coding_digest:
+            raise DatasetChangedError
+        return holding
+
+    def as_of_now(self, card: Card) -> Card:
+        """The card with its time run out, where it has."""
+        return as_of(card, self.clock())
+
+    @property
+    def grants(self) -> Grants:
+        """What was granted so far."""
+        return Grants(self.store, self.clock)
+
+    def judged(self, tx: Connection, holding: Holding, proposal: Proposal) -> CounterOffer:
+        """The nearest acceptable terms.
+
+        Raises:
+            NotFoundError: No such generator.
+            ProposalRefusedError: There are no acceptable terms near.
+            TooLargeError, InvalidInputError: What ``judge`` refuses.
+        """
+        self.facts(proposal.generator)
+        asked = proposal.in_order_of(holding.domain)
+        policy, zeros = holding.policy, holding.schema.coding.structural_zeros
+        closed = self.grants.closed(tx, holding, relation_of(policy, self.facts))
+        outcome = judge(
+            asked, policy, holding.domain, self.limits, closed, zeros=zeros, facts=self.facts
+        )
+        if isinstance(outcome, Refusal):
+            raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
+        statistics_of(outcome.terms.moments, holding.schema.coding)  # refuses labels that are no numbers
+        return outcome
+
+    def held(self, tx: Connection, analyst: str, holding: Holding) -> tuple[CardTerms, ...]:
+        """The analyst's measured cards on the records as they are now, oldest first."""
+        return held_cards(
+            tx,
+            self.store,
+            analyst=analyst,
+            dataset=holding.name,
+            version=holding.version,
+            coding_digest=holding.coding_digest,
+        )
+
+    def charge(self, tx: Connection, analyst: str, holding: Holding, terms: Proposal) -> Charge:
+        """What terms cost an analyst beside all that the analyst holds already."""
+        return charge(terms, holding.domain, self.held(tx, analyst, holding))
+
+    def offered(
+        self, tx: Connection, card: Card, holding: Holding, outcome: CounterOffer, actor: str
+    ) -> Card:
+        """The card with an offer on it, frozen as the statement that both will sign."""
+        now = self.clock()
+        changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
+        charged = self.charge(tx, card.analyst, holding, outcome.terms)
+        outcome = replace(outcome, price=charged.price)
+        expires = (now + timedelta(days=holding.policy.valid_days)).replace(microsecond=0)
+        payload = card_statement(self._document(card, holding, outcome, now, expires))
+        offer = Offer(
+            terms=outcome.terms,
+            changes=changes,
+            price=outcome.price,
+            statement=payload,
+            digest=subject_digest(payload),
+            expire_time=expires,
+            measures_price=price_of_named(holding, outcome.terms),
+            held_by=charged.held_by,
+        )
+        offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
+        return self.stepped(offered, actor, "counter-offer" if changes else "offer")
+
+    def _document(
+        self,
+        card: Card,
+        holding: Holding,
+        outcome: CounterOffer,
+        now: datetime,
+        expires: datetime,
+    ) -> CardTerms:
+        generator = self.facts(outcome.terms.generator)
+        return CardTerms(
+            name=card.name,
+            controller=self.controller,
+            analyst=card.analyst,
+            dataset_title=holding.schema.title,
+            version=holding.version,
+            coding_digest=holding.coding_digest,
+            declared_by=holding.schema.declared_by,
+            terms=outcome.terms,
+            price=outcome.price,
+            tier=generator.tier,
+            generator_digest=generator.digest,
+            agreed_by_policy=_why_safe(holding.policy, generator.tier),
+            offer_time=time_text(now),
+            expire_time=time_text(expires),
+            nonce=secrets.token_hex(16),
+            parameters=generator.parameters,
+            claim=generator.claim,
+            reviewed_by=generator.reviewed_by if generator.tier is Tier.AUDITED else "",
+        )
+
+    def stepped(self, card: Card, actor: str, action: str, remark: str = "") -> Card:
+        """The card with one more step in its history, and a new etag."""
+        step = Step(actor, action, remark, self.clock().replace(microsecond=0))
+        stepped = replace(card, history=(*card.history, step), etag="")
+        return replace(stepped, etag=sha256(body_of(stepped))[:32])
+
+    def usage(self, tx: Connection, analyst: str, holding: Holding) -> CardUsage:
+        """What an analyst's cards take of the state."""
+        since = self.clock() - timedelta(days=holding.policy.valid_days)
+        return self.store.usage(tx, analyst, since)
+
+    def open(self, tx: Connection, card: Card, dataset: str) -> Card:
+        """Store a new card, once the log holds it."""
+        self._write_down(tx, card)
+        self.store.insert(
+            tx,
+            card.name,
+            dataset=dataset,
+            analyst=card.analyst,
+            state=card.state,
+            body=body_of(card),
+            etag=card.etag,
+            now=self.clock(),
+        )
+        return card
+
+    def move(self, tx: Connection, old: Card, new: Card) -> Card:
+        """Store a changed card, once the log holds the change.
+
+        Raises:
+            StaleEtagError: Somebody changed the card meanwhile.
+        """
+        self._write_down(tx, new)
+        self.store.update(
+            tx,
+            new.name,
+            old_etag=old.etag,
+            new_etag=new.etag,
+            state=new.state,
+            body=body_of(new),
+            now=self.clock(),
+        )
+        return new
+
+    def end(
+        self,
+        tx: Connection,
+        card: Card,
+        state: CardState,
+        actor: str,
+        action: str,
+        *,
+        remark: str = "",
+    ) -> Card:
+        """Move a card to a state that nothing follows."""
+        ended = replace(card, state=state, turn=Turn.NOBODY)
+        return self.move(tx, card, self.stepped(ended, actor, action, remark))
+
+    def attest(self, tx: Connection, card: Card, state: CardState, action: str, *facts: bytes) -> Card:
+        """Add signed facts of the controller to a card and move it on."""
+        moved = replace(card, state=state, attestations=(*card.attestations, *facts))
+        return self.move(tx, card, self.stepped(moved, self.controller, action))
+
+    def _write_down(self, tx: Connection, card: Card) -> None:
+        """One log entry for the newest step."""
+        step, details = card.history[-1], {"state": str(card.state)}
+        if card.offer is not None:
+            details["card_digest"] = card.offer.digest
+        self.log.append(
+            tx,
+            action=step.action,
+            actor=step.actor,
+            resource=card.name,
+            details=details,
+            now=self.clock(),
+        )
+
+
+def _why_safe(policy: Policy, tier: Tier) -> str:
+    """The policy in a sentence; of tier private, that psi is not released at all."""
+    if tier is Tier.PRIVATE:
+        most = policy.most_per_card
+        return f"no psi; one fit with noise of the controller's own, at most {most} for a card"
+    return policy.summary

@@ -1,0 +1,175 @@
+"""A new signing key takes over: the change is signed by both keys, and in the log before it counts."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from sqlalchemy import Connection
+
+from gencard.controller.people.certificates import private_pem, public_pem
+from gencard.controller.settings.private_files import flush_folder, signing_key, write_whole
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog, add_change, all_changes, newest_change
+from gencard.core.errors import InvalidInputError, StorageError
+from gencard.wire.documents.key_history import KeyChange, KeyHistory, key_change_of
+from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.dsse import key_id
+
+
+@dataclass(slots=True)
+class SigningKey:
+    """Finds the private key that is in force.
+
+    Args:
+        use: What the key signs.
+        file: Its file, PEM; the public half lies beside it, as ``.pub``.
+        setting: Name of the setting that names the file.
+
+    Raises:
+        InvalidInputError: The file cannot be used.
+    """
+
+    use: str
+    file: Path
+    setting: str
+    _held: Ed25519PrivateKey = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._held = signing_key(self.file, self.setting)
+
+    @property
+    def next_file(self) -> Path:
+        """Where a new key waits for its change to be committed."""
+        return self.file.with_suffix(".next.pem")
+
+    def current(self, tx: Connection) -> Ed25519PrivateKey:
+        """The key to sign with, in the transaction that makes the statement true.
+
+        Raises:
+            StorageError: No file holds the key that the newest change names.
+        """
+        envelope = newest_change(tx, self.use)
+        wanted = None if envelope is None else key_change_of(envelope).key
+        held = self._held
+        if wanted is not None and wanted != held.public_key():
+            held = self._held = self._found(wanted)
+        return held
+
+    def check(self, tx: Connection) -> None:
+        """Raises InvalidInputError where no file holds the key that the newest change names."""
+        with suppress(StorageError):
+            self.current(tx)
+            return
+        raise InvalidInputError(field=self.setting, problem="is not the key that the last rotation made")
+
+    def prepare(self, key: Ed25519PrivateKey) -> None:
+        """Have a new key on the disk, before the state says that it is in force.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        write_whole(self.next_file, [private_pem(key)])
+        with suppress(OSError):
+            flush_folder(self.next_file.parent)
+            return
+        raise StorageError
+
+    def settle(self, tx: Connection) -> None:
+        """Put the key in force in its place, where a rotation left it aside; inside a writer's turn.
+
+        Raises:
+            StorageError: It cannot be moved; it is found where it is.
+        """
+        key, aside = self.current(tx).public_key(), self._in(self.next_file)
+        if aside is None or aside.public_key() != key:
+            return
+        public = self.file.with_suffix(".pub")
+        write_whole(public, [public_pem(key)])
+        with suppress(OSError):
+            public.chmod(0o644)
+            self.next_file.replace(self.file)
+            return
+        raise StorageError
+
+    def _found(self, wanted: Ed25519PublicKey) -> Ed25519PrivateKey:
+        for file in (self.next_file, self.file):  # in this order one that is moved meanwhile is seen
+            key = self._in(file)
+            if key is not None and key.public_key() == wanted:
+                return key
+        raise StorageError
+
+    def _in(self, file: Path) -> Ed25519PrivateKey | None:
+        """The key in a file, if one is there that can be used."""
+        with suppress(InvalidInputError):
+            return signing_key(file, self.setting)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRotation:
+    """What a steward does with the controller's signing keys.
+
+    Args:
+        keys: The controller's keys, by use.
+        steward: Who acts; written into the log.
+    """
+
+    database: Database
+    log: EventLog
+    keys: Mapping[str, SigningKey]
+    clock: Callable[[], datetime]
+    steward: str
+
+    def rotate(self, use: str) -> KeyChange:
+        """Make a new key for one use and have it sign from now on; the old private key is gone.
+
+        Raises:
+            StorageError: The state or the files cannot be written; the old key stays in force.
+        """
+        key = self.keys[use]
+        with self.database.transaction() as tx:
+            change = self._changed(tx, key)
+        with suppress(StorageError), self.database.transaction() as tx:
+            key.settle(tx)  # where it cannot be, the key is found aside
+        return change
+
+    def note_enrolment(self, name: str, facts: Mapping[str, str]) -> None:
+        """Write into the log that a person is about to be enrolled, with fingerprints of the keys."""
+        with self.database.transaction() as tx:
+            self._log(tx, "enrol", f"people/{name}", facts)
+
+    def _changed(self, tx: Connection, key: SigningKey) -> KeyChange:
+        key.settle(tx)  # what lies aside is written over
+        old, new = key.current(tx), Ed25519PrivateKey.generate()
+        key.prepare(new)
+        time = self._log(tx, "rotate", f"keys/{key.use}", {"key": key_id(new.public_key())})
+        change = KeyChange(key.use, _number(tx, key.use), old.public_key(), new.public_key(), time)
+        add_change(tx, key.use, change.number, change.signed(old, new))
+        return change
+
+    def _log(self, tx: Connection, action: str, resource: str, details: Mapping[str, str]) -> str:
+        """The time of the new entry, which never goes back."""
+        event = self.log.append(
+            tx,
+            action=action,
+            actor=self.steward,
+            resource=resource,
+            details=details,
+            now=self.clock(),
+        )
+        return time_text(event.time)
+
+
+def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
+    """All keys of one use, checked; raises VerificationError."""
+    current = key.current(tx).public_key()
+    return KeyHistory(current, key.use).followed(all_changes(tx))
+
+
+def _number(tx: Connection, use: str) -> int:
+    """Of the change after the newest."""
+    newest = newest_change(tx, use)
+    return 1 if newest is None else key_change_of(newest).number + 1

@@ -1,0 +1,197 @@
+"""The answer to a proposal: its price, the nearest acceptable terms, or why there are none.
+
+Terms that are too rich are brought within bounds: cliques are split into smaller ones, the dearest
+are dropped, and so are rows. Every difference is one line of a typed diff with a reason code. All of
+it is code, with no record in sight.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from gencard.controller.boxes.generator_facts import Facts, facts_of_generators
+from gencard.controller.policy.box_policy import generator_choice, is_black_box, why_no_moments
+from gencard.controller.policy.measures_policy import with_measures, with_uniques_kept
+from gencard.controller.policy.policy import PRICE, Policy, affordable, check_values
+from gencard.controller.policy.statistics import (
+    FORBIDDEN,
+    TRANSFORM,
+    acceptable_cliques,
+    chosen,
+    measured_as,
+    objection,
+    price_of,
+)
+from gencard.core.card.budget import Mechanism, Privacy
+from gencard.core.card.terms import Change, CounterOffer, Proposal, Refusal
+from gencard.core.domain import Domain
+from gencard.core.errors import TooLargeError
+from gencard.core.generators.contract import LinearGenerator
+from gencard.core.generators.registry import Zeros, generator_named
+from gencard.core.generators.support.trial_fit import check_fittable
+from gencard.core.transform import AS_COUNTED
+
+_ONE_TRIAL = threading.Lock()
+"""A trial of a fit takes seconds of a core; one at a time leaves the others to everybody's calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Hard bounds of the service: over these a proposal is refused, not negotiated."""
+
+    marginal_cells: int
+    model_cells: int
+    marginals: int
+    rows: int
+    runs: int
+
+
+def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
+    """Refuse what no negotiation should even look at.
+
+    Raises:
+        TooLargeError: Too many statistics, rows or runs, or one with too many cells.
+    """
+    for what, asked, limit in (
+        ("The number of marginals", len(proposal.cliques), limits.marginals),
+        ("The number of rows", proposal.rows, limits.rows),
+        ("The number of audit runs", proposal.audit.runs, limits.runs),
+    ):
+        if asked > limit:
+            raise TooLargeError(what=what, limit=limit)
+    check_values(proposal.moments, domain)
+    for clique in proposal.cliques:
+        if domain.project(clique).cells > limits.marginal_cells:
+            what = f"The marginal ({', '.join(clique)})"
+            raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
+
+
+def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -> None:
+    """Refuse terms to which the generator fits no model; of a black box nothing is known beforehand.
+
+    Generators whose fit to exact counts may end far from them are tried on made-up records.
+
+    Raises:
+        TooLargeError: The model would be too large.
+        NotFittableError: The generator would miss these marginals.
+        InvalidInputError: The generator needs a marginal that is not asked for.
+    """
+    if is_black_box(terms.generator):
+        return
+    generator = generator_named(terms.generator, structural_zeros=zeros, max_cells=limits.model_cells)
+    covered = domain.covered_by(terms.cliques)
+    generator.check(terms.marginals, covered)
+    if terms.moments and isinstance(generator, LinearGenerator):
+        cells = sum(domain.project(clique).cells for clique in terms.marginals)
+        sums = sum(1 + moment.functions(domain) for moment in terms.moments)
+        generator.check_functions(cells + sums, covered)
+    if not terms.privacy.noisy:
+        most = limits.model_cells
+        with _ONE_TRIAL:
+            check_fittable(generator, terms.marginals, covered, zeros=zeros, max_cells=most)
+
+
+ROWS = "TOO_MANY_ROWS"
+NOTHING_LEFT = "NOTHING_LEFT"
+
+
+def judge(
+    proposal: Proposal,
+    policy: Policy,
+    domain: Domain,
+    limits: Limits,
+    closed: Mapping[Mechanism, str],
+    *,
+    zeros: Zeros = (),
+    facts: Facts = facts_of_generators,
+) -> CounterOffer | Refusal:
+    """The nearest acceptable terms with their price, or why there are none.
+
+    Args:
+        proposal: In the domain's order (``Proposal.in_order_of``).
+        closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
+        zeros: The structural zeros of the schema, which the generator must keep.
+        facts: Of the generators that the policy names.
+
+    Raises:
+        TooLargeError: Over a hard bound of the service; found before anything is expanded.
+        InvalidInputError: The generator needs a marginal that is not asked for.
+    """
+    check_size(proposal, domain, limits)
+    choice = generator_choice(proposal, policy, closed, facts)
+    if isinstance(choice, Refusal):
+        return choice
+    privacy = choice.privacy
+    terms, rest = _acceptable_rest(choice.terms, choice.changes, policy)
+    offered = policy.measures, policy.without_uniques
+    terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
+    found = _acceptable_statistics(terms, privacy, policy, domain, facts)
+    if isinstance(found, Refusal):
+        return found
+    terms, changes, transform_changes = found
+    whole = objection(domain.covered_by(terms.cliques).attributes, policy, domain)
+    terms, with_uniques = with_uniques_kept(terms, whole)
+    check_model(terms, domain, limits, zeros)
+    _check_box(terms, domain, facts)
+    price = price_of(terms, domain)
+    if not price.fits(policy.most_per_card):
+        return Refusal((PRICE,))
+    if _looks_at_forbidden(terms, policy, facts):
+        return Refusal((FORBIDDEN,))
+    steps = (*changes, *rest, *choice.privacy_changes, *transform_changes, *fewer, *with_uniques)
+    return CounterOffer(terms, steps, price)
+
+
+def _check_box(terms: Proposal, domain: Domain, facts: Facts) -> None:
+    """Raises TooLargeError or ModelTooLargeError where a built-in black box would, after it was paid."""
+    check = facts(terms.generator).check
+    if check is not None:
+        check(terms.marginals, domain.covered_by(terms.cliques))
+
+
+def _looks_at_forbidden(terms: Proposal, policy: Policy, facts: Facts) -> bool:
+    """Whether a private black box could measure attributes together that the policy keeps apart.
+
+    Most choose their marginals among all attributes of the card, whatever the workload says.
+    """
+    about = facts(terms.generator)
+    if about.privacy is None or about.within_workload:
+        return False
+    covered = {name for clique in terms.cliques for name in clique}
+    return any(covered.issuperset(forbidden) for forbidden in policy.forbidden)
+
+
+def _acceptable_statistics(
+    terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain, facts: Facts
+) -> tuple[Proposal, tuple[Change, ...], tuple[Change, ...]] | Refusal:
+    """The terms with acceptable statistics, so measured; changes of these, and of the transform."""
+    moments, fewer = policy.moments.offered(
+        terms.moments,
+        lambda clique: objection(clique, policy, domain),
+        why_no_moments(terms.generator, facts),
+        TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
+    )
+    if not terms.marginals and not moments:
+        return _nothing_left(fewer)
+    terms = chosen(terms, terms.marginals, moments)
+    terms, transform_changes = measured_as(terms, privacy, policy.transform)
+    cliques, changes = acceptable_cliques(terms, policy, domain)
+    most = policy.most_per_card.statistics
+    moments, dropped = affordable(terms, cliques, domain, policy.most_marginals, most)
+    changes = (*changes, *fewer, *dropped)
+    if not cliques and not moments:
+        return _nothing_left(changes)
+    return chosen(terms, cliques, moments), changes, transform_changes
+
+
+def _nothing_left(changes: Iterable[Change]) -> Refusal:
+    return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
+
+
+def _acceptable_rest(
+    terms: Proposal, changes: tuple[Change, ...], policy: Policy
+) -> tuple[Proposal, tuple[Change, ...]]:
+    if terms.rows <= policy.most_rows:
+        return terms, changes
+    fewer = Change("rows", str(terms.rows), str(policy.most_rows), ROWS)
+    return replace(terms, rows=policy.most_rows), (fewer, *changes)

@@ -1,0 +1,223 @@
+"""How a proposal may be measured, and what that costs. Depends on no record."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import comb, prod
+
+from gencard.controller.policy.policy import NUMBER, ORDER, PRICE, Policy, sums_price
+from gencard.core.card.budget import ZERO, Mechanism, Price, Privacy
+from gencard.core.card.terms import Change, Proposal, Refusal
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import TooLargeError
+from gencard.core.moment import Moment
+from gencard.core.statistics.closure import Attributes, check_subsets, dimension, subsets
+from gencard.core.transform import AS_COUNTED, Transform
+
+CELLS = "TOO_MANY_CELLS"
+FORBIDDEN = "FORBIDDEN_TOGETHER"
+
+MOST_PARTS = 50_000
+"""Smaller cliques that are looked at in search of a counter-offer."""
+
+
+def acceptable_cliques(
+    terms: Proposal, policy: Policy, domain: Domain
+) -> tuple[tuple[Clique, ...], tuple[Change, ...]]:
+    """The nearest cliques that the policy allows and its price cap covers, and each step to them.
+
+    Raises:
+        TooLargeError: There are too many smaller cliques to look at.
+    """
+    objections = [(clique, objection(clique, policy, domain)) for clique in terms.marginals]
+    _check_parts((clique for clique, reason in objections if reason), policy)
+    changes: list[Change] = []
+    kept: dict[Clique, None] = {}
+    for clique, reason in objections:
+        nearest = tuple(_nearest(clique, policy, domain)) if reason else (clique,)
+        if reason:
+            changes.append(_clique_change(clique, nearest, reason))
+        kept.update(dict.fromkeys(nearest))
+    exact = terms.privacy.mechanism is Mechanism.EXACT
+    affordable, dropped = _affordable(tuple(kept), policy, domain, exact=exact)
+    changes += [_clique_change(clique, (), reason) for clique, reason in dropped]
+    return affordable, tuple(changes)
+
+
+def objection(clique: Clique, policy: Policy, domain: Domain) -> str | None:
+    """Why a clique is not acceptable as it is; None where it is."""
+    if any(set(forbidden) <= set(clique) for forbidden in policy.forbidden):
+        return FORBIDDEN
+    if len(clique) > policy.largest_order:
+        return ORDER
+    if domain.project(clique).cells > policy.largest_marginal_cells:
+        return CELLS
+    return None
+
+
+def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
+    """Refuse to look for smaller cliques where there are too many to look at."""
+    sizes = [len(clique) for clique in cliques]
+    orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
+    if sum(comb(size, order) for size in sizes for order in orders) > MOST_PARTS:
+        raise TooLargeError(what="The number of smaller marginals", limit=MOST_PARTS)
+
+
+def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:
+    """The largest acceptable cliques inside one that is not, each once."""
+    found: set[Attributes] = set()
+    for order in range(min(policy.largest_order, len(clique)), 0, -1):
+        for part in combinations(clique, order):
+            if frozenset(part) not in found and objection(part, policy, domain) is None:
+                found.update(subsets(part))
+                yield part
+
+
+def _affordable(
+    cliques: tuple[Clique, ...], policy: Policy, domain: Domain, *, exact: bool
+) -> tuple[tuple[Clique, ...], list[tuple[Clique, str]]]:
+    """Keep the cheapest cliques while number and price allow; the dearest go first."""
+    check_subsets(cliques)
+    left = policy.most_per_card.statistics
+    kept: list[Clique] = []
+    dropped: list[tuple[Clique, str]] = []
+    paid: set[Attributes] = set()
+    for clique in sorted(cliques, key=lambda names: (domain.project(names).cells, domain.axes(names))):
+        fresh = set(subsets(clique)) - paid
+        price = sum(prod(domain.size(name) - 1 for name in block) for block in fresh) if exact else 0
+        if len(kept) == policy.most_marginals:
+            dropped.append((clique, NUMBER))
+        elif price > left:
+            dropped.append((clique, PRICE))
+        else:
+            kept.append(clique)
+            paid |= fresh
+            left -= price
+    return _ordered(kept, domain), dropped
+
+
+def _clique_change(asked: Clique, offered: Iterable[Clique], reason: str) -> Change:
+    new = "; ".join(", ".join(clique) for clique in offered)
+    return Change("marginals", ", ".join(asked), new, reason)
+
+
+def _ordered(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
+    return tuple(sorted(cliques, key=lambda clique: (len(clique), domain.axes(clique))))
+
+
+MECHANISM = "MECHANISM_NOT_OFFERED"
+NEIGHBOURING = "NEIGHBOURING_NOT_OFFERED"
+TRANSFORM = "TRANSFORM_REQUIRED"
+
+
+def price_of(terms: Proposal, domain: Domain) -> Price:
+    """What measuring costs; depends on no record.
+
+    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
+    makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it. A
+    release without replicated uniques costs what the table of all its attributes would, and one more:
+    what is missing tells of any cell of that table.
+    """
+    if terms.privacy.noisy:
+        return price_of_noise(terms.privacy)
+    sums = sums_price(terms.marginals, terms.moments, domain)
+    whole = [domain.covered_by(terms.cliques).attributes] if terms.without_uniques else []
+    statistics = dimension(domain, [*terms.marginals, *whole]) + sums
+    return Price(statistics=statistics + terms.without_uniques)
+
+
+def price_of_noise(privacy: Privacy) -> Price:
+    """What noise spends, of psi or of one fit of a generator: its epsilon, or its rho."""
+    return Price(epsilon=privacy.epsilon or ZERO, rho=privacy.rho or ZERO)
+
+
+def nearest_privacy(
+    asked: Privacy,
+    mechanisms: Collection[Mechanism],
+    noise: Privacy | None,
+    most: Price,
+    closed: Mapping[Mechanism, str],
+) -> tuple[Privacy, tuple[Change, ...]] | Refusal:
+    """The nearest privacy on offer, and each step to it; a refusal where nothing is.
+
+    Args:
+        noise: What is offered in place of a mechanism that is not. All noisy cards of a dataset have
+            its neighbouring relation, or their budgets could not be added.
+        most: Cap on one card.
+        closed: Mechanisms that grants made before have closed, and why.
+    """
+    why = closed.get(asked.mechanism, MECHANISM) if asked.mechanism in mechanisms else MECHANISM
+    offered = _on_offer(asked, set(mechanisms) - closed.keys(), noise)
+    if offered is None:
+        return Refusal((why,))
+    relation = noise.neighbouring if noise is not None else offered.neighbouring
+    related = replace(offered, neighbouring=relation) if offered.noisy else offered
+    affordable = _within(related, most)
+    steps = (
+        (asked, offered, why),
+        (offered, related, NEIGHBOURING),
+        (related, affordable, PRICE),
+    )
+    return affordable, tuple(
+        Change("privacy", str(old), str(new), reason) for old, new, reason in steps if old != new
+    )
+
+
+def _on_offer(
+    asked: Privacy, mechanisms: Collection[Mechanism], noise: Privacy | None
+) -> Privacy | None:
+    """What was asked, else the noise on offer, else exact counts; None where neither is."""
+    if asked.mechanism in mechanisms:
+        return asked
+    if noise is not None and noise.mechanism in mechanisms:
+        return noise
+    return Privacy() if Mechanism.EXACT in mechanisms else None
+
+
+def _within(privacy: Privacy, most: Price) -> Privacy:
+    """The same noise with a budget that one card may have; as it is, where none may."""
+    if privacy.epsilon is not None and most.epsilon:
+        return replace(privacy, epsilon=min(privacy.epsilon, most.epsilon))
+    if privacy.rho is not None and most.rho:
+        return replace(privacy, rho=min(privacy.rho, most.rho))
+    return privacy
+
+
+def measured_as(
+    terms: Proposal, privacy: Privacy, transform: Transform
+) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms with this privacy: exact counts with the policy's transform, noise with none.
+
+    Noise keeps the weights; exact counts have none.
+    """
+    required = AS_COUNTED if privacy.noisy else transform
+    weights = terms.weights if privacy.noisy else ()
+    changed = required != terms.transform
+    change = Change("transform", str(terms.transform), str(required), TRANSFORM)
+    terms = replace(terms, privacy=privacy, transform=required, weights=weights)
+    return terms, (change,) if changed else ()
+
+
+def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]) -> Proposal:
+    """The terms with these cliques, their own or parts of them, and some of their moments."""
+    weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
+    return replace(
+        terms,
+        marginals=tuple(cliques),
+        moments=tuple(moments),
+        weights=(
+            *weights_for(cliques, terms),
+            *(weight for moment, weight in weights if moment in moments),
+        ),
+    )
+
+
+def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:
+    """Weights of cliques offered in place of the terms' own: a part has that of its heaviest whole."""
+    asked = list(zip(terms.marginals, terms.weights, strict=False))
+    same = dict(asked)
+    return tuple(
+        same.get(clique) or max(weight for whole, weight in asked if set(clique) <= set(whole))
+        for clique in cliques
+        if asked
+    )

@@ -1,0 +1,163 @@
+"""The tables of the settings file about what a proposal may ask for, and what all of them may spend."""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
+
+from gencard.controller.policy import policy
+from gencard.controller.policy.policy import MomentPolicy
+from gencard.controller.settings.boxes import Name
+from gencard.controller.settings.toml_file import Section
+from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
+from gencard.core.domain import Clique
+from gencard.core.evaluation.material import Declared
+from gencard.core.evaluation.registry import MEASURES
+from gencard.core.generators.registry import BY_CONSTRUCTION
+from gencard.core.moment import MomentKind
+from gencard.core.privacy.distances.gower import Missing
+from gencard.core.transform import Transform
+from gencard.core.utility.gap import GapWords
+
+
+class GapTable(Section):
+    """A difference of two groups within levels of an attribute; see ``core.utility.gap.GapWords``."""
+
+    attribute: str
+    first: str
+    second: str
+    within: str
+    among: str = ""
+    levels: tuple[str, ...] = ()
+
+    def words(self) -> GapWords:
+        return GapWords(**dict(self))
+
+
+class MeasuresTable(Section):
+    """Keys, target and options of evaluations; see ``core.measures.material.Declared``."""
+
+    keys: Clique = ()
+    target: str = ""
+    attacks: Annotated[int, Field(ge=10, le=10_000)] = 500
+    missing: Missing = Missing.CATEGORY
+    gap: GapTable | None = None
+
+    def declared(self) -> Declared:
+        gap = self.gap.words() if self.gap else None
+        return Declared(self.keys, self.target, self.attacks, self.missing, gap)
+
+
+def _measure(name: str) -> str:
+    if name not in MEASURES:
+        raise PydanticCustomError("no_measure", "no evaluation has this name")
+    return name
+
+
+MOST_DAYS = 36_500
+"""Life of a card."""
+
+MeasureName = Annotated[str, AfterValidator(_measure)]
+
+
+PsiMechanism = Literal[Mechanism.EXACT, Mechanism.LAPLACE, Mechanism.GAUSSIAN]
+"""How psi may be measured; a generator's own noise measures none, and no policy names it."""
+
+
+class Amounts(Section):
+    """A price or cap in each currency of the ledger."""
+
+    statistics: int = Field(default=0, ge=0)
+    epsilon: Decimal = Decimal(0)
+    rho: Decimal = Decimal(0)
+
+    @model_validator(mode="after")
+    def _is_a_price(self) -> "Amounts":
+        self.price()
+        return self
+
+    def price(self) -> Price:
+        return Price(self.statistics, self.epsilon, self.rho)
+
+
+class NoiseTable(Section):
+    """Noise on offer: default budget, and the neighbouring relation of all noisy cards."""
+
+    mechanism: Literal[Mechanism.LAPLACE, Mechanism.GAUSSIAN]
+    neighbouring: Neighbouring
+    epsilon: Decimal | None = None
+    rho: Decimal | None = None
+    delta: Decimal | None = None
+
+    @model_validator(mode="after")
+    def _is_a_privacy(self) -> "NoiseTable":
+        self.privacy()
+        return self
+
+    def privacy(self) -> Privacy:
+        return Privacy(self.mechanism, self.neighbouring, self.epsilon, self.rho, self.delta)
+
+
+class TransformTable(Section):
+    """Checks and rounding of exact counts; see ``core.transform.Transform``."""
+
+    threshold: int = 0
+    freedom: int = 0
+    dominance_count: int = 0
+    dominance_percent: int = 0
+    remainder_percent: int = 0
+    zeros: bool = False
+    rounding: int = 1
+
+    @model_validator(mode="after")
+    def _is_a_transform(self) -> "TransformTable":
+        self.transform()
+        return self
+
+    def transform(self) -> Transform:
+        return Transform(**dict(self))
+
+
+class MomentsTable(Section):
+    """Moments on offer beside marginals; see ``moment_policy.MomentPolicy``."""
+
+    kinds: tuple[MomentKind, ...] = ()
+    highest: PositiveInt = 2
+
+
+class PolicyTable(Section):
+    """What a proposal may ask for; see ``policy.Policy``."""
+
+    largest_order: PositiveInt
+    largest_marginal_cells: PositiveInt
+    most_marginals: PositiveInt
+    most_rows: PositiveInt
+    most_per_card: Amounts
+    forbidden: tuple[Clique, ...] = ()
+    generators: tuple[Name, ...] = BY_CONSTRUCTION
+    mechanisms: tuple[PsiMechanism, ...] = (Mechanism.EXACT,)
+    noise: NoiseTable | None = None
+    transform: TransformTable = TransformTable()
+    moments: MomentsTable = MomentsTable()
+    measures: tuple[MeasureName, ...] = ()
+    without_uniques: bool = False
+    automatic: bool = False
+    valid_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 90
+
+    def policy(self) -> policy.Policy:
+        values = {
+            "most_per_card": self.most_per_card.price(),
+            "noise": None if self.noise is None else self.noise.privacy(),
+            "transform": self.transform.transform(),
+            "moments": MomentPolicy(**dict(self.moments)),
+        }
+        return policy.Policy(**dict(self) | values)
+
+
+class Caps(Section):
+    """Maximum total spending: on the dataset, by one project, by one analyst."""
+
+    dataset: Amounts
+    project: Amounts
+    analyst: Amounts

@@ -1,0 +1,208 @@
+"""enrol, renew, keys: people's certificates, and the controller's signing keys."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.controller.people.certificates import read_authority, trust_domain_of
+from gencard.controller.people.certificates import renew as renew_certificate
+from gencard.controller.people.enrolment import Enrolment, Kind, complete, examined
+from gencard.controller.people.signing_keys import key_history
+from gencard.controller.settings.private_files import write_whole
+from gencard.controller.settings.settings import Settings
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    AuthorityKey,
+    ConfigFile,
+    StewardName,
+    console,
+    desk,
+    say,
+    say_json,
+    steward_uri,
+    table,
+)
+from gencard.core.errors import InvalidInputError
+from gencard.wire.documents import key_history as wire
+from gencard.wire.documents.enrolment import (
+    LARGEST,
+    PERSONS,
+    EnrolmentRequest,
+    grouped,
+    request_of_document,
+)
+from gencard.wire.signatures.dsse import key_id
+from gencard.wire.signatures.identity import Role
+
+_EFFECT = {
+    Kind.NEW: "Enrol a new person.",
+    Kind.RENEWED: "Renew the certificate; the keys stay as they are.",
+    Kind.REPLACED: "Replace the keys; the old signing key signs no more, what it signed stays valid.",
+}
+
+
+def enrol(
+    request: Annotated[
+        Path, typer.Argument(help="The request that the person made: gencard enrol NAME.")
+    ],
+    role: Annotated[
+        Role | None, typer.Option(help=f"What the person may do: {', '.join(PERSONS)}. You decide.")
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="Its people share one budget. You decide.")] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="The fingerprint that the person told you; else you are asked to compare."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write the answer; else NAME-answer.json, here.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="host:port for the person; else the address in the settings.")
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Replace the keys of somebody enrolled; old cards stay valid."),
+    ] = False,
+    authority_key: AuthorityKey = None,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Enrol a person by a request, and write the answer that the person installs.
+
+    The same command renews a certificate (`gencard enrol --renew`) and, with --again, replaces keys.
+    """
+    folder, asked = config.absolute().parent, _read(request)
+    authority = read_authority(folder / "authority", authority_key)
+    domain = trust_domain_of(authority)
+    enrolment = examined(folder, asked, domain, role=role, project=project, again=again)
+    where = _reachable(address or Settings.load(config).server.address)
+    _say_what(enrolment)
+    _compare(asked, fingerprint)
+    with desk(config) as opened:
+        rotation = opened.rotation(steward_uri(opened.settings, steward))
+        rotation.note_enrolment(asked.name, enrolment.facts)
+    answer = complete(folder, enrolment, authority, address=where, now=datetime.now(UTC))
+    file = output or Path(f"{asked.name}-answer.json")
+    write_whole(file, [answer.document])
+    say(f"Wrote {file}: send it to {asked.name}, who runs: gencard enrol --answer {file.name}")
+    say("Fingerprint of the answer, to be compared with what that command shows:")
+    say(f"  {grouped(answer.fingerprint)}")
+
+
+def renew(
+    certificate: Annotated[
+        Path, typer.Argument(help="server/certificate.pem, or the certificate.pem that a person sent.")
+    ],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name or address of the service, in place of the old; may be repeated."),
+    ] = None,
+    authority_key: AuthorityKey = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Put a new certificate in the place of an old one; its key stays. No restart is needed."""
+    folder = config.absolute().parent
+    ends = renew_certificate(
+        folder, certificate, now=datetime.now(UTC), hosts=host or (), authority_key=authority_key
+    )
+    console.print(f"{escape(str(certificate))} is good until {ends:%Y-%m-%d}.")
+
+
+def _read(file: Path) -> EnrolmentRequest:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST)
+    except OSError:
+        raise InvalidInputError(field="request", problem=f"there is no file {file}") from None
+    return request_of_document(content)
+
+
+def _say_what(enrolment: Enrolment) -> None:
+    """Who would be enrolled, as what, and where the steward gives something else than was wanted."""
+    identity, request = enrolment.identity, enrolment.request
+    say(_EFFECT[enrolment.kind])
+    say(f"  name         {identity.name}")
+    for field, given, wanted in (
+        ("role", identity.role, request.role),
+        ("project", identity.project, request.project),
+    ):
+        say(
+            f"  {field:12} {given}{f' (the request says {wanted})' if wanted not in ('', given) else ''}"
+        )
+    say(f"  fingerprint  {grouped(request.fingerprint)}")
+
+
+def _reachable(address: str) -> str:
+    """The address for the person; raises InvalidInputError where it names no host to connect to."""
+    if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
+        problem = f"{address} names no host; say where the person finds the controller, with --address"
+        raise InvalidInputError(field="address", problem=problem)
+    return address
+
+
+def _compare(request: EnrolmentRequest, told: str | None) -> None:
+    """Have the fingerprint compared over another channel than the one that carried the request.
+
+    Raises:
+        InvalidInputError: The fingerprint that was given is another one.
+        Abort: The steward says that it is another one.
+    """
+    if told is None:
+        typer.confirm(f"Did {request.name} tell you the same fingerprint?", abort=True)
+    elif "".join(told.split()).lower() != request.fingerprint:
+        problem = "is not that of the request; somebody may have changed the request on its way"
+        raise InvalidInputError(field="fingerprint", problem=problem)
+
+
+keys_app = typer.Typer(help="Keys that sign cards and the log.", invoke_without_command=True)
+
+
+class Use(StrEnum):
+    """What a key signs."""
+
+    CARDS = wire.CARDS
+    LOG = wire.LOG
+
+
+@keys_app.callback()
+def show_keys(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
+    """Show every key that has signed, and when it was in force."""
+    if context.invoked_subcommand is not None:
+        return
+    with desk(config) as opened, opened.database.reading() as tx:
+        periods = [
+            (key.use, key_id(period.key), period.since, period.until)
+            for key in opened.keys.values()
+            for period in key_history(tx, key).periods
+        ]
+    if as_json:
+        say_json([dict(zip(("use", "key", "since", "until"), line, strict=True)) for line in periods])
+        return
+    found = table("Signing keys", "signs", "key", "in force from", "until")
+    for use, key, since, until in periods:
+        found.add_row(use, key[:16], since or "the beginning", until or "now")
+    console.print(found)
+
+
+@keys_app.command()
+def rotate(
+    use: Annotated[
+        Use | None, typer.Argument(help="What the key signs; where not given, both are rotated.")
+    ] = None,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Have a new key sign from now on. What the old one signed stays good; no restart is needed."""
+    with desk(config) as opened:
+        rotation = opened.rotation(steward_uri(opened.settings, steward))
+        for asked in Use if use is None else (use,):
+            change = rotation.rotate(asked)
+            old, new = key_id(change.previous)[:16], key_id(change.key)[:16]
+            console.print(f"[bold]{asked}[/]: key {new} signs now, in place of {old}.")
+    console.print("[dim]Analysts follow by themselves, from whichever key they were handed.[/]")
+    console.print("[dim]Back up the folder of keys and state/ together, now.[/]")
