@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from gencard.boxes.registry import BOXES
 from gencard.controller.settings.settings import Settings
-from gencard.core.evaluation.registry import MEASURES
+from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import GENERATORS
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -60,7 +60,7 @@ def page() -> str:
         f"| `{name}` | {entry.needs} | {entry.bound} | {entry.cell_bytes} |\n"
         for name, entry in GENERATORS.items()
     ]
-    parts += [_BOXES, *map(_box_row, BOXES), _EVALUATIONS, *map(_evaluation_row, MEASURES)]
+    parts += [_BOXES, *map(_box_row, BOXES), _EVALUATIONS, *map(_evaluation_row, EVALUATIONS)]
     return "".join(parts)
 
 
@@ -135,7 +135,7 @@ def _box_row(name: str) -> str:
 
 
 def _evaluation_row(name: str) -> str:
-    measure = MEASURES[name]
+    measure = EVALUATIONS[name]
     prices = [measure.numbers(attributes, comb(attributes, 2)) for attributes in (5, 10)]
     return f"| `{name}` | {prices[0]} | {prices[1]} | {', '.join(measure.needs)} |\n"
 

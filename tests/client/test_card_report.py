@@ -18,9 +18,8 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.evaluation.findings_json import finding_of_json_object
 from gencard.core.evaluation.material import Declared, Material
-from gencard.core.evaluation.registry import MEASURES, take
+from gencard.core.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
 from gencard.core.generators.maximum_entropy.ipf import Ipf
 from tests.wire.samples import CARD, RECEIPT
 
@@ -44,7 +43,11 @@ def findings(synthetic):
     declared = Declared(keys=(EVIL, "age"), target="town", attacks=80)
     cliques = ((EVIL, "town"), ("age",))
     material = Material(synthetic, CODING, cliques, declared, 1, drawn(200, 1), drawn(150, 2))
-    return {name: take(measure, material) for name, measure in MEASURES.items() if measure.reads_records}
+    return {
+        name: evaluate(measure, material)
+        for name, measure in EVALUATIONS.items()
+        if measure.reads_records
+    }
 
 
 def audit(box, verdict):

@@ -56,7 +56,7 @@ class TestCard:
         assert found.facts == fidelity(agreed.psi, release.dataset)
         assert found.facts.unexplained == ()
         assert release.name in found.about
-        assert "as near to psi" in found.wording
+        assert "match psi within sampling error" in found.wording
 
     def test_rows_that_were_changed(self, agreed):
         frame = agreed.generate(3_000, progress=False)
@@ -86,7 +86,7 @@ class TestViews:
         text = shown(FAR)
         largest = FAR.facts.largest
         for words in (
-            "1 of 2 marginals are further from psi than chance explains",
+            "1 of 2 marginals differ from psi by more than sampling error",
             f"{percent(largest.total_variation)} !",
             percent(largest.expected),
             percent(largest.bound),
@@ -164,7 +164,7 @@ class TestShell:
         page, report = tmp_path / "a.html", tmp_path / "a.json"
         shown = run("fidelity", kept, "--html", page, "--report", report)
         assert shown.exit_code == 0, shown.output
-        assert "as near to psi" in shown.stdout
+        assert "match psi within sampling error" in shown.stdout
         assert "sex × health" in shown.stdout
         assert page.read_text().startswith("<!doctype html>")
         told = json.loads(run("fidelity", kept, "--json").stdout)

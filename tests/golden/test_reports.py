@@ -8,8 +8,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.verdict import Verdict
-from gencard.core.evaluation.findings_json import finding_of_json_object, finding_to_json_object
-from gencard.core.evaluation.registry import MEASURES
+from gencard.core.evaluation.finding import finding_to_json_object
+from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
 from gencard.wire.codecs.error_table import BY_REASON, error_of, status_message
 from gencard.wire.documents.enrolment import request_of_document
 from gencard.wire.documents.enrolment_answer import answer_of_document
@@ -33,7 +33,7 @@ def test_an_audit_report_is_read_and_written_again(box, verdict):
 
 
 def test_there_is_a_finding_of_every_measure():
-    assert FINDINGS.keys() == MEASURES.keys()
+    assert FINDINGS.keys() == EVALUATIONS.keys()
 
 
 @pytest.mark.parametrize("name", FINDINGS)

@@ -18,7 +18,7 @@ import pytest
 from gencard.client import measures
 from gencard.controller.evaluation import measures_run
 from gencard.core.errors import GencardError, TooLargeError
-from gencard.core.evaluation.findings_json import finding_to_json_object
+from gencard.core.evaluation.finding import finding_to_json_object
 from gencard.core.generators.registry import generator_named
 from gencard.core.generators.replay import rng_of
 from gencard.v1 import measures_pb2

@@ -21,7 +21,7 @@ from gencard.core.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from gencard.core.evaluation.registry import MEASURES, price_in_statistics
+from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
 from gencard.v1 import measures_pb2
 from tests.system.edge import call, configure, enrolled, nothing_changes
 from tests.system.house import build, declare, request_id, survey
@@ -83,7 +83,7 @@ class TestWhoMayKnowWhat:
     @pytest.mark.parametrize("name", ["aud", "sam"])
     def test_auditor_and_steward_get_all_that_the_card_can_have_and_pay(self, people, fresh, name):
         found = run(people[name], fresh)
-        assert set(found.findings) | set(found.unavailable) == set(MEASURES)
+        assert set(found.findings) | set(found.unavailable) == set(EVALUATIONS)
         assert {"dcr", "disclosure", "tables", "fidelity", "gap"} <= found.findings.keys()
         line = people[name].spends()[0]
         assert (line.kind, line.state) == ("measures", SpendState.SETTLED)
@@ -323,7 +323,7 @@ class TestReport:
             left = {one["what"] for one in document["leftOut"]}
             assert told & {"fidelity", "dcr"} == {"fidelity", "dcr"}
             assert ("nndr" in told) is (name != "ana")
-            assert (MEASURES["nndr"].title in left) is (name == "ana")
+            assert (EVALUATIONS["nndr"].title in left) is (name == "ana")
             report.save_html(tmp_path / "page.html")
             page = (tmp_path / "page.html").read_text()
             assert page.count("<svg") >= len(told)

@@ -28,7 +28,7 @@ def test_the_session(house: House, tmp_path: Path) -> None:
 def test_the_session_of_a_plan(house: House, tmp_path: Path) -> None:
     said = run(ROOT / "docs" / "analysts.md", PLAN, house, tmp_path)
     assert "('sex', 'health')" in said
-    assert "as near to psi" in said
+    assert "match psi within sampling error" in said
     assert (tmp_path / "fidelity.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

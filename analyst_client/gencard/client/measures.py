@@ -1,6 +1,6 @@
 """Measures of a card: what was found at the records, as far as our role may know."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -10,8 +10,7 @@ from gencard.client.connection.paging import pages
 from gencard.client.connection.progress import Shown, shown
 from gencard.core.errors import VerificationError
 from gencard.core.evaluation.finding import Finding
-from gencard.core.evaluation.findings_json import finding_of_json_object
-from gencard.core.evaluation.registry import MEASURES
+from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.signatures.canonical import Document, document_of
 
@@ -106,9 +105,4 @@ def _finding(document: Document) -> Finding | None:
 
 
 def _ordered(found: Mapping[str, Finding | None]) -> dict[str, Finding | None]:
-    return {name: found[name] for name in MEASURES if name in found}
-
-
-def in_words(names: Iterable[str]) -> str:
-    """Titles of measures, for people."""
-    return ", ".join(MEASURES[name].title for name in names)
+    return {name: found[name] for name in EVALUATIONS if name in found}

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 from gencard.client.report import plots
 from gencard.client.report.card_report import CardReport
+from gencard.client.report.findings import EXPLANATIONS, sentence
 from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
 from gencard.core.audit.verdict import Verdict
 from gencard.core.card.terms import Tier
+from gencard.core.evaluation.evaluation import Group
 from gencard.core.evaluation.finding import Finding
-from gencard.core.evaluation.measure import Group
-from gencard.core.evaluation.registry import MEASURES
+from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.evaluation.tables import TablesFinding
 
 if TYPE_CHECKING:
@@ -105,20 +106,20 @@ def _phi(report: CardReport) -> str:
 
 def _group(group: Group, found: dict[str, Finding]) -> dict[str, object]:
     title, question = _GROUPS[group]
-    sections = [_section(name, one) for name, one in found.items() if MEASURES[name].group is group]
+    sections = [_section(name, one) for name, one in found.items() if EVALUATIONS[name].group is group]
     return {"id": str(group), "title": title, "question": question, "sections": sections}
 
 
 def _section(name: str, finding: Finding) -> dict[str, object]:
-    measure = MEASURES[name]
+    explanation = EXPLANATIONS[name]
     return {
         "id": name,
-        "title": measure.title,
-        "sentence": finding.sentence.replace(" %", "\N{NO-BREAK SPACE}%"),
+        "title": explanation.title,
+        "sentence": sentence(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
         "stands_out": finding.stands_out,
-        "plot": plots.drawn(finding, measure.title),
-        "reading": measure.reading,
-        "limits": measure.limits,
+        "plot": plots.drawn(finding, explanation.title),
+        "reading": explanation.reading,
+        "limits": explanation.limits,
         "lines": [(label, _number(label, value)) for label, value in finding.lines],
         "tables": _tables(finding),
     }

@@ -8,12 +8,12 @@ from rich.panel import Panel
 
 from gencard.client.report import html, text
 from gencard.client.report.extra import page_module
+from gencard.client.report.findings import EXPLANATIONS, sentence
 from gencard.client.report.written import WrittenAsPage
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.card.terms import CardTerms
-from gencard.core.evaluation.finding import Finding
-from gencard.core.evaluation.findings_json import finding_to_json_object
-from gencard.core.evaluation.registry import MEASURES
+from gencard.core.evaluation.finding import Finding, finding_to_json_object
+from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.wire.documents.card_document import card_document
 from gencard.wire.documents.receipt import Receipt
 
@@ -65,7 +65,7 @@ class CardReport(WrittenAsPage):
     @property
     def standing_out(self) -> tuple[str, ...]:
         """Titles of the measures whose findings are beyond their own baseline."""
-        return tuple(MEASURES[name].title for name, one in self.found.items() if one.stands_out)
+        return tuple(EXPLANATIONS[name].title for name, one in self.found.items() if one.stands_out)
 
     def _page(self) -> str:
         rendered: str = page_module("card_page").render(self)
@@ -87,7 +87,7 @@ class CardReport(WrittenAsPage):
     def grid(self) -> Iterator[tuple[str, str, str]]:
         """One line for each measure that was taken and each audit, under ``HEADS``."""
         for name, one in self.found.items():
-            yield MEASURES[name].title, one.sentence, "!" if one.stands_out else ""
+            yield EXPLANATIONS[name].title, sentence(one), "!" if one.stands_out else ""
         for audit in self.audits:
             leaked = "!" if audit.verdict == "leakage" else ""
             yield f"Audit of {audit.black_box}", audit.wording, leaked
@@ -120,11 +120,11 @@ class CardReport(WrittenAsPage):
         }
 
     def _measure(self, name: str, finding: Finding) -> dict[str, Any]:
-        measure = MEASURES[name]
+        measure = EVALUATIONS[name]
         return {
             "name": name,
             "group": str(measure.group),
-            "sentence": finding.sentence,
+            "sentence": sentence(finding),
             "standsOut": finding.stands_out,
             "found": finding_to_json_object(finding),
         }

@@ -8,11 +8,12 @@ from rich.panel import Panel
 
 from gencard.client.report import html, text
 from gencard.client.report.extra import page_module
+from gencard.client.report.findings import sentence
 from gencard.client.report.words import named, percent
 from gencard.client.report.written import WrittenAsPage
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.evaluation.fidelity import FidelityFinding
+from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
@@ -37,7 +38,7 @@ class FidelityReport(WrittenAsPage):
     @property
     def wording(self) -> str:
         """The finding in a sentence."""
-        return FidelityFinding(self.facts).sentence
+        return sentence(FidelityFinding(self.facts))
 
     def ordered(self) -> list[MarginalFidelity]:
         """The marginals, those that are furthest beyond their bounds first."""

@@ -8,11 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gencard.client.report.finding_plots import draw, lines_of
+from gencard.client.report.findings import sentence
 from gencard.client.report.svg import HIGH, INK, LOW, ORIGINAL, STYLE, shortened, svg
 from gencard.client.report.words import named, percent
 from gencard.core.audit.report import AuditReport, PowerCurve
-from gencard.core.evaluation.fidelity import FidelityFinding
 from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
 
 Group = tuple[str, NDArray[np.float64], str]
@@ -107,12 +109,13 @@ def fidelity(ordered: Sequence[MarginalFidelity]) -> str:
 
 
 def drawn(finding: Finding, title: str, told: str = "") -> str:
-    """What a measure found, as it draws itself; lines one above the other take a fixed height each."""
-    height = 1.0 + 0.3 * finding.drawn_lines if finding.drawn_lines else 3.4
+    """A finding as a figure; lines one above the other have a fixed height each."""
+    lines = lines_of(finding)
+    height = 1.0 + 0.3 * lines if lines else 3.4
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        finding.plot(figure.subplots())
-        return svg(figure, title, told or finding.sentence)
+        draw(finding, figure.subplots())
+        return svg(figure, title, told or sentence(finding))
 
 
 def _lane(

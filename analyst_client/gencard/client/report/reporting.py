@@ -10,10 +10,11 @@ from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.progress import Shown
 from gencard.client.measures import CardMeasures
 from gencard.client.report.card_report import CardReport, LeftOut
+from gencard.client.report.findings import EXPLANATIONS, titles_of
 from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.core.evaluation.fidelity import FidelityFinding
-from gencard.core.evaluation.registry import MEASURES, price_in_statistics
+from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
+from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import fidelity
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Role
@@ -46,7 +47,7 @@ class _Gathering:
     def allowed(self) -> tuple[str, ...]:
         """Measures at the records that our role may know."""
         named = self.agreement.card.terms.measures
-        return named if self.role is Role.ANALYST or self._private else tuple(MEASURES)
+        return named if self.role is Role.ANALYST or self._private else tuple(EVALUATIONS)
 
     @property
     def _private(self) -> bool:
@@ -81,20 +82,20 @@ class _Gathering:
     def left_out(self, found: CardMeasures) -> Iterator[LeftOut]:
         """Every measure that is not in the report, and why."""
         unmeasured = []
-        for name, measure in MEASURES.items():
+        for name in EVALUATIONS:
             if name in found.findings:
                 if found.findings[name] is None:
-                    yield LeftOut(measure.title, NOT_ALLOWED)
+                    yield LeftOut(EXPLANATIONS[name].title, NOT_ALLOWED)
             elif self._private:
-                yield LeftOut(measure.title, NO_PSI if name == FIDELITY else PRIVATE)
+                yield LeftOut(EXPLANATIONS[name].title, NO_PSI if name == FIDELITY else PRIVATE)
             elif name in found.unavailable:
-                yield LeftOut(measure.title, found.unavailable[name])
+                yield LeftOut(EXPLANATIONS[name].title, found.unavailable[name])
             elif name in self.allowed:
                 unmeasured.append(name)
             else:
-                yield LeftOut(measure.title, NOT_ON_CARD)
+                yield LeftOut(EXPLANATIONS[name].title, NOT_ON_CARD)
         if unmeasured:
-            yield LeftOut(measures.in_words(unmeasured), self._how_to_measure(unmeasured))
+            yield LeftOut(titles_of(unmeasured), self._how_to_measure(unmeasured))
 
     def _how_to_measure(self, names: list[str]) -> str:
         terms = self.agreement.card.terms

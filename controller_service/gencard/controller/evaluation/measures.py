@@ -32,8 +32,8 @@ from gencard.core.errors import (
     RecordsProtectedError,
     ServiceBusyError,
 )
-from gencard.core.evaluation.measure import Measure
-from gencard.core.evaluation.registry import MEASURES, measure_named
+from gencard.core.evaluation.evaluation import Evaluation
+from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.signatures.identity import Identity, Role
@@ -102,7 +102,7 @@ class Measures:
             if row.measure not in allowed(who, card):
                 raise NotFoundError
             holding = self.cards.holdings.named(dataset_of(card.name))
-            reason = why_withheld(measure_named(row.measure), signed_card(card), holding)
+            reason = why_withheld(evaluation_named(row.measure), signed_card(card), holding)
         if reason is not None:
             raise _refusal(row.measure, reason)
         return measure_message(row)
@@ -143,23 +143,23 @@ class Measures:
         if any(row.state in UNFINISHED for row in self.operations.of_kind(tx, KIND, card)):
             raise ServiceBusyError(what="concurrent evaluations of one card")
 
-    def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Measure]:
+    def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Evaluation]:
         """The measures to take, in the order of a report; all that is looked at is public."""
         may_have = allowed(who, card)
-        asked = {measure_named(name).name for name in names} or set(may_have)
+        asked = {evaluation_named(name).name for name in names} or set(may_have)
         if not asked or not asked <= set(may_have):
             raise PermissionDeniedError
         if names and len(names) != len(asked):
             raise InvalidInputError(field="measures", problem="must not repeat a name")
         self.cards.holding_of(card)
         missing = self.unavailable(card)
-        refused = [name for name in MEASURES if name in asked and name in missing]
+        refused = [name for name in EVALUATIONS if name in asked and name in missing]
         if refused and (names or len(refused) == len(asked)):
             raise _refusal(refused[0], missing[refused[0]])
-        return [measure for name, measure in MEASURES.items() if name in asked.difference(refused)]
+        return [measure for name, measure in EVALUATIONS.items() if name in asked.difference(refused)]
 
     def _reserve(
-        self, tx: Connection, who: Identity, card: Card, fresh: Sequence[Measure]
+        self, tx: Connection, who: Identity, card: Card, fresh: Sequence[Evaluation]
     ) -> int | None:
         """Log what will be looked at and hold its price; the ledger's line, None where it is free."""
         if not fresh:
@@ -196,7 +196,7 @@ def allowed(who: Identity, card: Card) -> tuple[str, ...]:
     """Names of the measures that somebody may have of a card; none under one of tier private."""
     if is_private(card):
         return ()
-    return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(MEASURES)
+    return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(EVALUATIONS)
 
 
 def measure_message(row: MeasureRow, *, whole: bool = True) -> pb.Measures:

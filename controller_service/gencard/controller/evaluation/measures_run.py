@@ -27,7 +27,7 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import MeasureRow
 from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, OperationCancelledError
-from gencard.core.evaluation.registry import measure_named
+from gencard.core.evaluation.registry import evaluation_named
 from gencard.core.statistics.psi import Psi
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.documents.psi_document import psi_of_document
@@ -80,7 +80,7 @@ class MeasuresRun:
             "cliques": [list(clique) for clique in offer_of(card).terms.marginals],
             "seed": secrets.randbits(63),
         }
-        chosen = [measure_named(name) for name in run.request["measures"]]
+        chosen = [evaluation_named(name) for name in run.request["measures"]]
         job = self.jobs.compare(holding, signed_card(card).version, chosen, described)
         measured: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
         return measured
@@ -127,7 +127,7 @@ class MeasuresRun:
             card=card.name,
             measure=name,
             submitter=run.row.owner,
-            statistics=price_of_measures([measure_named(name)], holding, terms).statistics,
+            statistics=price_of_measures([evaluation_named(name)], holding, terms).statistics,
             document=json.dumps(document).encode(),
             created=self.measures.cards.clock(),
         )

@@ -10,11 +10,9 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.evaluation.findings_json import finding_to_json_object
-from gencard.core.evaluation.material import Declared, Material
-from gencard.core.evaluation.registry import measure_named, take
-from gencard.core.evaluation.rounding import rounded
-from gencard.core.evaluation.together import Together
+from gencard.core.evaluation.finding import finding_to_json_object
+from gencard.core.evaluation.material import Declared, Material, Together
+from gencard.core.evaluation.registry import evaluate, evaluation_named
 from gencard.core.privacy.distances.gower import Missing
 from gencard.core.privacy.uniques import unique_free
 from gencard.core.types import Progress
@@ -32,8 +30,8 @@ def compare(job: Job, progress: Progress) -> Job:
     found = []
     for place, name in enumerate(job["measures"]):
         progress(name, place / len(job["measures"]))
-        finding = take(measure_named(name), material)
-        document = None if finding is None else finding_to_json_object(rounded(finding, material))
+        finding = evaluate(evaluation_named(name), material)
+        document = None if finding is None else finding_to_json_object(finding.rounded(material))
         found.append({"name": name, "found": document})
     return {"measures": found}
 

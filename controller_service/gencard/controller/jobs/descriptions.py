@@ -12,7 +12,7 @@ from gencard.controller.records.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Domain
-from gencard.core.evaluation.measure import Measure, Need
+from gencard.core.evaluation.evaluation import Evaluation, Need
 from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.codecs.money import privacy_document
@@ -79,7 +79,7 @@ class Descriptions:
         }
 
     def compare(
-        self, holding: Holding, version: str, measures: Sequence[Measure], rows: Mapping[str, Any]
+        self, holding: Holding, version: str, measures: Sequence[Evaluation], rows: Mapping[str, Any]
     ) -> Job:
         """Records and holdout are named only where a measure looks at them.
 

@@ -10,9 +10,9 @@ from gencard.controller.records.holdings import Holding
 from gencard.core.card.budget import Mechanism, Price, Privacy
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
-from gencard.core.evaluation.measure import Measure
-from gencard.core.evaluation.registry import MEASURES, measure_named, price_in_statistics
-from gencard.core.evaluation.together import Together
+from gencard.core.evaluation.evaluation import Evaluation
+from gencard.core.evaluation.material import Together
+from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
 from gencard.core.transform import AS_COUNTED, Transform
 
 NOISE = "the card has noise, which other numbers about the records would undo"
@@ -77,7 +77,7 @@ def with_measures(
         InvalidInputError: There is no measure of this name.
     """
     for name in terms.measures:
-        measure_named(name)
+        evaluation_named(name)
     bound = READS_RECORDS if privacy.noisy or transform != AS_COUNTED else None
     kept = () if bound else tuple(name for name in terms.measures if name in measures)
     gone = [name for name in terms.measures if name not in kept]
@@ -120,7 +120,7 @@ def together_of(policy: Policy) -> Together:
     return Together(policy.forbidden, policy.largest_order)
 
 
-def why_unavailable(measure: Measure, holding: Holding, terms: Proposal) -> str | None:
+def why_unavailable(measure: Evaluation, holding: Holding, terms: Proposal) -> str | None:
     """Why no card with these terms could have a measure; None where one could. All of it is public."""
     attributes = holding.domain.covered_by(terms.cliques).attributes
     together = together_of(holding.policy)
@@ -131,7 +131,7 @@ def why_unavailable(measure: Measure, holding: Holding, terms: Proposal) -> str 
     return f"needs {' and '.join(lacking)}" if lacking else None
 
 
-def why_withheld(measure: Measure, card: CardTerms, holding: Holding) -> str | None:
+def why_withheld(measure: Evaluation, card: CardTerms, holding: Holding) -> str | None:
     """Why a measure is neither taken nor shown, even if it was taken before; None where it may be."""
     protected = why_protected(card, holding.policy)
     if protected is not None and (measure.reads_records or protected == TIER):
@@ -145,17 +145,17 @@ def unavailable(card: CardTerms, holding: Holding) -> dict[str, str]:
     """Every measure that a card cannot have, and why; depends on no record."""
     reasons = {
         name: why_withheld(measure, card, holding) or why_unavailable(measure, holding, card.terms)
-        for name, measure in MEASURES.items()
+        for name, measure in EVALUATIONS.items()
     }
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def fitting(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> tuple[Measure, ...]:
+def fitting(measures: Iterable[Evaluation], holding: Holding, terms: Proposal) -> tuple[Evaluation, ...]:
     """Those that a card with these terms could have; all of that is public."""
     return tuple(one for one in measures if why_unavailable(one, holding, terms) is None)
 
 
-def price_of_measures(measures: Iterable[Measure], holding: Holding, terms: Proposal) -> Price:
+def price_of_measures(measures: Iterable[Evaluation], holding: Holding, terms: Proposal) -> Price:
     """What whoever asks first pays for these measures of one card."""
     attributes = len(holding.domain.covered_by(terms.cliques).attributes)
     names = [measure.name for measure in measures]
@@ -165,5 +165,5 @@ def price_of_measures(measures: Iterable[Measure], holding: Holding, terms: Prop
 
 def price_of_named(holding: Holding, terms: Proposal) -> Price:
     """What all measures that the terms name cost together, once for the card."""
-    named = fitting(map(measure_named, terms.measures), holding, terms)
+    named = fitting(map(evaluation_named, terms.measures), holding, terms)
     return price_of_measures(named, holding, terms)

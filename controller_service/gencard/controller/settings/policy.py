@@ -13,7 +13,7 @@ from gencard.controller.settings.toml_file import Section
 from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared
-from gencard.core.evaluation.registry import MEASURES
+from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.moment import MomentKind
 from gencard.core.privacy.distances.gower import Missing
@@ -50,7 +50,7 @@ class MeasuresTable(Section):
 
 
 def _measure(name: str) -> str:
-    if name not in MEASURES:
+    if name not in EVALUATIONS:
         raise PydanticCustomError("no_measure", "no evaluation has this name")
     return name
 

@@ -16,8 +16,8 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.budget import Mechanism, Privacy
 from gencard.core.errors import InvalidInputError
-from gencard.core.evaluation.measure import Measure, Need, Sight
-from gencard.core.evaluation.registry import measure_named
+from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
+from gencard.core.evaluation.registry import evaluation_named
 from gencard.core.transform import AS_COUNTED
 from gencard.core.utility.gap import gap_of
 
@@ -99,7 +99,7 @@ def _vain_measures(holding: Holding) -> Iterator[str]:
         name for name in holding.domain.attributes if objection((name,), policy, holding.domain) is None
     )
     for name in policy.measures:
-        measure = measure_named(name)
+        measure = evaluation_named(name)
         lacking = measure.lacks(there, holding.declared, holdout=holding.holdout is not None)
         if lacking:
             yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in lacking)}"
@@ -107,7 +107,7 @@ def _vain_measures(holding: Holding) -> Iterator[str]:
             yield f"names '{name}', but does not allow {measure.sight} together"
 
 
-def _can_look(measure: Measure, holding: Holding) -> bool:
+def _can_look(measure: Evaluation, holding: Holding) -> bool:
     """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
     together, declared = together_of(holding.policy), holding.declared
     if measure.sight is Sight.KEYS:

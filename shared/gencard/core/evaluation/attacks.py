@@ -1,21 +1,30 @@
-"""Attacks by the release, each beside control and luck; see ``privacy.attack`` and ``membership``."""
+"""Attacks on the release and disclosure from it, each with its reference.
 
-from dataclasses import dataclass
+The definitions are in ``privacy.attacks``, ``privacy.uniques`` and ``privacy.disclosure``.
+"""
+
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from gencard.core.evaluation.axes import ALARM, BESIDE, RELEASE, Axes
-from gencard.core.evaluation.finding import Line
+from gencard.core.domain import Clique
+from gencard.core.evaluation.finding import Finding, Line
 from gencard.core.evaluation.material import Material
-from gencard.core.evaluation.shown import Shown
-from gencard.core.evaluation.words import interval, percent
+from gencard.core.evaluation.precision import (
+    rounded_between,
+    rounded_named_shares,
+    rounded_outward,
+    rounded_proportion,
+)
 from gencard.core.privacy.attacks.attack import Attack, Risk
 from gencard.core.privacy.attacks.membership import membership
 from gencard.core.privacy.attacks.neighbours import inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
+from gencard.core.privacy.disclosure import disclosure_risk
 from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import present
+from gencard.core.privacy.uniques import replicated_uniques
 
 WIDTH, NEIGHBOURS = 3, 10
 """Attributes in a guess that singles out; rows that each side of a link looks at."""
@@ -27,7 +36,7 @@ AREA_NUMBERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class AttackFinding(Shown):
+class AttackFinding(Finding):
     """One attack: right guesses about train, about holdout (control) and by luck (naive)."""
 
     attack: Proportion
@@ -44,17 +53,6 @@ class AttackFinding(Shown):
         return self.whole.risk()
 
     @property
-    def sentence(self) -> str:
-        risk = self.risk
-        found = (
-            f"{percent(self.attack.share)} of the guesses about records that the release was made from "
-            f"were right, {percent(self.control.share)} about others, {percent(self.naive.share)} by "
-            f"luck: a risk of {percent(risk.estimate)} ({interval(risk.low, risk.high)})."
-        )
-        weak = "The attack does no better than luck, so its risk says nothing."
-        return found if self.whole.beats_luck() else f"{found} {weak}"
-
-    @property
     def stands_out(self) -> bool:
         return self.risk.low > 0 and self.whole.beats_luck()
 
@@ -67,26 +65,8 @@ class AttackFinding(Shown):
             ("Risk", self.risk.estimate),
         )
 
-    @property
-    def drawn_lines(self) -> int:
-        return 3
-
-    def plot(self, axes: Axes) -> None:
-        """Shares with their Wilson intervals."""
-        named = (
-            ("attack", self.attack, ALARM),
-            ("control", self.control, RELEASE),
-            ("by luck", self.naive, BESIDE),
-        )
-        for place, (_, found, colour) in enumerate(named):
-            low, high = found.interval()
-            axes.hlines([place], [100 * low], [100 * high], color=colour, linewidth=2.5)
-            axes.scatter([100 * found.share], [place], color=colour, s=45, zorder=3)
-        axes.set_yticks(range(3), [name for name, *_ in named])
-        axes.set_ylim(2.6, -0.6)
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlim(left=0)
-        axes.set_xlabel("% of the guesses that were right, with 95 % intervals")
+    def rounded(self, _material: Material) -> "AttackFinding":
+        return AttackFinding(*map(rounded_proportion, (self.attack, self.control, self.naive)))
 
 
 def singling_out_finding(material: Material) -> AttackFinding:
@@ -131,7 +111,7 @@ def _finding(found: Attack) -> AttackFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class MembershipFinding(Shown):
+class MembershipFinding(Finding):
     """Membership inference by distance.
 
     Args:
@@ -144,13 +124,6 @@ class MembershipFinding(Shown):
     high: float
 
     @property
-    def sentence(self) -> str:
-        return (
-            f"A record that the release was made from is nearer to its rows than another with a "
-            f"probability of {percent(self.area)} ({interval(self.low, self.high)}); luck gives 50 %."
-        )
-
-    @property
     def stands_out(self) -> bool:
         return self.low > 0.5
 
@@ -158,21 +131,68 @@ class MembershipFinding(Shown):
     def lines(self) -> tuple[Line, ...]:
         return (("Area under the curve", self.area), ("Lowest", self.low), ("Highest", self.high))
 
-    @property
-    def drawn_lines(self) -> int:
-        return 1
-
-    def plot(self, axes: Axes) -> None:
-        """The area and its interval, beside luck."""
-        axes.axvline(50, color=BESIDE, linestyle=":")
-        axes.hlines([0], [100 * self.low], [100 * self.high], color=ALARM, linewidth=2.5)
-        axes.scatter([100 * self.area], [0], color=ALARM, s=45, zorder=3)
-        axes.set_yticks([0], ["members nearer"])
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlim(0, 100)
-        axes.set_xlabel("% of the pairs; dotted: luck")
+    def rounded(self, material: Material) -> "MembershipFinding":
+        size = min(len(material.records), len(material.unseen))
+        low, high = rounded_outward(self.low, self.high, size)
+        return MembershipFinding(rounded_between(self.area, size), low, high)
 
 
 def membership_finding(material: Material) -> MembershipFinding:
     found = membership(material.tables, material.gower)
     return MembershipFinding(found.area, *found.interval())
+
+
+UNIQUE_NUMBERS, DISCLOSURE_NUMBERS = 4, 16
+
+
+@dataclass(frozen=True, slots=True)
+class UniquesFinding(Finding):
+    """Combinations of all attributes that exactly one record or row has.
+
+    Args:
+        shares: UiO, UiS, UiOiS, repU; of the records, UiS of the rows.
+    """
+
+    shares: tuple[tuple[str, float], ...]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return self.shares
+
+    def rounded(self, material: Material) -> "UniquesFinding":
+        return UniquesFinding(rounded_named_shares(self.shares, len(material.records)))
+
+
+def uniques_finding(material: Material) -> UniquesFinding:
+    found = replicated_uniques(material.records, material.synthetic)
+    return UniquesFinding(tuple(found.named.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class DisclosureFinding(Finding):
+    """What the release tells of the target of somebody whose keys are known.
+
+    Args:
+        keys: The declared keys that the release has.
+        shares: The measures under their names in the literature.
+    """
+
+    keys: Clique
+    target: str
+    shares: tuple[tuple[str, float], ...]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return self.shares
+
+    def rounded(self, material: Material) -> "DisclosureFinding":
+        return replace(self, shares=rounded_named_shares(self.shares, len(material.records)))
+
+
+def disclosure_finding(material: Material) -> DisclosureFinding:
+    """By the declared keys, those of them that the release has."""
+    domain, declared = material.synthetic.domain, material.declared
+    keys = domain.canonical(tuple(name for name in declared.keys if name in domain.attributes))
+    found = disclosure_risk(material.records, material.synthetic, keys, declared.target)
+    shares = found.uniques.named | found.attribute.named | found.attribution.named
+    return DisclosureFinding(keys, found.target, tuple(shares.items()))

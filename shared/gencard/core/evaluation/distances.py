@@ -1,18 +1,27 @@
-"""Distance to the closest record, beside records that the generator never saw; see ``privacy.dcr``."""
+"""Distances from rows to the nearest records: DCR, clones and NNDR, with a holdout as the reference.
 
-from dataclasses import dataclass
+The definitions are in ``privacy.distances``.
+"""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.evaluation.axes import ALARM, BESIDE, RELEASE, Axes
-from gencard.core.evaluation.finding import Line
+from gencard.core.evaluation.finding import Finding, Line
 from gencard.core.evaluation.material import Material
-from gencard.core.evaluation.shown import Shown
-from gencard.core.evaluation.words import interval, percent
-from gencard.core.privacy.distances.copies import distance_histogram
+from gencard.core.evaluation.precision import (
+    rounded_count,
+    rounded_if_known,
+    rounded_outward,
+    rounded_share,
+    rounded_shares,
+)
+from gencard.core.privacy.attacks.attack import drawn
+from gencard.core.privacy.distances.copies import clones, distance_histogram, nndr
 from gencard.core.privacy.distances.dcr import CloserShare, Dcr, EqualShare, closer_share, equal_share
 from gencard.core.privacy.distances.nearest import Nearest, nearest
+from gencard.core.privacy.proportion import Proportion
 
 BINS, STEP = 40, 0.01
 """Bins of a curve, and how wide each is; what lies farther is told in one number."""
@@ -41,6 +50,17 @@ class Curve:
     median: float | None
     second: float | None
 
+    def rounded(self, size: int) -> "Curve":
+        """The curve of ``size`` records, as it may be released."""
+        return Curve(
+            zeros=rounded_share(self.zeros, size),
+            bins=rounded_shares(self.bins, size),
+            farther=rounded_share(self.farther, size),
+            undefined=rounded_share(self.undefined, size),
+            median=rounded_if_known(self.median, size),
+            second=rounded_if_known(self.second, size),
+        )
+
     @classmethod
     def of(cls, found: Nearest) -> "Curve":
         counted = distance_histogram(found.distance, round(1 / STEP))
@@ -56,7 +76,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class DistanceFinding(Shown):
+class DistanceFinding(Finding):
     """DCR of a release.
 
     Args:
@@ -82,14 +102,6 @@ class DistanceFinding(Shown):
     draws: int
 
     @property
-    def sentence(self) -> str:
-        return (
-            f"{percent(self.share)} of the rows are closer to a record that the release was made from "
-            f"than to one that it was not made from ({interval(self.low, self.high)}, equally many of "
-            "both). Without copying it is half."
-        )
-
-    @property
     def stands_out(self) -> bool:
         return self.low > 0.5
 
@@ -106,30 +118,26 @@ class DistanceFinding(Shown):
             ("Records of train at distance 0 to holdout", self.baseline.zeros),
         )
 
-    @property
-    def drawn_lines(self) -> int:
-        return 0
-
-    def plot(self, axes: Axes) -> None:
-        """Histograms of the three distances; exact copies are the bars left of 0."""
-        edges = np.arange(BINS + 1) * STEP
-        curves = (
-            (self.baseline, BESIDE, "real records to others (baseline)"),
-            (self.to_holdout, RELEASE, "rows to holdout"),
-            (self.to_train, ALARM, "rows to train"),
+    def rounded(self, material: Material) -> "DistanceFinding":
+        rows, records = len(material.synthetic), len(material.records)
+        low, high = rounded_outward(self.low, self.high, self.size)
+        return replace(
+            self,
+            to_train=self.to_train.rounded(rows),
+            to_holdout=self.to_holdout.rounded(rows),
+            baseline=self.baseline.rounded(records),
+            closer=rounded_share(self.closer, rows),
+            ties=rounded_share(self.ties, rows),
+            by_size=rounded_share(self.by_size, records),
+            share=rounded_share(self.share, rows),
+            low=low,
+            high=high,
+            size=rounded_count(self.size),
         )
-        for place, (curve, colour, label) in enumerate(curves):
-            axes.stairs(100 * np.array(curve.bins), edges, color=colour, linewidth=1.6, label=label)
-            left = -STEP * (5.6 - 1.2 * place)
-            axes.bar(left, 100 * curve.zeros, width=STEP, color=colour, align="edge")
-        axes.set_xticks([-STEP * 3.9, *np.arange(5) / 10], ["copies", "0", "0.1", "0.2", "0.3", "0.4"])
-        axes.set_xlabel("distance to the closest record")
-        axes.set_ylabel("% of the rows")
-        axes.legend(frameon=False)
 
 
 def distance_finding(material: Material) -> DistanceFinding:
-    """Measure it; raises what ``equal_share`` and ``nearest`` refuse."""
+    """Evaluation it; raises what ``equal_share`` and ``nearest`` refuse."""
     tables = material.tables
     sizes = len(tables.train), len(tables.holdout)
     to_train, to_holdout = material.to_train, material.to_holdout
@@ -162,3 +170,123 @@ def _finding(found: Dcr, share: CloserShare, equal: EqualShare) -> DistanceFindi
 def _median(distances: NDArray[np.float64]) -> float | None:
     known = distances[~np.isnan(distances)]
     return float(np.median(known)) if len(known) else None
+
+
+CLONE_NUMBERS = 5
+RATIO_BINS = 20
+RATIO_NUMBERS = 2 * (RATIO_BINS + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CloneFinding(Finding):
+    """Rows that equal a record, in shares of the rows.
+
+    Args:
+        rows: Rows of the release.
+        train: Equal to some record that the release was made from.
+        equal: The same, among as many of these as there are of holdout.
+        holdout: Equal to some record of holdout: what likeness alone makes.
+        chance: What the number of cells alone makes of ``train``; None where numbers have no cells.
+    """
+
+    rows: int
+    train: float
+    equal: float
+    holdout: float
+    chance: float | None
+
+    @property
+    def stands_out(self) -> bool:
+        ours, theirs = (
+            Proportion(round(share * self.rows), self.rows) for share in (self.equal, self.holdout)
+        )
+        return ours.interval()[0] > theirs.interval()[1]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        found = (
+            ("Clones of train", self.train),
+            ("Clones of train, as many as holdout", self.equal),
+            ("Clones of holdout", self.holdout),
+        )
+        return found if self.chance is None else (*found, ("By the number of cells alone", self.chance))
+
+    def rounded(self, material: Material) -> "CloneFinding":
+        rows = len(material.synthetic)
+        return CloneFinding(
+            rows=rounded_count(rows),
+            train=rounded_share(self.train, rows),
+            equal=rounded_share(self.equal, rows),
+            holdout=rounded_share(self.holdout, rows),
+            chance=None if self.chance is None else rounded_share(self.chance, rows),
+        )
+
+
+def clone_finding(material: Material) -> CloneFinding:
+    """Count them; the domain has cells only as far as no attribute holds numbers."""
+    tables, rows = material.tables, len(material.synthetic)
+    numeric = any(span is not None for span in material.gower.ranges)
+    cells = None if numeric else material.synthetic.domain.cells
+    found = clones(material.to_train, len(tables.train), cells)
+    size = min(len(tables.train), len(tables.holdout))
+    ours, theirs = (
+        drawn(table, size, material.rng("clones")) for table in (tables.train, tables.holdout)
+    )
+    equal, others = (
+        nearest(tables.synthetic, some, material.gower, second=False) for some in (ours, theirs)
+    )
+    return CloneFinding(
+        rows=rows,
+        train=found.share,
+        equal=float(np.mean(equal.distance == 0)),
+        holdout=float(np.mean(others.distance == 0)),
+        chance=found.chance,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RatioFinding(Finding):
+    """Distance to the closest record by that to the second closest (NNDR).
+
+    Args:
+        train: Shares of the rows in each of ``RATIO_BINS`` equal bins from 0 to 1.
+        holdout: The same, by records of holdout.
+        low_train: The ratio that 5 % of the rows do not pass; ``low_holdout`` likewise.
+    """
+
+    train: tuple[float, ...]
+    holdout: tuple[float, ...]
+    low_train: float | None
+    low_holdout: float | None
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return (
+            ("5th percentile, by train", self.low_train),
+            ("5th percentile, by holdout", self.low_holdout),
+        )
+
+    def rounded(self, material: Material) -> "RatioFinding":
+        rows = len(material.synthetic)
+        return RatioFinding(
+            rounded_shares(self.train, rows),
+            rounded_shares(self.holdout, rows),
+            rounded_if_known(self.low_train, rows),
+            rounded_if_known(self.low_holdout, rows),
+        )
+
+
+def ratio_finding(material: Material) -> RatioFinding:
+    """The ratios by train and by holdout; records without a second closest are left out."""
+    ours, theirs = nndr(material.to_train), nndr(material.to_holdout)
+    return RatioFinding(_shares(ours), _shares(theirs), _twentieth(ours), _twentieth(theirs))
+
+
+def _shares(ratios: NDArray[np.float64]) -> tuple[float, ...]:
+    counts, _ = np.histogram(ratios[~np.isnan(ratios)], bins=RATIO_BINS, range=(0.0, 1.0))
+    return tuple(map(float, counts / len(ratios)))
+
+
+def _twentieth(ratios: NDArray[np.float64]) -> float | None:
+    known = ratios[~np.isnan(ratios)]
+    return float(np.quantile(known, 0.05)) if len(known) else None

@@ -1,5 +1,6 @@
 """What measures are taken from: a release, the records it was made from, and others nobody used."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,6 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import EmptyDatasetError, InvalidPsiError
-from gencard.core.evaluation.together import EVERYTHING, Together
 from gencard.core.privacy.attacks.attack import Tables
 from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
 from gencard.core.privacy.distances.nearest import Nearest, nearest
@@ -38,6 +38,32 @@ class Declared:
 
 
 NOTHING_DECLARED = Declared()
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What a policy allows to be looked at together.
+
+    Args:
+        forbidden: Attribute sets that nothing may hold together.
+        largest_order: Most attributes in one table.
+    """
+
+    forbidden: tuple[Clique, ...]
+    largest_order: int
+
+    def allows(self, attributes: Iterable[str]) -> bool:
+        """Whether numbers may be told that all these attributes decide together."""
+        present = set(attributes)
+        return not any(present.issuperset(clique) for clique in self.forbidden)
+
+    def allows_table(self, attributes: Clique) -> bool:
+        """Whether a table of these attributes could be asked for."""
+        return len(set(attributes)) <= self.largest_order and self.allows(attributes)
+
+
+EVERYTHING = Together((), 1_000_000)
+"""For records that are nobody's secret."""
 
 
 @dataclass(frozen=True)

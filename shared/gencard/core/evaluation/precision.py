@@ -10,7 +10,16 @@ standard error. The standard error is
 * of a number without bounds: its own size / sqrt(m), which no chi-squared statistic goes below.
 """
 
+from collections.abc import Iterable
 from math import ceil, floor, isfinite, log10, sqrt
+
+from gencard.core.privacy.proportion import Proportion
+
+Named = tuple[tuple[str, float], ...]
+"""Numbers under their names in the literature."""
+
+_BETWEEN = {"JSD": 1.0, "SPECKS": 1.0, "dBhatt": 1.0, "MabsDD": 2.0, "PO50": 100.0}
+"""Measures of tables that are bounded, and the width of their range."""
 
 FEWEST = 10
 """Records that a step of a share stands for at least."""
@@ -68,6 +77,45 @@ def rounded_outward(low: float, high: float, size: int) -> tuple[float, float]:
     width = step(1 / 2 / sqrt(size))
     ends = floor(low / width + 1e-9) * width, ceil(high / width - 1e-9) * width
     return max(0.0, _clean(ends[0])), min(1.0, _clean(ends[1]))
+
+
+def rounded_shares(shares: Iterable[float], size: int) -> tuple[float, ...]:
+    """Several shares of ``size`` records."""
+    return tuple(rounded_share(share, size) for share in shares)
+
+
+def rounded_named_shares(shares: Named, size: int) -> Named:
+    """Shares of ``size`` records with their names."""
+    return tuple((name, rounded_share(value, size)) for name, value in shares)
+
+
+def rounded_measures(measures: Named, size: int) -> Named:
+    """Measures of a table, bounded or not, with their names."""
+    return tuple(
+        (
+            name,
+            rounded_between(value, size, _BETWEEN[name])
+            if name in _BETWEEN
+            else rounded_freely(value, size),
+        )
+        for name, value in measures
+    )
+
+
+def rounded_if_known(value: float | None, size: int) -> float | None:
+    """A number between 0 and 1, or None."""
+    return None if value is None else rounded_between(value, size)
+
+
+def rounded_gaps(gaps: Iterable[float], sizes: Iterable[int]) -> tuple[float, ...]:
+    """Gaps from -1 to 1, each of its own number of records."""
+    return tuple(rounded_between(gap, size, 2.0) for gap, size in zip(gaps, sizes, strict=True))
+
+
+def rounded_proportion(proportion: Proportion) -> Proportion:
+    """A proportion with rounded attempts."""
+    attempts = max(1, rounded_count(proportion.attempts))
+    return Proportion(round(rounded_share(proportion.share, attempts) * attempts), attempts)
 
 
 def _nearest(value: float, error: float) -> float:

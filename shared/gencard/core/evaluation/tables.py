@@ -1,7 +1,10 @@
-"""Tables of one, two and three attributes, and the marginals of Phi, beside the records'."""
+"""Tables of one to three attributes, the marginals of Phi, and fidelity to psi.
+
+The definitions are in ``utility.table_utility`` and ``utility.fidelity``.
+"""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -9,12 +12,16 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
-from gencard.core.evaluation.axes import ALARM, BESIDE, MARK, RELEASE, Axes
-from gencard.core.evaluation.finding import Line
+from gencard.core.evaluation.finding import Finding, Line
 from gencard.core.evaluation.material import Material
-from gencard.core.evaluation.shown import Shown
-from gencard.core.evaluation.words import percent
+from gencard.core.evaluation.precision import (
+    rounded_between,
+    rounded_freely,
+    rounded_if_known,
+    rounded_measures,
+)
 from gencard.core.statistics.marginal import count
+from gencard.core.utility.fidelity import Fidelity, MarginalFidelity, fidelity
 from gencard.core.utility.table_utility import (
     TableUtility,
     marginal_error,
@@ -26,7 +33,8 @@ WORST = 10
 """Tables of each width that are told with all measures."""
 
 MEASURES_OF_A_TABLE = 17
-MOST_BARS, _MOST_DRAWN = 20, 24
+MOST_LINES = 20
+"""Marginals among the lines of a finding, the worst ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +60,14 @@ class TablesOfWidth:
     means: tuple[tuple[str, float], ...]
     worst: tuple[OneTable, ...]
 
+    def rounded(self, size: int) -> "TablesOfWidth":
+        """As it may be released, given the number of records."""
+        worst = (replace(one, measures=rounded_measures(one.measures, size)) for one in self.worst)
+        return replace(self, means=rounded_measures(self.means, size), worst=tuple(worst))
+
 
 @dataclass(frozen=True, slots=True)
-class TablesFinding(Shown):
+class TablesFinding(Finding):
     """Utility of all tables.
 
     Args:
@@ -71,23 +84,6 @@ class TablesFinding(Shown):
     variations: tuple[float | None, ...]
 
     @property
-    def sentence(self) -> str:
-        told = [
-            f"{dict(found.means)['S_pMSE']:.3g} over the {found.tables:,} tables of "
-            f"{('one attribute', 'two', 'three')[found.width - 1]}"
-            for found in self.widths
-        ]
-        found = f"Mean S_pMSE is {', '.join(told)}; 1 is as good as resampling the records."
-        if not self._valued():
-            return found
-        worst, value = max(self._valued(), key=lambda pair: pair[1])
-        return f"{found} The worst pair is {' × '.join(worst)}, {value:.3g}."
-
-    @property
-    def stands_out(self) -> bool:
-        return False
-
-    @property
     def lines(self) -> tuple[Line, ...]:
         return tuple(
             (f"{name}, mean over tables of {found.width}", value)
@@ -96,43 +92,19 @@ class TablesFinding(Shown):
             if name in ("S_pMSE", "SPECKS", "JSD", "PO50")
         )
 
-    @property
-    def drawn_lines(self) -> int:
-        return len(self._drawn())
-
-    def plot(self, axes: Axes) -> None:
-        """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
-        shown = self._drawn()
-        places = {name: place for place, name in enumerate(shown)}
-        values = [value for _, value in self._valued()]
-        largest = max(values, default=0.0)
-        for (one, other), value in self._valued():
-            if one in places and other in places:
-                depth = _depth(value, largest)
-                axes.barh(
-                    places[other], 0.94, left=places[one] - 0.47, height=0.94, color=(ALARM, depth)
-                )
-        names = [_short(name) for name in shown]
-        axes.set_xticks(range(len(shown)), names, rotation=90)
-        axes.set_yticks(range(len(shown)), names)
-        axes.invert_yaxis()
-        axes.tick_params(length=0)
-        if values:
-            axes.set_xlabel(f"S_pMSE, by depth of colour: {min(values):.3g} to {largest:.3g}")
-
-    def _valued(self) -> list[tuple[tuple[str, str], float]]:
+    def valued_pairs(self) -> list[tuple[tuple[str, str], float]]:
         """Each pair with its S_pMSE, where they were compared."""
         pairs = zip(_pairs(self.attributes), self.pairs, strict=True) if self.pairs else ()
         return [(pair, value) for pair, value in pairs if value is not None]
 
-    def _drawn(self) -> tuple[str, ...]:
-        """The attributes to draw, in their order: all, or those in the worst pairs."""
-        worst = dict.fromkeys(self.attributes, 0.0)
-        for pair, value in self._valued():
-            for name in pair:
-                worst[name] = max(worst[name], value)
-        chosen = sorted(worst, key=lambda name: -worst[name])[:_MOST_DRAWN]
-        return tuple(name for name in self.attributes if name in chosen)
+    def rounded(self, material: Material) -> "TablesFinding":
+        records = len(material.records)
+        return replace(
+            self,
+            widths=tuple(tables.rounded(records) for tables in self.widths),
+            pairs=tuple(None if one is None else rounded_freely(one, records) for one in self.pairs),
+            variations=tuple(rounded_if_known(one, records) for one in self.variations),
+        )
 
 
 def tables_finding(material: Material) -> TablesFinding:
@@ -187,7 +159,7 @@ class OneMarginal:
 
 
 @dataclass(frozen=True, slots=True)
-class MarginalsFinding(Shown):
+class MarginalsFinding(Finding):
     """The marginals that the card asked for, in the release and among the records; Phi's order."""
 
     marginals: tuple[OneMarginal, ...]
@@ -198,41 +170,24 @@ class MarginalsFinding(Shown):
         return tuple(sorted(self.marginals, key=lambda one: -one.total_variation))
 
     @property
-    def sentence(self) -> str:
-        worst = self.ordered[0]
-        mean = float(np.mean([one.error for one in self.marginals]))
-        return (
-            f"The marginals of Phi are off by {percent(mean)} of the records in each cell (root mean "
-            f"square, on average); furthest off is {' × '.join(worst.clique)}, where "
-            f"{percent(worst.total_variation)} of the rows would have to move."
-        )
-
-    @property
-    def stands_out(self) -> bool:
-        return False
-
-    @property
     def lines(self) -> tuple[Line, ...]:
         return tuple(
             (f"Total variation, {' × '.join(one.clique)}", one.total_variation)
-            for one in self.ordered[:MOST_BARS]
+            for one in self.ordered[:MOST_LINES]
         )
 
-    @property
-    def drawn_lines(self) -> int:
-        return min(MOST_BARS, len(self.marginals))
-
-    def plot(self, axes: Axes) -> None:
-        """Total variation and error of the worst ones."""
-        shown = self.ordered[:MOST_BARS]
-        places = np.arange(len(shown))
-        axes.barh(places, [100 * one.total_variation for one in shown], color=RELEASE, height=0.6)
-        errors = [100 * one.error for one in shown]
-        axes.scatter(errors, places, color=BESIDE, label="RMSE of a cell", **MARK)
-        axes.set_yticks(places, [_short(" × ".join(one.clique), 44) for one in shown])
-        axes.invert_yaxis()
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("bar: total variation, % of the rows; mark: RMSE of a cell, %")
+    def rounded(self, material: Material) -> "MarginalsFinding":
+        size = len(material.records)
+        return MarginalsFinding(
+            tuple(
+                replace(
+                    one,
+                    error=rounded_between(one.error, size),
+                    total_variation=rounded_between(one.total_variation, size),
+                )
+                for one in self.marginals
+            )
+        )
 
 
 def marginals_finding(material: Material) -> MarginalsFinding:
@@ -251,10 +206,32 @@ def _pairs(attributes: Clique) -> list[tuple[str, str]]:
     return [(one, other) for place, one in enumerate(attributes) for other in attributes[place + 1 :]]
 
 
-def _depth(value: float, largest: float) -> float:
-    """From nearly white to full, by the logarithm: one bad pair must not hide the next."""
-    return 0.04 + 0.96 * float(np.log1p(value) / np.log1p(largest)) if largest > 0 else 0.04
+@dataclass(frozen=True, slots=True)
+class FidelityFinding(Finding):
+    """Fidelity of the release's rows to psi."""
+
+    facts: Fidelity
+
+    @property
+    def ordered(self) -> list[MarginalFidelity]:
+        """The marginals, those that are furthest beyond their bounds first."""
+        return sorted(self.facts.marginals, key=lambda found: found.bound - found.total_variation)
+
+    @property
+    def stands_out(self) -> bool:
+        return bool(self.facts.unexplained)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(
+            (f"Total variation, {' × '.join(one.clique)}", one.total_variation)
+            for one in self.ordered[:MOST_LINES]
+        )
+
+    def rounded(self, _material: Material) -> "FidelityFinding":
+        """It compares rows with psi, and no number in it is about records."""
+        return self
 
 
-def _short(name: str, most: int = 18) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+def fidelity_finding(material: Material) -> FidelityFinding:
+    return FidelityFinding(fidelity(material.measured, material.synthetic))

@@ -7,8 +7,7 @@ from typing import Any
 
 from gencard.core.domain import Clique
 from gencard.core.evaluation.finding import Finding
-from gencard.core.evaluation.material import Declared, Material
-from gencard.core.evaluation.together import Together
+from gencard.core.evaluation.material import Declared, Material, Together
 
 
 class Group(StrEnum):
@@ -42,13 +41,10 @@ class Sight(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Evaluation:
     """One measure.
 
     Args:
-        title: For people.
-        reading: How to read it.
-        limits: What it does not show.
         find: Takes it; may raise any GencardError where these records do not allow it.
         kind: Of its findings.
         numbers: Most numbers in a finding about records, given the attributes of the release and the
@@ -58,9 +54,6 @@ class Measure:
 
     name: str
     group: Group
-    title: str
-    reading: str
-    limits: str
     needs: tuple[Need, ...]
     find: Callable[[Material], Finding]
     kind: type[Any]

@@ -1,0 +1,281 @@
+"""Findings in sentences; title, reading and limits of each evaluation."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from gencard.client.report.words import interval, named, percent
+from gencard.core.evaluation.attacks import (
+    AttackFinding,
+    DisclosureFinding,
+    MembershipFinding,
+    UniquesFinding,
+)
+from gencard.core.evaluation.distances import CloneFinding, DistanceFinding, RatioFinding
+from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.models import GapFinding, PredictionsFinding, PropensityFinding
+from gencard.core.evaluation.tables import FidelityFinding, MarginalsFinding, TablesFinding
+
+_DCR_LIMITS = (
+    "DCR is no proof of privacy: records were reconstructed from generators that pass it "
+    "(arXiv 2312.05114), and attacks by distance find only part of what leaks (arXiv 2405.10994)."
+)
+_ATTACK_LIMITS = "Another attack may succeed where this one failed; a risk of 0 is no proof of privacy."
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An evaluation for readers of a report.
+
+    Args:
+        reading: How to read the figure and the numbers.
+        limits: What they do not show.
+    """
+
+    title: str
+    reading: str
+    limits: str
+
+
+EXPLANATIONS = {
+    "fidelity": Explanation(
+        "Fidelity to psi",
+        "Dot: the rows, a diamond where they exceed the bound. Ring: expected sampling error. Tick: a "
+        "bound that sampling error exceeds in about 1 % of releases.",
+        "It compares the rows with psi and reads no record.",
+    ),
+    "dcr": Explanation(
+        "Distance to the closest record",
+        "The distances from rows to training records and to holdout records should have the same "
+        "distribution. If rows are nearer to the training records, or more of them are copies, the "
+        "release contains more of these people than similarity can explain.",
+        _DCR_LIMITS,
+    ),
+    "clones": Explanation(
+        "Clones",
+        "Rows equal to a record. In small domains nearly every row equals some record by similarity "
+        "alone: compare the clones of training records with those of holdout records.",
+        "A row that differs in one detail is no clone, and may still identify a person.",
+    ),
+    "nndr": Explanation(
+        "Nearest neighbour distance ratio",
+        "Near 0, a row points to one record; near 1, it is no nearer to one record than to another. "
+        "Both lines should coincide.",
+        _DCR_LIMITS,
+    ),
+    "replicated-uniques": Explanation(
+        "Replicated uniques",
+        "UiO: unique records. UiS: unique rows. UiOiS: unique records that equal some row. repU: "
+        "records that are unique in both, which an intruder looks for.",
+        "A unique row may equal a unique record by chance, above all with few attributes. Uniqueness on "
+        "some of the attributes is not examined.",
+    ),
+    "disclosure": Explanation(
+        "Disclosure of the target",
+        "DiS: records whose keys have a single level of the target among the rows. DiSCO: those for "
+        "which this level is correct. Grey: what the records themselves would disclose.",
+        "It covers the declared keys and target only, and includes what anybody would have guessed.",
+    ),
+    "singling-out": Explanation(
+        "Attack: singling out",
+        "Predicates that exactly one row satisfies are tested on the records: how many single out one "
+        "record. The excess over the control is due to the training records.",
+        _ATTACK_LIMITS,
+    ),
+    "linkability": Explanation(
+        "Attack: linkability",
+        "Two parties know one half of the attributes each. They link the halves of a record if the "
+        "nearest rows of both halves have a row in common.",
+        _ATTACK_LIMITS,
+    ),
+    "inference": Explanation(
+        "Attack: inference of the target",
+        "The target of a record whose other attributes are known is predicted from the nearest row. The "
+        "control shows what the rows reveal about everybody.",
+        _ATTACK_LIMITS,
+    ),
+    "membership": Explanation(
+        "Attack: membership by distance",
+        "How often a training record is nearer to the rows than a holdout record.",
+        f"Attacks by distance are weak: 50 % shows nothing. {_ATTACK_LIMITS}",
+    ),
+    "marginals": Explanation(
+        "Marginals of Phi",
+        "How far the marginals of Phi in the release are from those of the records: the total error of "
+        "noise, fitting and sampling.",
+        "It says nothing about interactions that are not in Phi.",
+    ),
+    "gap": Explanation(
+        "The declared gap",
+        "Bar: the difference between the two groups in the release, by level, largest error first. "
+        "Mark: the same among the records.",
+        "Levels with few people vary by chance; each level has the same weight.",
+    ),
+    "tables": Explanation(
+        "All tables of one, two and three attributes",
+        "Heat map of the pairs: the deeper the colour, the larger S_pMSE. A value of 1 is as good as "
+        "resampling the records; pairs that are not in Phi are usually the deepest.",
+        "A table of four attributes may be wrong where all smaller tables are right.",
+    ),
+    "propensity": Explanation(
+        "Telling rows from records",
+        "A regression with interactions and a classification tree predict which rows are synthetic. At "
+        "1 they do no better than on a resample of the records; larger values are worse.",
+        "A model does not see interactions that it does not contain, nor say where rows differ.",
+    ),
+    "predictions": Explanation(
+        "Predictions of the target",
+        "Accuracy on the holdout of models trained on the release and on the records. Bars: accuracy "
+        "that the forest loses when an attribute is permuted; marks: the same among the records.",
+        "Another target, or another model, may give another result.",
+    ),
+}
+"""By evaluation, in the order of a report."""
+
+
+def titles_of(names: Iterable[str]) -> str:
+    """Titles of evaluations, as a list in one line."""
+    return ", ".join(EXPLANATIONS[name].title for name in names)
+
+
+@singledispatch
+def sentence(finding: Finding) -> str:
+    """The finding in one or two sentences.
+
+    Raises:
+        NotImplementedError: There is no sentence for this type of finding.
+    """
+    raise NotImplementedError(type(finding).__name__)
+
+
+@sentence.register
+def _(finding: FidelityFinding) -> str:
+    exceeding, total = len(finding.facts.unexplained), len(finding.facts.marginals)
+    if not exceeding:
+        return "All marginals match psi within sampling error."
+    return f"{exceeding:,} of {total:,} marginals differ from psi by more than sampling error."
+
+
+@sentence.register
+def _(finding: DistanceFinding) -> str:
+    return (
+        f"{percent(finding.share)} of the rows are closer to a training record than to a holdout record "
+        f"({interval(finding.low, finding.high)}, equal numbers of both). Without copying, 50 % are "
+        "expected."
+    )
+
+
+@sentence.register
+def _(finding: CloneFinding) -> str:
+    return (
+        f"{percent(finding.train)} of the rows equal a training record. With equal numbers of training "
+        f"and holdout records, {percent(finding.equal)} equal a training record and "
+        f"{percent(finding.holdout)} a holdout record."
+    )
+
+
+@sentence.register
+def _(finding: RatioFinding) -> str:
+    return (
+        "For 5 % of the rows, the distance to the closest training record is at most "
+        f"{_ratio(finding.low_train)} times that to the second closest; for holdout records "
+        f"{_ratio(finding.low_holdout)} times."
+    )
+
+
+@sentence.register
+def _(finding: UniquesFinding) -> str:
+    shares = dict(finding.shares)
+    return (
+        f"{percent(shares['repU'])} of the records are unique and equal a unique row (replicated "
+        f"uniques); {percent(shares['UiO'])} of the records are unique."
+    )
+
+
+@sentence.register
+def _(finding: DisclosureFinding) -> str:
+    shares = dict(finding.shares)
+    return (
+        f"Given {', '.join(finding.keys)}, the rows disclose a level of {finding.target} for "
+        f"{percent(shares['DiS'])} of the records, and the correct one for {percent(shares['DiSCO'])}. "
+        f"The records themselves would disclose it for {percent(shares['Dorig'])}."
+    )
+
+
+@sentence.register
+def _(finding: AttackFinding) -> str:
+    risk = finding.risk
+    result = (
+        f"{percent(finding.attack.share)} of the guesses about training records were right, "
+        f"{percent(finding.control.share)} about holdout records and {percent(finding.naive.share)} at "
+        f"random: a risk of {percent(risk.estimate)} ({interval(risk.low, risk.high)})."
+    )
+    weak = "The attack is no better than random guessing, so its risk is not meaningful."
+    return result if finding.whole.beats_luck() else f"{result} {weak}"
+
+
+@sentence.register
+def _(finding: MembershipFinding) -> str:
+    return (
+        "A training record is nearer to the rows than a holdout record with probability "
+        f"{percent(finding.area)} ({interval(finding.low, finding.high)}); random guessing gives 50 %."
+    )
+
+
+@sentence.register
+def _(finding: MarginalsFinding) -> str:
+    worst = finding.ordered[0]
+    mean = float(np.mean([one.error for one in finding.marginals]))
+    return (
+        f"The cells of the marginals of Phi have a mean RMSE of {percent(mean)}; the largest total "
+        f"variation is that of {named(worst.clique)}, {percent(worst.total_variation)}."
+    )
+
+
+@sentence.register
+def _(finding: GapFinding) -> str:
+    return (
+        f"The gap {finding.gap} has an RMSE of {percent(finding.error)} over the levels; the largest "
+        f"error is at {finding.levels[0]}, {percent(finding.synthetic[0])} in the release and "
+        f"{percent(finding.original[0])} among the records."
+    )
+
+
+@sentence.register
+def _(finding: TablesFinding) -> str:
+    means = [
+        f"{dict(tables.means)['S_pMSE']:.3g} over the {tables.tables:,} tables of "
+        f"{('one attribute', 'two', 'three')[tables.width - 1]}"
+        for tables in finding.widths
+    ]
+    text = f"Mean S_pMSE is {', '.join(means)}; 1 is as good as resampling the records."
+    if not finding.valued_pairs():
+        return text
+    worst, value = max(finding.valued_pairs(), key=lambda pair: pair[1])
+    return f"{text} The worst pair is {named(worst)}, {value:.3g}."
+
+
+@sentence.register
+def _(finding: PropensityFinding) -> str:
+    regression = (
+        "has too many parameters" if finding.regression is None else f"S_pMSE {finding.regression:.3g}"
+    )
+    return (
+        f"Telling rows from records: regression {regression}, tree S_pMSE {finding.tree:.3g}; "
+        "1 is as good as resampling the records."
+    )
+
+
+@sentence.register
+def _(finding: PredictionsFinding) -> str:
+    return (
+        f"Accuracy on the holdout: a forest trained on the release {percent(finding.forest.on_real)}, "
+        f"on the records {percent(finding.forest.by_records)}; a regression "
+        f"{percent(finding.regression.on_real)} and {percent(finding.regression.by_records)}."
+    )
+
+
+def _ratio(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2g}"

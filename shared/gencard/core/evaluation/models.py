@@ -1,0 +1,250 @@
+"""Utility by models: the declared gap, predictions of the target, and propensity scores.
+
+The definitions are in ``utility.gap``, ``utility.analyses`` and ``utility.propensity``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gencard.core.coding import level_values
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.evaluation.finding import Finding, Line
+from gencard.core.evaluation.material import Material
+from gencard.core.evaluation.precision import (
+    rounded_between,
+    rounded_freely,
+    rounded_gaps,
+    rounded_share,
+)
+from gencard.core.utility.analyses import analyses
+from gencard.core.utility.gap import gap_error, gap_of, gaps, records_within
+from gencard.core.utility.prediction import TEST_SHARE, Split, Task
+from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
+
+_TOLD = 10
+GAP_NUMBERS = 1 + 2 * _TOLD
+"""Most that a finding holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GapFinding(Finding):
+    """Gaps from -1 to 1 in the levels where they are furthest off, those first.
+
+    Args:
+        gap: What is meant, in words.
+        error: Root mean square over all levels, those that nobody is in included; 0 to 2.
+    """
+
+    gap: str
+    error: float
+    levels: tuple[str, ...]
+    original: tuple[float, ...]
+    synthetic: tuple[float, ...]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return (("Root mean squared error of the gaps", self.error),)
+
+    def rounded(self, material: Material) -> "GapFinding":
+        """Each level by the records in it: of a few people nothing is left."""
+        words = material.declared.gap
+        if words is None:
+            raise InvalidInputError(field="gap", problem="is not declared")
+        names = material.coding.attribute(words.within).coding.level_names
+        held = records_within(material.records, gap_of(words, material.coding))
+        sizes = [max(1, int(held[names.index(level)])) for level in self.levels]
+        return replace(
+            self,
+            error=rounded_between(self.error, min(sizes), 2.0),
+            original=rounded_gaps(self.original, sizes),
+            synthetic=rounded_gaps(self.synthetic, sizes),
+        )
+
+
+def gap_finding(material: Material) -> GapFinding:
+    """Compare the declared gap in release and records."""
+    words = material.declared.gap
+    if words is None:
+        raise InvalidInputError(field="gap", problem="is not declared")
+    gap = gap_of(words, material.coding)
+    real, made = (gaps(dataset, gap) for dataset in (material.records, material.synthetic))
+    worst = np.argsort(-np.abs(real - made), kind="stable")[:_TOLD]
+    names = material.coding.attribute(words.within).coding.level_names
+    return GapFinding(
+        gap=f"{words.first} less {words.second} by {words.within}",
+        error=gap_error(material.records, material.synthetic, gap),
+        levels=tuple(names[place] for place in worst),
+        original=tuple(real[worst].tolist()),
+        synthetic=tuple(made[worst].tolist()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """Shares of the records that are predicted right.
+
+    Args:
+        by_records: Of the holdout, by what the records teach.
+        on_real: Of the holdout, by what the release teaches.
+        on_synthetic: Of a quarter of the release, by what the rest of it teaches.
+    """
+
+    by_records: float
+    on_real: float
+    on_synthetic: float
+
+    def rounded(self, others: int, rows: int) -> "Taught":
+        """As it may be released, given the records of the holdout and the rows that were tested."""
+        return Taught(
+            rounded_share(self.by_records, others),
+            rounded_share(self.on_real, others),
+            rounded_share(self.on_synthetic, rows),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionsFinding(Finding):
+    """Predictions of the target from all other attributes.
+
+    Args:
+        predictors: In the order of the importances.
+        real, synthetic: Accuracy that the forests of records and release lose where one is permuted.
+        similarity: Jaro's, of the two orders of importance; 0 to 1.
+    """
+
+    regression: Taught
+    forest: Taught
+    predictors: Clique
+    real: tuple[float, ...]
+    synthetic: tuple[float, ...]
+    similarity: float
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        models = (("regression", self.regression), ("forest", self.forest))
+        accuracies = (
+            (f"Right, {name}, {what}", value)
+            for name, model in models
+            for what, value in (
+                ("taught by records", model.by_records),
+                ("taught by the release", model.on_real),
+                ("on the release itself", model.on_synthetic),
+            )
+        )
+        return (*accuracies, ("Similarity of the orders of importance", self.similarity))
+
+    def rounded(self, material: Material) -> "PredictionsFinding":
+        others, rows = len(material.unseen), max(1, round(TEST_SHARE * len(material.synthetic)))
+        return replace(
+            self,
+            regression=self.regression.rounded(others, rows),
+            forest=self.forest.rounded(others, rows),
+            real=tuple(rounded_between(one, others) for one in self.real),
+            synthetic=tuple(rounded_between(one, others) for one in self.synthetic),
+            similarity=rounded_between(self.similarity, others),
+        )
+
+
+def predictions_finding(material: Material) -> PredictionsFinding:
+    """Predict the declared target from all other attributes."""
+    target = material.declared.target
+    predictors = tuple(name for name in material.synthetic.domain.attributes if name != target)
+    values = {name: each for name, each in level_values(material.coding).items() if name in predictors}
+    found = analyses(
+        Task(target, predictors, values),
+        Split(material.records, material.unseen),
+        material.synthetic,
+        rng=material.rng("predictions"),
+    )
+    forest = found.forest.accuracies
+    return PredictionsFinding(
+        regression=Taught(
+            found.real_regression, found.regression.on_real, found.regression.on_synthetic
+        ),
+        forest=Taught(found.real_forest.accuracy, forest.on_real, forest.on_synthetic),
+        predictors=predictors,
+        real=found.real_forest.importances,
+        synthetic=found.forest.importances,
+        similarity=found.forest.similarity,
+    )
+
+
+def prediction_numbers(attributes: int) -> int:
+    """How many numbers ``PredictionsFinding`` holds."""
+    return 7 + 2 * (attributes - 1)
+
+
+PROPENSITY_NUMBERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PropensityFinding(Finding):
+    """pMSE and S_pMSE by two models.
+
+    Args:
+        order: Of the regression's interactions, in attributes.
+        parameters: Of the regression.
+        regression_pmse, regression: pMSE and S_pMSE; None where it has too many parameters.
+        tree_pmse, tree: Of a classification tree.
+    """
+
+    order: int
+    parameters: int
+    regression_pmse: float | None
+    regression: float | None
+    tree_pmse: float
+    tree: float
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return (
+            (f"S_pMSE, regression with interactions of {self.order}", self.regression),
+            ("S_pMSE, tree", self.tree),
+            ("pMSE, regression", self.regression_pmse),
+            ("pMSE, tree", self.tree_pmse),
+        )
+
+    def rounded(self, material: Material) -> "PropensityFinding":
+        size = len(material.records)
+        pmse, regression = (
+            None if value is None else rounded_freely(value, size)
+            for value in (self.regression_pmse, self.regression)
+        )
+        return replace(
+            self,
+            regression_pmse=pmse,
+            regression=regression,
+            tree_pmse=rounded_freely(self.tree_pmse, size),
+            tree=rounded_freely(self.tree, size),
+        )
+
+
+def propensity_finding(material: Material) -> PropensityFinding:
+    """By the largest regression that may be fitted, with pairs or without, and by a tree."""
+    values = level_values(material.coding)
+    order, regression = _regression(material, values)
+    tree = tree_propensity(material.records, material.synthetic, values, rng=material.rng("propensity"))
+    return PropensityFinding(
+        order=order,
+        parameters=(regression.parameters or 0) if regression else 0,
+        regression_pmse=regression.pmse if regression else None,
+        regression=regression.standardised if regression else None,
+        tree_pmse=tree.pmse,
+        tree=tree.standardised,
+    )
+
+
+def _regression(
+    material: Material, values: Mapping[str, tuple[float, ...]]
+) -> tuple[int, Propensity | None]:
+    for order in (2, 1):
+        try:
+            return order, regression_propensity(
+                material.records, material.synthetic, values, order=order
+            )
+        except TooLargeError:
+            continue
+    return 0, None
