@@ -63,7 +63,7 @@ class TestCard:
         found = agreed.fidelity(frame.assign(sex="male"))
         assert [one.clique for one in found.facts.unexplained] == [("sex", "health")]
         assert found.ordered()[0].clique == ("sex", "health")
-        assert "1 of 2 marginals are further" in found.wording
+        assert "1 of 2 marginals differ" in found.wording
         assert {"female", "male"} >= {
             found.levels(("sex", "health"), c)[0] for c in found.ordered()[0].worst
         }

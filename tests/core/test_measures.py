@@ -1,6 +1,7 @@
 """Measures by name: each tells no more numbers than it is priced at, and draws itself."""
 
 import json
+from functools import cache
 from html import escape
 from itertools import combinations
 
@@ -72,6 +73,12 @@ HONEST = material(drawn(250, 3))
 COPIER = material(drawn(300, 1))
 
 
+@cache
+def finding_of(name, *, copied=False):
+    """Each evaluation is computed once for both releases."""
+    return evaluate(EVALUATIONS[name], COPIER if copied else HONEST)
+
+
 def numbers_in(value):
     """How many numbers an object of JSON types holds."""
     if isinstance(value, dict):
@@ -84,7 +91,7 @@ def numbers_in(value):
 @pytest.mark.parametrize("name", EVALUATIONS)
 class TestEveryMeasure:
     def test_it_finds_something_and_says_so(self, name):
-        finding = evaluate(EVALUATIONS[name], HONEST)
+        finding = finding_of(name)
         assert isinstance(finding, Finding)
         assert isinstance(finding, EVALUATIONS[name].kind)
         assert sentence(finding).endswith(".")
@@ -92,7 +99,7 @@ class TestEveryMeasure:
         assert all(isinstance(label, str) for label, _ in finding.lines)
 
     def test_it_prints_itself(self, name):
-        finding = evaluate(EVALUATIONS[name], HONEST)
+        finding = finding_of(name)
         page, text = finding._repr_html_(), str(finding)
         for label, _ in finding.lines:
             assert escape(label) in page
@@ -100,14 +107,14 @@ class TestEveryMeasure:
         assert page.count("<td>") == len(finding.lines)
 
     def test_it_is_json_without_loss(self, name):
-        finding = evaluate(EVALUATIONS[name], HONEST)
+        finding = finding_of(name)
         text = json.dumps(finding_to_json_object(finding), allow_nan=False)
         assert finding_of_json_object(name, json.loads(text)) == finding
 
     def test_no_more_numbers_leave_than_are_paid_for(self, name):
         measure, document = (
             EVALUATIONS[name],
-            finding_to_json_object(evaluate(EVALUATIONS[name], COPIER)),
+            finding_to_json_object(finding_of(name, copied=True)),
         )
         paid = measure.numbers(len(CODING.attributes), len(CLIQUES))
         assert bool(paid) is measure.reads_records
@@ -116,9 +123,9 @@ class TestEveryMeasure:
             assert numbers_in(document) <= paid + public
 
     def test_it_draws_itself(self, name):
-        for given in (HONEST, COPIER):
+        for copied in (False, True):
             axes = Figure().subplots()
-            draw(evaluate(EVALUATIONS[name], given), axes)
+            draw(finding_of(name, copied=copied), axes)
             assert axes.has_data() or axes.collections
 
     def test_it_is_the_same_again(self, name):
@@ -143,8 +150,8 @@ COMPARING = ("dcr", "clones", "membership", "inference")
 
 @pytest.mark.parametrize("name", COMPARING)
 def test_copies_stand_out_and_strangers_do_not(name):
-    assert evaluate(EVALUATIONS[name], COPIER).stands_out
-    assert not evaluate(EVALUATIONS[name], HONEST).stands_out
+    assert finding_of(name, copied=True).stands_out
+    assert not finding_of(name).stands_out
 
 
 def test_without_records_without_holdout_without_psi():
