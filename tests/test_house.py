@@ -72,12 +72,19 @@ def test_the_recorded_figures_are_those_of_the_first_house():
     assert {row.measure: row.value(first) for row in ROWS} == {row.measure: row.first for row in ROWS}
 
 
-def test_one_call_runs_few_files():
+def walk(call):
+    """The files of a walk in CONTRIBUTING.md, in order."""
+    _, _, rest = tree.PAGE.read_text(encoding="utf-8").partition(f"\n### `{call}`")
+    return STEP.findall(rest.partition("\n#")[0])
+
+
+def test_one_call_runs_few_files_and_those_of_its_walk():
     traced = trace()
-    for call in CALLS:
+    for call, title in zip(CALLS, ("Analyst.propose", "Card.generate"), strict=True):
         names = call.value(traced)
-        assert {"gencard.client.card", "gencard.core.domain"} <= {*names}
         assert len(names) <= MOST_RUN[call.call], names
+        steps = {f"gencard.{step.removesuffix('.py').replace('/', '.')}" for step in walk(title)}
+        assert steps <= {*names}, steps - {*names}
 
 
 def test_the_tree_of_packages_is_what_stands():
@@ -88,9 +95,7 @@ def test_the_tree_of_packages_is_what_stands():
 
 @pytest.mark.parametrize("call", ["Analyst.propose", "Card.generate", "Card.audit"])
 def test_a_walk_leads_through_files_that_exist(call):
-    page = tree.PAGE.read_text(encoding="utf-8")
-    _, _, rest = page.partition(f"\n### `{call}`")
-    steps = STEP.findall(rest.partition("\n#")[0])
+    steps = walk(call)
     assert 5 <= len(steps) <= 15
     assert [step for step in steps if steps.count(step) > 1] == []
     missing = [
