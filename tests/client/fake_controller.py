@@ -109,7 +109,7 @@ class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
 
 
 @dataclass
-class Desk(negotiation_pb2_grpc.NegotiationServiceServicer):
+class ControllerState(negotiation_pb2_grpc.NegotiationServiceServicer):
     world: World
 
     @unary
@@ -300,7 +300,7 @@ def served(folder: Path, port: int = 0) -> Iterator[tuple[World, int]]:
     world = World(folder)
     server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
     catalog_pb2_grpc.add_CatalogServiceServicer_to_server(Catalog(world), server)
-    negotiation_pb2_grpc.add_NegotiationServiceServicer_to_server(Desk(world), server)
+    negotiation_pb2_grpc.add_NegotiationServiceServicer_to_server(ControllerState(world), server)
     synthesis_pb2_grpc.add_SynthesisServiceServicer_to_server(Synthesis(world), server)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(Audits(world), server)
     accounts = Accounts(world)

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 )
 
 from gencard.controller.cards.negotiations import Negotiations
-from gencard.controller.desk import open_desk
+from gencard.controller.controller_state import open_controller_state
 from gencard.controller.people.signing_keys import key_history
-from gencard.controller.records.holdings import Holdings
+from gencard.controller.records.catalogue import Catalogue
 from gencard.controller.settings.private_files import signing_key
 from gencard.controller.state.events import verify
 from gencard.controller.state.idempotency import Request
@@ -84,25 +84,29 @@ def request() -> Request:
 
 
 class Machine(RuleBasedStateMachine):
-    desk, clock, keys = None, None, None
+    controller_state, clock, keys = None, None, None
     names = Bundle("names")
 
     @initialize(automatic=st.booleans())
     def sit_down(self, automatic: bool) -> None:
-        holdings = Holdings(
-            replace(holding, policy=replace(holding.policy, automatic=automatic))
-            for holding in self.desk.cards.holdings
+        catalogue = Catalogue(
+            replace(dataset_entry, policy=replace(dataset_entry.policy, automatic=automatic))
+            for dataset_entry in self.controller_state.cards.catalogue
         )
-        cards = replace(self.desk.cards, holdings=holdings)
+        cards = replace(self.controller_state.cards, catalogue=catalogue)
         keys = {PEOPLE[name].uri: key.public_key() for name, key in self.keys.items()}
         self.negotiations = Negotiations(
-            self.desk.database,
+            self.controller_state.database,
             cards,
             lambda who: keys[who.uri],
-            Retention(self.desk.database, cards, keep_days=0),
+            Retention(self.controller_state.database, cards, keep_days=0),
         )
         self.stewardship = Stewardship(
-            self.desk.database, cards, self.desk.ledger, self.desk.refusals, STEWARD
+            self.controller_state.database,
+            cards,
+            self.controller_state.ledger,
+            self.controller_state.refusals,
+            STEWARD,
         )
         self.automatic = automatic
         self.model: dict[str, Modelled] = {}
@@ -191,7 +195,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(use=st.sampled_from([CARDS, LOG]))
     def rotate(self, use: str) -> None:
-        self.desk.rotation(STEWARD).rotate(use)
+        self.controller_state.rotation(STEWARD).rotate(use)
 
     @rule(days=st.sampled_from([1, VALID_DAYS - 1, VALID_DAYS]))
     def wait(self, days: int) -> None:
@@ -222,14 +226,17 @@ class Machine(RuleBasedStateMachine):
             assert {card.analyst for card in listed} <= {who.uri}, name
 
     def teardown(self) -> None:
-        with self.desk.database.transaction() as tx:
-            self.desk.log.checkpoint(tx, self.clock())
-            entries, envelopes = list(self.desk.log.entries(tx)), self.desk.log.checkpoints(tx)
+        with self.controller_state.database.transaction() as tx:
+            self.controller_state.log.checkpoint(tx, self.clock())
+            entries, envelopes = (
+                list(self.controller_state.log.entries(tx)),
+                self.controller_state.log.checkpoints(tx),
+            )
         assert verify(entries, envelopes, self._history(LOG)) == len(entries)
 
     def _history(self, use: str) -> KeyHistory:
-        with self.desk.database.reading() as tx:
-            return key_history(tx, self.desk.keys[use])
+        with self.controller_state.database.reading() as tx:
+            return key_history(tx, self.controller_state.keys[use])
 
     def _read(self, name: str) -> Card:
         return self.negotiations.get(PEOPLE[self.model[name].owner], name)
@@ -273,7 +280,7 @@ class Machine(RuleBasedStateMachine):
 
     def _dump(self) -> list[object]:
         """The tables of cards, answers and log."""
-        with self.desk.database.reading() as tx:
+        with self.controller_state.database.reading() as tx:
             tables = (tx.exec_driver_sql(f"SELECT * FROM {t}") for t in ("cards", "answers", "events"))
             return [tuple(row) for table in tables for row in table]
 
@@ -281,7 +288,7 @@ class Machine(RuleBasedStateMachine):
 def test_negotiations_follow_the_model(tmp_path):
     house, clock = build(tmp_path), Clock()
     house.enrol("bob")
-    Machine.desk, Machine.clock = open_desk(house.settings(), clock), clock
+    Machine.controller_state, Machine.clock = open_controller_state(house.settings(), clock), clock
     Machine.keys = {
         name: signing_key(house.person(name) / "signing_key.pem", "signing_key") for name in PEOPLE
     }
@@ -297,4 +304,4 @@ def test_negotiations_follow_the_model(tmp_path):
             ),
         )
     finally:
-        Machine.desk.database.close()
+        Machine.controller_state.database.close()

@@ -17,7 +17,7 @@ from gencard.boxes.reference import Honest
 from gencard.controller.jobs import auditing, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.policy.policy import Policy
-from gencard.controller.records.holdings import Holding
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
 from gencard.controller.releases.rows_file import RowsFile
@@ -61,7 +61,7 @@ WRITE = Descriptions(SALT, model_cells=1000, audit_records=100)
 
 
 @pytest.fixture
-def holding(tmp_path: Path) -> Holding:
+def dataset_entry(tmp_path: Path) -> DatasetEntry:
     rng = np.random.default_rng(1)
     age = rng.choice([5.0, 30.0, 70.0, np.nan], size=90)
     marital = np.where(age == 5, "single", rng.choice(["single", "married", "widowed"], size=90))
@@ -70,11 +70,11 @@ def holding(tmp_path: Path) -> Holding:
     frame.to_csv(path, index=False)
     schema = PublicSchema("t", "d", "b", True, CODING)
     version = Vault(path, CODING).version(SALT)
-    return Holding("datasets/survey", schema, POLICY, path, version)
+    return DatasetEntry("datasets/survey", schema, POLICY, path, version)
 
 
-def records(holding: Holding) -> Dataset:
-    return Vault(holding.data, CODING).dataset(CODING.domain.attributes, most_records=90)
+def records(dataset_entry: DatasetEntry) -> Dataset:
+    return Vault(dataset_entry.data, CODING).dataset(CODING.domain.attributes, most_records=90)
 
 
 def run(task, job: tasks.Job) -> tasks.Job:
@@ -86,47 +86,47 @@ def run(task, job: tasks.Job) -> tasks.Job:
 
 
 class TestMeasure:
-    def test_it_gives_psi_of_the_records(self, holding):
-        psi = run(tasks.MEASURE, WRITE.measure(holding, holding.version, TERMS))["psi"]
-        assert psi.encode() == psi_document(measure_dataset(records(holding), PAIRS))
+    def test_it_gives_psi_of_the_records(self, dataset_entry):
+        psi = run(tasks.MEASURE, WRITE.measure(dataset_entry, dataset_entry.version, TERMS))["psi"]
+        assert psi.encode() == psi_document(measure_dataset(records(dataset_entry), PAIRS))
         assert psi_of_document(psi.encode()).cliques == PAIRS
 
-    def test_another_version_is_refused(self, holding):
-        job = WRITE.measure(holding, holding.version, TERMS)
-        holding.data.write_text("sex,age,marital\nf,30,single\n")
+    def test_another_version_is_refused(self, dataset_entry):
+        job = WRITE.measure(dataset_entry, dataset_entry.version, TERMS)
+        dataset_entry.data.write_text("sex,age,marital\nf,30,single\n")
         with pytest.raises(DatasetChangedError):
             run(tasks.MEASURE, job)
 
-    def test_records_that_change_meanwhile_are_refused(self, holding, monkeypatch):
+    def test_records_that_change_meanwhile_are_refused(self, dataset_entry, monkeypatch):
         count = Vault.count
 
         def count_and_change(self, cliques):
             tables = count(self, cliques)
-            holding.data.write_text("sex,age,marital\nf,30,single\n")
+            dataset_entry.data.write_text("sex,age,marital\nf,30,single\n")
             return tables
 
         monkeypatch.setattr(Vault, "count", count_and_change)
         with pytest.raises(DatasetChangedError):
-            run(tasks.MEASURE, WRITE.measure(holding, holding.version, TERMS))
+            run(tasks.MEASURE, WRITE.measure(dataset_entry, dataset_entry.version, TERMS))
 
-    def test_records_that_vanish_meanwhile_are_refused(self, holding, monkeypatch):
+    def test_records_that_vanish_meanwhile_are_refused(self, dataset_entry, monkeypatch):
         count = Vault.count
 
         def count_and_remove(self, cliques):
-            holding.data.unlink()
+            dataset_entry.data.unlink()
             return count(self, cliques)
 
         monkeypatch.setattr(Vault, "count", count_and_remove)
         with pytest.raises(DatasetUnavailableError):
-            run(tasks.MEASURE, WRITE.measure(holding, holding.version, TERMS))
+            run(tasks.MEASURE, WRITE.measure(dataset_entry, dataset_entry.version, TERMS))
 
     def test_the_salt_is_not_shown(self):
         assert "salt" not in repr(WRITE)
 
 
 class TestSynthesise:
-    def job(self, holding: Holding, folder: Path, **changes) -> tasks.Job:
-        psi = psi_document(measure_dataset(records(holding), PAIRS))
+    def job(self, dataset_entry: DatasetEntry, folder: Path, **changes) -> tasks.Job:
+        psi = psi_document(measure_dataset(records(dataset_entry), PAIRS))
         arguments = {
             "psi": psi,
             "generator": "ipf",
@@ -134,36 +134,36 @@ class TestSynthesise:
             "seed": 7,
             "rows_file": folder / "rows",
         }
-        return WRITE.synthesise(holding, **arguments | changes)
+        return WRITE.synthesise(dataset_entry, **arguments | changes)
 
-    def test_rows_are_those_of_a_replay(self, holding, tmp_path):
-        digest = run(tasks.SYNTHESISE, self.job(holding, tmp_path))["digest"]
+    def test_rows_are_those_of_a_replay(self, dataset_entry, tmp_path):
+        digest = run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path))["digest"]
         made = RowsFile(tmp_path / "rows").dataset()
-        psi = measure_dataset(records(holding), PAIRS)
+        psi = measure_dataset(records(dataset_entry), PAIRS)
         replayed = synthesise(Ipf(CODING.structural_zeros), psi, psi.domain, 500, 7)
         assert made.digest() == digest == replayed.digest()
 
-    def test_what_cannot_occur_does_not(self, holding, tmp_path):
+    def test_what_cannot_occur_does_not(self, dataset_entry, tmp_path):
         psi = psi_document(
-            measure_dataset(records(holding), [(name,) for name in CODING.domain.attributes])
+            measure_dataset(records(dataset_entry), [(name,) for name in CODING.domain.attributes])
         )
-        run(tasks.SYNTHESISE, self.job(holding, tmp_path, psi=psi))
+        run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path, psi=psi))
         made = RowsFile(tmp_path / "rows").dataset()
         assert not np.any((made.column("age") == 0) & (made.column("marital") > 0))
 
-    def test_zeros_of_other_attributes_do_not_matter(self, holding, tmp_path):
-        psi = psi_document(measure_dataset(records(holding), [("sex", "age")]))
-        run(tasks.SYNTHESISE, self.job(holding, tmp_path, psi=psi))
+    def test_zeros_of_other_attributes_do_not_matter(self, dataset_entry, tmp_path):
+        psi = psi_document(measure_dataset(records(dataset_entry), [("sex", "age")]))
+        run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path, psi=psi))
         assert RowsFile(tmp_path / "rows").dataset().domain.attributes == ("sex", "age")
 
-    def test_an_unknown_generator_is_refused(self, holding, tmp_path):
+    def test_an_unknown_generator_is_refused(self, dataset_entry, tmp_path):
         with pytest.raises(InvalidInputError):
-            run(tasks.SYNTHESISE, self.job(holding, tmp_path, generator="none"))
+            run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path, generator="none"))
 
-    def test_it_knows_psi_and_nothing_else_of_the_records(self, holding, tmp_path):
-        job = self.job(holding, tmp_path)
+    def test_it_knows_psi_and_nothing_else_of_the_records(self, dataset_entry, tmp_path):
+        job = self.job(dataset_entry, tmp_path)
         assert set(job) == {"psi", "generator", "zeros", "rows", "seed", "max_cells", "rows_file"}
-        assert str(holding.data) not in json.dumps(job)
+        assert str(dataset_entry.data) not in json.dumps(job)
 
 
 def _without_digests(report: AuditReport) -> dict[str, object]:
@@ -173,32 +173,34 @@ def _without_digests(report: AuditReport) -> dict[str, object]:
 class TestAudit:
     PLAN = AuditPlan(cliques=PAIRS, rows=90, seed=2**64 - 1, terms=AuditTerms(runs=6, order=3))
 
-    def job(self, holding: Holding, **recipe) -> tasks.Job:
+    def job(self, dataset_entry: DatasetEntry, **recipe) -> tasks.Job:
         recipe = {"kind": "honest", "generator": "ipf", "cliques": list(map(list, PAIRS))} | recipe
         versions = (("gencard", "1"),)
-        journal = Path(tempfile.mkdtemp(dir=holding.data.parent))
-        return WRITE.audit(holding, holding.version, recipe, self.PLAN, versions, journal=journal)
+        journal = Path(tempfile.mkdtemp(dir=dataset_entry.data.parent))
+        return WRITE.audit(
+            dataset_entry, dataset_entry.version, recipe, self.PLAN, versions, journal=journal
+        )
 
-    def test_the_report_is_that_of_an_audit_of_the_records(self, holding):
-        report = report_of_json_object(run(tasks.AUDIT, self.job(holding))["report"])
+    def test_the_report_is_that_of_an_audit_of_the_records(self, dataset_entry):
+        report = report_of_json_object(run(tasks.AUDIT, self.job(dataset_entry))["report"])
         box = Honest(Ipf(CODING.structural_zeros), PAIRS)
-        expected = audit(box, records(holding), self.PLAN, versions=(("gencard", "1"),))
+        expected = audit(box, records(dataset_entry), self.PLAN, versions=(("gencard", "1"),))
         assert _without_digests(report) == _without_digests(expected)
         for proof in report.pairs:  # keyed: another report of the same audit has other digests
             assert proof.original == proof.low == proof.high
         assert report.records == 90
         assert report.versions == (("gencard", "1"),)
 
-    def test_a_box_that_knows_too_much_is_built_as_described(self, holding):
-        job = self.job(holding, kind="adds_marginal", extra=list(CODING.domain.attributes))
+    def test_a_box_that_knows_too_much_is_built_as_described(self, dataset_entry):
+        job = self.job(dataset_entry, kind="adds_marginal", extra=list(CODING.domain.attributes))
         report = report_of_json_object(run(tasks.AUDIT, job)["report"])
         assert report.verdict is Verdict.LEAKAGE
 
-    def test_more_records_than_the_bound_are_refused(self, holding):
+    def test_more_records_than_the_bound_are_refused(self, dataset_entry):
         with pytest.raises(TooLargeError):
-            run(tasks.AUDIT, self.job(holding) | {"most_records": 89})
+            run(tasks.AUDIT, self.job(dataset_entry) | {"most_records": 89})
 
-    def test_s34_however_a_box_fails_it_is_told_in_the_same_words(self, holding, monkeypatch):
+    def test_s34_however_a_box_fails_it_is_told_in_the_same_words(self, dataset_entry, monkeypatch):
         def failing(error):
             def box(dataset, rows, *, seed):
                 raise error
@@ -210,13 +212,13 @@ class TestAudit:
         for end in ends:
             monkeypatch.setattr(auditing, "box_of", lambda _, end=end: failing(end))
             with pytest.raises(BlackBoxError) as caught:
-                run(tasks.AUDIT, self.job(holding))
+                run(tasks.AUDIT, self.job(dataset_entry))
             told.add(str(caught.value))
         assert len(told) == 1
 
-    def test_another_version_is_refused(self, holding):
-        job = self.job(holding)
-        holding.data.write_text("sex,age,marital\nf,30,single\n")
+    def test_another_version_is_refused(self, dataset_entry):
+        job = self.job(dataset_entry)
+        dataset_entry.data.write_text("sex,age,marital\nf,30,single\n")
         with pytest.raises(DatasetChangedError):
             run(tasks.AUDIT, job)
 
@@ -230,10 +232,10 @@ def test_s34_jobs_at_records_and_lent_jobs_are_marked():
 
 
 class TestRunBlackBox:
-    def box(self, holding: Holding, folder: Path, **recipe) -> Dataset:
-        RowsFile(folder / "upload").write(records(holding))
+    def box(self, dataset_entry: DatasetEntry, folder: Path, **recipe) -> Dataset:
+        RowsFile(folder / "upload").write(records(dataset_entry))
         job = WRITE.run_black_box(
-            holding,
+            dataset_entry,
             {"kind": "honest", "generator": "ipf", "cliques": [["sex"], ["age"], ["marital"]]} | recipe,
             upload=folder / "upload",
             rows=200,
@@ -253,25 +255,25 @@ class TestRunBlackBox:
             {"kind": "copies_rows", "share": "0.5"},
         ],
     )
-    def test_each_kind_gives_rows_over_the_same_domain(self, holding, tmp_path, recipe):
-        made = self.box(holding, tmp_path, **recipe)
+    def test_each_kind_gives_rows_over_the_same_domain(self, dataset_entry, tmp_path, recipe):
+        made = self.box(dataset_entry, tmp_path, **recipe)
         assert made.domain == CODING.domain
         assert len(made) == 200
 
-    def test_s30_the_order_of_rows_is_the_controllers_own(self, holding, tmp_path):
-        one, two = (self.box(holding, tmp_path) for _ in range(2))
+    def test_s30_the_order_of_rows_is_the_controllers_own(self, dataset_entry, tmp_path):
+        one, two = (self.box(dataset_entry, tmp_path) for _ in range(2))
         assert one.digest() != two.digest()
         assert sorted(map(tuple, one.codes.tolist())) == sorted(map(tuple, two.codes.tolist()))
 
-    def test_a_box_that_leaves_the_domain_is_refused(self, holding, tmp_path):
+    def test_a_box_that_leaves_the_domain_is_refused(self, dataset_entry, tmp_path):
         with pytest.raises(BlackBoxError):
-            self.box(holding, tmp_path, cliques=[["sex"]])
+            self.box(dataset_entry, tmp_path, cliques=[["sex"]])
 
-    def test_an_unknown_kind_is_refused(self, holding, tmp_path):
+    def test_an_unknown_kind_is_refused(self, dataset_entry, tmp_path):
         with pytest.raises(InvalidInputError):
-            self.box(holding, tmp_path, kind="pickle")
+            self.box(dataset_entry, tmp_path, kind="pickle")
 
-    def test_a_missing_upload_is_a_storage_error(self, holding, tmp_path):
+    def test_a_missing_upload_is_a_storage_error(self, dataset_entry, tmp_path):
         with pytest.raises(StorageError):
             run(tasks.RUN_BLACK_BOX, {"upload": str(tmp_path / "absent")})
 

@@ -15,7 +15,7 @@ from gencard.controller.audits.resumption import Journals
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations.run import Run, Ticks
-from gencard.controller.releases.box_release import BoxRelease
+from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.shell.main import app as client_shell
-from gencard.controller.desk import open_desk
+from gencard.controller.controller_state import open_controller_state
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.settings import Settings
@@ -75,7 +75,7 @@ def settings_file(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("words", STEWARDS, ids=" ".join)
 def test_the_stewards_shell_says_the_same(settings_file, words, monkeypatch):
-    monkeypatch.setattr(terminal, "open_desk", partial(open_desk, clock=lambda: NOW))
+    monkeypatch.setattr(terminal, "open_desk", partial(open_controller_state, clock=lambda: NOW))
     result = CliRunner().invoke(steward_shell, [*words, "--config", str(settings_file)])
     assert result.exit_code == 0, (result.output, result.exception)
     assert_same(json.loads(result.stdout), json.loads(STEWARD[" ".join(words)]))
@@ -87,11 +87,13 @@ def test_its_log_verifies(settings_file):
 
 
 def test_its_log_is_read_entry_by_entry_and_its_rows_are_there(settings_file):
-    desk = open_desk(Settings.load(settings_file))
-    with desk.database.reading() as tx:
-        keys = key_history(tx, desk.keys[LOG])
-        assert verify(desk.log.entries(tx), desk.log.checkpoints(tx), keys) == desk.log.size(tx)
-    desk.database.close()
+    controller_state = open_controller_state(Settings.load(settings_file))
+    with controller_state.database.reading() as tx:
+        keys = key_history(tx, controller_state.keys[LOG])
+        assert verify(
+            controller_state.log.entries(tx), controller_state.log.checkpoints(tx), keys
+        ) == controller_state.log.size(tx)
+    controller_state.database.close()
     rows = [RowsFile(path).dataset() for path in settings_file.parent.glob("state/releases/*")]
     kept = {path.name for path in BUNDLES.iterdir()} - {"revoked"}
     assert len(rows) == len(kept)

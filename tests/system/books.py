@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from gencard.controller.desk import Desk
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.state import tables
@@ -17,40 +17,40 @@ from gencard.wire.documents.key_history import LOG
 Counted = Counter[tuple[Account, str]]
 
 
-def lines_of(desk: Desk, resource: str | None = None) -> list[Spend]:
+def lines_of(controller_state: ControllerState, resource: str | None = None) -> list[Spend]:
     """Lines of the ledger, newest first: all, or those of one card."""
-    with desk.database.reading() as tx:
-        rows = desk.ledger.lines(tx, limit=10_000).rows
+    with controller_state.database.reading() as tx:
+        rows = controller_state.ledger.lines(tx, limit=10_000).rows
     return [line for line in rows if resource in (None, line.resource)]
 
 
-def assert_in_order(desk: Desk) -> None:
+def assert_in_order(controller_state: ControllerState) -> None:
     """Ledger and log are in order, and the rows of every release lie in their place, and no others."""
-    assert_ledger_and_log(desk)
-    folder = desk.settings.state.releases
-    with desk.database.reading() as tx:
+    assert_ledger_and_log(controller_state)
+    folder = controller_state.settings.state.releases
+    with controller_state.database.reading() as tx:
         releases = tx.execute(select(tables.releases)).mappings().all()
     for release in releases:
         assert RowsFile(folder / release["file_name"]).dataset().digest() == release["digest"]
     assert {file.name for file in folder.glob("*")} == {release["file_name"] for release in releases}
 
 
-def assert_balanced(desk: Desk) -> None:
+def assert_balanced(controller_state: ControllerState) -> None:
     """Balances are the sums of lines in each currency, and under their caps."""
-    sums = _sums(lines_of(desk))
-    with desk.database.reading() as tx:
+    sums = _sums(lines_of(controller_state))
+    with controller_state.database.reading() as tx:
         assert _balances(tx) == sums
         for account, _ in sums:
-            assert desk.ledger.spent(tx, account).fits(desk.ledger.cap(account))
+            assert controller_state.ledger.spent(tx, account).fits(controller_state.ledger.cap(account))
 
 
-def assert_ledger_and_log(desk: Desk) -> None:
+def assert_ledger_and_log(controller_state: ControllerState) -> None:
     """The ledger is balanced, and the log verifies."""
-    assert_balanced(desk)
-    with desk.database.reading() as tx:
-        keys = key_history(tx, desk.keys[LOG])
-        entries = verify(desk.log.entries(tx), desk.log.checkpoints(tx), keys)
-        assert entries == desk.log.size(tx)
+    assert_balanced(controller_state)
+    with controller_state.database.reading() as tx:
+        keys = key_history(tx, controller_state.keys[LOG])
+        entries = verify(controller_state.log.entries(tx), controller_state.log.checkpoints(tx), keys)
+        assert entries == controller_state.log.size(tx)
 
 
 def _sums(lines: list[Spend]) -> Counted:

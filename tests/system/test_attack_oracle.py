@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from gencard.client import measures
-from gencard.controller.evaluation import measures_run
+from gencard.controller.evaluation import run
 from gencard.core.errors import GencardError, TooLargeError
 from gencard.core.evaluation.finding import finding_to_json_object
 from gencard.core.generators.registry import generator_named
@@ -140,7 +140,7 @@ def answer(person, card, name):
 @pytest.fixture
 def same_draws(monkeypatch):
     """The controller's own seeds, which nobody knows, are the same in both worlds."""
-    monkeypatch.setattr(measures_run.secrets, "randbits", lambda bits: 2**62 - 57)
+    monkeypatch.setattr(run.secrets, "randbits", lambda bits: 2**62 - 57)
 
 
 def both(folder, policy, person, names, *, offline=True):

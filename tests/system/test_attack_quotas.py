@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller import desk
+from gencard.controller import controller_state
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.upkeep import health
@@ -57,15 +57,18 @@ def test_who_proposes_and_terminates_without_end_is_stopped_too(house):
 
 
 def test_offers_that_expired_do_not_count_as_open(house):
-    cards = house.controller.desk.cards
+    cards = house.controller.controller_state.cards
     with house.analyst() as ana:
         for _ in range(5):
             propose(ana)
-    holding = cards.holdings.named("datasets/survey")
+    dataset_entry = cards.catalogue.named("datasets/survey")
     later = replace(cards, clock=lambda: cards.clock() + timedelta(days=91))
     uri = "spiffe://gencard.local/pilot/analyst/ana"
-    with house.controller.desk.database.reading() as tx:
-        assert (cards.usage(tx, uri, holding).open, later.usage(tx, uri, holding).open) == (5, 0)
+    with house.controller.controller_state.database.reading() as tx:
+        assert (cards.usage(tx, uri, dataset_entry).open, later.usage(tx, uri, dataset_entry).open) == (
+            5,
+            0,
+        )
 
 
 def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
@@ -79,7 +82,9 @@ def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
 def test_below_the_reserve_nothing_new_is_stored_and_what_is_agreed_goes_on(tmp_path, monkeypatch):
     free = [1 << 40]
     monkeypatch.setattr(
-        desk, "quotas_of", lambda settings: replace(quotas_of(settings), free=lambda _: free[0])
+        controller_state,
+        "quotas_of",
+        lambda settings: replace(quotas_of(settings), free=lambda _: free[0]),
     )
     house = build(tmp_path).start()
     try:

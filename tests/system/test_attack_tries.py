@@ -154,11 +154,11 @@ class TestBytes:
         assert (found.verdict, found.wording) == ("leakage", KNOWN_LEAK)
 
     def test_s31_a_steward_clears_it_and_the_log_says_so(self, caught, outcomes):
-        desk = caught.controller.desk
-        clearing = desk.audit_clearing("spiffe://example/service/steward/sam")
+        controller_state = caught.controller.controller_state
+        clearing = controller_state.audit_clearing("spiffe://example/service/steward/sam")
         assert clearing.clear("datasets/survey", "copier", "The author has shown the mistake.") == 1
-        with desk.database.reading() as tx:
-            *_, entry = desk.log.entries(tx)
+        with controller_state.database.reading() as tx:
+            *_, entry = controller_state.log.entries(tx)
         event = event_of(entry.body)
         assert (event.action, event.resource) == ("clear-audits", "datasets/survey")
         assert event.details["remark"] == "The author has shown the mistake."
@@ -170,12 +170,16 @@ class TestBytes:
 
     @pytest.mark.parametrize("remark", ["", "  ", "two\nlines", "x" * 201])
     def test_a_decision_has_a_reason(self, caught, remark):
-        clearing = caught.controller.desk.audit_clearing("spiffe://example/service/steward/sam")
+        clearing = caught.controller.controller_state.audit_clearing(
+            "spiffe://example/service/steward/sam"
+        )
         with pytest.raises(InvalidInputError):
             clearing.clear("datasets/survey", "copier", remark)
 
     def test_what_does_not_count_cannot_be_cleared(self, caught):
-        clearing = caught.controller.desk.audit_clearing("spiffe://example/service/steward/sam")
+        clearing = caught.controller.controller_state.audit_clearing(
+            "spiffe://example/service/steward/sam"
+        )
         for dataset, box in (("datasets/survey", "leaky"), ("datasets/other", "copier")):
             with pytest.raises(NotFoundError):
                 clearing.clear(dataset, box, "No reason.")

@@ -120,7 +120,7 @@ def undisturbed(house: House) -> tuple[audit_pb2.Audit, bytes]:
 def forgotten(house: House, undisturbed: tuple[audit_pb2.Audit, bytes]) -> None:
     """Each audit is the first try of its family, as the undisturbed one was."""
     assert house.controller is not None
-    clearing = house.controller.desk.audit_clearing("spiffe://example/service/steward/sam")
+    clearing = house.controller.controller_state.audit_clearing("spiffe://example/service/steward/sam")
     with suppress(NotFoundError):
         clearing.clear("datasets/survey", "honest", "Tests compare first tries.")
 
@@ -205,9 +205,9 @@ def test_what_cannot_be_carried_on(house: House) -> None:
         cancel(dot._connection, third.name)
         counted = begun(dot, card)
         cancel(dot._connection, counted.name)
-    desk = house.controller.desk if house.controller else None
-    assert desk is not None
-    with desk.database.reading() as tx:
+    controller_state = house.controller.controller_state if house.controller else None
+    assert controller_state is not None
+    with controller_state.database.reading() as tx:
         assert AuditStore().attempts(tx, "datasets/survey", dot.identity.uri) == 2
 
 

@@ -15,7 +15,7 @@ from gencard.client.connection.credentials import Credentials
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import GeneratorFacts
 from gencard.controller.operations import run as run_module
-from gencard.controller.policy.box_policy import READS_RECORDS, WEAK_AUDIT, with_generator
+from gencard.controller.policy.generators import READS_RECORDS, WEAK_AUDIT, with_generator
 from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
 from gencard.core.card.card import CardState
 from gencard.core.card.claim import NO_CLAIM

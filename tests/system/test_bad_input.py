@@ -43,7 +43,9 @@ def careful_house(tmp_path_factory, clock):
 @pytest.fixture(scope="module")
 def cards(careful_house):
     """Ana's: one that waits for the steward, one that was offered, one in force."""
-    steward = careful_house.controller.desk.stewardship("spiffe://gencard.local/service/steward/sam")
+    steward = careful_house.controller.controller_state.stewardship(
+        "spiffe://gencard.local/service/steward/sam"
+    )
     with careful_house.analyst() as analyst:
         waiting, offered, force = (
             analyst.propose("survey", [("sex",)], purpose="a test") for _ in range(3)

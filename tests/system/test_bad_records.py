@@ -88,7 +88,7 @@ def test_records_that_vanish_in_mid_run(records_house, monkeypatch):
 
 def test_rows_that_cannot_be_kept(records_house):
     """Psi stays measured, and the next try costs nothing."""
-    releases = records_house.controller.desk.settings.state.releases
+    releases = records_house.controller.controller_state.settings.state.releases
     releases.write_bytes(b"a file where the folder should be")
     with records_house.analyst() as analyst:
         card = agreed(analyst, ("sex", "work"))

@@ -79,9 +79,9 @@ class TestTheWay:
         }
 
     def test_the_log_says_who_was_enrolled_with_which_key(self, house, ana):
-        desk, name = house.controller.desk, name_of(ana)
-        with desk.database.reading() as tx:
-            events = [event_of(entry.body) for entry in desk.log.entries(tx)]
+        controller_state, name = house.controller.controller_state, name_of(ana)
+        with controller_state.database.reading() as tx:
+            events = [event_of(entry.body) for entry in controller_state.log.entries(tx)]
         (entry,) = [event for event in events if event.resource == f"people/{name}"]
         own = key_id(Credentials.of_folder(ana).public_signing_key())
         facts = {"key": own, "kind": "new", "project": "survey", "role": "analyst"}

@@ -114,8 +114,8 @@ def shared_house(tmp_path_factory):
 
 
 def spent(house):
-    with house.controller.desk.database.reading() as tx:
-        lines = list(house.controller.desk.ledger.all(tx))
+    with house.controller.controller_state.database.reading() as tx:
+        lines = list(house.controller.controller_state.ledger.all(tx))
     return sum((line.price for line in lines), FREE)
 
 
@@ -161,7 +161,7 @@ class TestService:
             assert again.psi.measurements[0].values.tolist() == first.psi.measurements[0].values.tolist()
             assert spent(shared_house) == before
 
-            steward = shared_house.controller.desk.stewardship("steward")
+            steward = shared_house.controller.controller_state.stewardship("steward")
             for card in (first, again):
                 steward.revoke(card.name, "")
             with pytest.raises(CardStateError):

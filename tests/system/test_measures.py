@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from gencard.client import measures
 from gencard.client.connection import operations
 from gencard.client.shell.main import app
-from gencard.controller.evaluation.measures_run import MeasuresRun
+from gencard.controller.evaluation.run import MeasuresRun
 from gencard.controller.operations import run as run_module
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
@@ -201,7 +201,7 @@ class TestErrors:
         assert call(measured_house.channel("aud"), RUN, asked).reason == "TOO_LARGE"
 
     def test_without_budget_nothing_is_measured(self, people, fresh, measured_house, monkeypatch):
-        ledger = type(measured_house.controller.desk.ledger)
+        ledger = type(measured_house.controller.controller_state.ledger)
         real = ledger.reserve
 
         def reserve(self, tx, *, price, **rest):
@@ -248,7 +248,9 @@ class TestRevocation:
     @pytest.fixture
     def revoke(self, measured_house, measured):
         sam = "spiffe://example/survey/steward/sam"
-        return lambda: measured_house.controller.desk.stewardship(sam).revoke(measured.name, "no longer")
+        return lambda: measured_house.controller.controller_state.stewardship(sam).revoke(
+            measured.name, "no longer"
+        )
 
     def test_what_was_found_before_is_told_no_more(self, people, measured, revoke):
         run(people["ana"], measured)

@@ -165,7 +165,7 @@ class TestEndedCards:
         clock = Clock()
         clock.ahead = timedelta(days=91)
         later = lambda _, card: as_of(card, clock())  # noqa: E731 - it is one
-        monkeypatch.setattr(type(house.controller.desk.cards), "as_of_now", later)
+        monkeypatch.setattr(type(house.controller.controller_state.cards), "as_of_now", later)
         with nothing_changes(house), pytest.raises(CardExpiredError):
             measures.run(ana._connection, card.name, ["clones"], False)
         assert measures.known(ana._connection, card.name).findings == run.findings
@@ -179,12 +179,12 @@ class TestEndedCards:
         card.refresh().terminate()
         with pytest.raises(CardStateError):
             measures.run(ana._connection, card.name, ["clones"], False)
-        house.controller.desk.stewardship(SAM).revoke(card.name, "no longer")
+        house.controller.controller_state.stewardship(SAM).revoke(card.name, "no longer")
         assert card.refresh().state == "revoked"
         with pytest.raises(CardStateError):
             measures.known(ana._connection, card.name)
         with pytest.raises(CardStateError):
-            house.controller.desk.stewardship(SAM).revoke(card.name, "twice")
+            house.controller.controller_state.stewardship(SAM).revoke(card.name, "twice")
 
     def test_an_audit_that_was_on_its_way_tells_its_analyst_nothing(self, house, ana, held):
         card, held.name = agreed(ana), "audit"
@@ -192,7 +192,7 @@ class TestEndedCards:
         asked = audit_pb2.RunAuditRequest(card=card.name, black_box="copier", request_id=request_id())
         name = connection.call(connection.audit.RunAudit, asked).name
         assert held.waits.wait(60)
-        house.controller.desk.stewardship(SAM).revoke(card.name, "no longer")
+        house.controller.controller_state.stewardship(SAM).revoke(card.name, "no longer")
         held.goes_on.set()
         assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
         line = next(line for line in ana.spends() if line.kind == "audit")
@@ -277,7 +277,7 @@ def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, hel
     name = begin(ana, card.name, "clones")
     assert held.waits.wait(60)
     line = ana.spends()[0]
-    house.controller.desk.stewardship(SAM).settle(line.line, void=True)
+    house.controller.controller_state.stewardship(SAM).settle(line.line, void=True)
     held.goes_on.set()
     assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
     assert "clones" not in measures.known(ana._connection, card.name).findings

@@ -137,7 +137,7 @@ class TestOnce:
         for seed in range(3):
             card.generate(rows=10, seed=seed, progress=False)
         assert psi_document(ana.card(card.name).psi) == first
-        assert len(lines_of(house.controller.desk, card.name)) == 1
+        assert len(lines_of(house.controller.controller_state, card.name)) == 1
 
     def test_after_a_restart_psi_is_the_same(self, tmp_path):
         with noisy(tmp_path) as house:
@@ -170,7 +170,7 @@ class TestOnce:
             _ = card.psi
         card.generate(rows=10, progress=False)
         assert spent(house) == before + card.price
-        states = [line.state for line in lines_of(house.controller.desk, card.name)]
+        states = [line.state for line in lines_of(house.controller.controller_state, card.name)]
         assert states == [SpendState.SETTLED, SpendState.VOIDED]
 
     def test_another_card_draws_again_unless_its_analyst_holds_the_very_same(self, house, ana):
@@ -210,11 +210,13 @@ class TestComposition:
             assert lines["rho (Gaussian)"] == "0.2 of 0.5"
             added = together([Decimal(3)], Decimal("0.2"), Decimal("1e-6"))
             assert lines["All noise together"] == in_words(added, Decimal("1e-6"))
-            desk = house.controller.desk
-            with desk.database.reading() as tx:
+            controller_state = house.controller.controller_state
+            with controller_state.database.reading() as tx:
                 account = Account(Scope.DATASET, "datasets/survey")
-                assert desk.ledger.spent(tx, account) == Price(exact, Decimal(5), Decimal("0.325"))
-            assert_in_order(desk)
+                assert controller_state.ledger.spent(tx, account) == Price(
+                    exact, Decimal(5), Decimal("0.325")
+                )
+            assert_in_order(controller_state)
 
     def test_cards_that_are_measured_at_once_share_one_cap(self, tmp_path):
         """Eight cards of epsilon 1 in two hands, and 3 to spend."""
@@ -227,7 +229,7 @@ class TestComposition:
                 with ThreadPoolExecutor(len(cards)) as pool:
                     endings = Counter(pool.map(_measured, cards))
             assert endings == {"measured": 3, "BUDGET_EXCEEDED": 5}
-            assert_in_order(house.controller.desk)
+            assert_in_order(house.controller.controller_state)
 
     def test_noise_of_another_relation_becomes_that_of_the_dataset(self, ana):
         card = propose(ana, epsilon=1, neighbouring="add-remove")

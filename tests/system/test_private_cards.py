@@ -142,12 +142,12 @@ class TestTheCard:
         before = ana.budget("survey").spent
         first, second = (card.release(ROWS, progress=False) for _ in range(2))
         assert ana.budget("survey").spent == before + said.price
-        (line,) = lines_of(house.controller.desk, card.name)
+        (line,) = lines_of(house.controller.controller_state, card.name)
         assert (line.kind, line.state, line.price) == ("fit", SpendState.SETTLED, said.price)
         assert tasks == ["keep", "draw", "draw"]
         assert not np.array_equal(first.dataset.codes, second.dataset.codes)
         assert card.state is CardState.RELEASED
-        assert_in_order(house.controller.desk)
+        assert_in_order(house.controller.controller_state)
 
     def test_it_says_what_it_holds_against(self, ana):
         card = agreed(ana)
@@ -260,21 +260,21 @@ class TestFailures:
         for _ in range(2):
             with pytest.raises(BoxRunFailedError):
                 card.release(10, progress=False)
-        (line,) = lines_of(house.controller.desk, card.name)
+        (line,) = lines_of(house.controller.controller_state, card.name)
         assert line.state is SpendState.RESERVED
 
     def test_a_fit_that_was_kept_and_not_settled_is_paid_and_not_made_again(
         self, house, ana, tasks, monkeypatch
     ):
-        card, real = agreed(ana), type(house.controller.desk.ledger).settle
+        card, real = agreed(ana), type(house.controller.controller_state.ledger).settle
         with monkeypatch.context() as patch:
-            patch.setattr(type(house.controller.desk.ledger), "settle", _breaks)
+            patch.setattr(type(house.controller.controller_state.ledger), "settle", _breaks)
             with pytest.raises(GencardError):
                 card.release(10, progress=False)
-        assert type(house.controller.desk.ledger).settle is real
+        assert type(house.controller.controller_state.ledger).settle is real
         card.release(10, progress=False)
         assert tasks == ["keep", "draw"]
-        states = [line.state for line in lines_of(house.controller.desk, card.name)]
+        states = [line.state for line in lines_of(house.controller.controller_state, card.name)]
         assert states.count(SpendState.SETTLED) == 1
 
 

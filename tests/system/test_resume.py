@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.desk import open_desk
+from gencard.controller.controller_state import open_controller_state
 from gencard.controller.jobs import process
 from gencard.core.card.budget import SpendState
 from gencard.v1 import synthesis_pb2
@@ -70,7 +70,7 @@ def ana(house: House) -> Iterator[Visitor]:
 
 def spends(house: House, card: str) -> list[SpendState]:
     assert house.controller is not None
-    return [line.state for line in books.lines_of(house.controller.desk, card)]
+    return [line.state for line in books.lines_of(house.controller.controller_state, card)]
 
 
 def test_s19_a_worker_that_is_killed_costs_its_reservation(
@@ -88,7 +88,7 @@ def test_s19_a_worker_that_is_killed_costs_its_reservation(
     ana.released(card)
     assert spends(house, card) == [SpendState.SETTLED]
     assert house.controller is not None
-    books.assert_in_order(house.controller.desk)
+    books.assert_in_order(house.controller.controller_state)
 
 
 def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
@@ -101,9 +101,9 @@ def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
     stopping.start()
     assert eventually(lambda: not stopping.is_alive(), 5)
     assert not is_alive(worker)
-    desk = open_desk(house.settings())
-    assert [line.state for line in books.lines_of(desk, card)] == [SpendState.RESERVED]
-    desk.database.close()
+    controller_state = open_controller_state(house.settings())
+    assert [line.state for line in books.lines_of(controller_state, card)] == [SpendState.RESERVED]
+    controller_state.database.close()
 
     gate.open()
     again = Visitor(house, "ana", house.start().address)
@@ -112,7 +112,7 @@ def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
     assert again.ended(resumed).HasField("response")
     assert spends(house, card) == [SpendState.SETTLED]
     assert house.controller is not None
-    books.assert_in_order(house.controller.desk)
+    books.assert_in_order(house.controller.controller_state)
     again.close()
 
 
@@ -155,10 +155,10 @@ def test_s19_a_service_killed_under_its_worker(tmp_path: Path, gate: Gate) -> No
         assert again.name == operation.name
         assert mortal.ana.ended(again).HasField("response")
         mortal.kill()
-    desk = open_desk(House(tmp_path / "controller").settings())
-    assert [line.state for line in books.lines_of(desk, card)] == [SpendState.SETTLED]
-    books.assert_in_order(desk)
-    desk.database.close()
+    controller_state = open_controller_state(House(tmp_path / "controller").settings())
+    assert [line.state for line in books.lines_of(controller_state, card)] == [SpendState.SETTLED]
+    books.assert_in_order(controller_state)
+    controller_state.database.close()
 
 
 def test_s14_a_full_disk_is_a_typed_error_and_changes_nothing(tmp_path: Path) -> None:
@@ -183,12 +183,12 @@ def test_s14_a_full_disk_is_a_typed_error_and_changes_nothing(tmp_path: Path) ->
         mortal.ana.released(card)
         said += mortal.ana.recorder.said
         mortal.kill()
-    desk = open_desk(house.settings())
-    books.assert_in_order(desk)
-    assert [line.state for line in books.lines_of(desk, card)] == [SpendState.SETTLED]
-    with desk.database.reading() as tx:
-        assert len(desk.cards.store.list(tx, limit=100).rows) == 1 + failures.count(None)
-    desk.database.close()
+    controller_state = open_controller_state(house.settings())
+    books.assert_in_order(controller_state)
+    assert [line.state for line in books.lines_of(controller_state, card)] == [SpendState.SETTLED]
+    with controller_state.database.reading() as tx:
+        assert len(controller_state.cards.store.list(tx, limit=100).rows) == 1 + failures.count(None)
+    controller_state.database.close()
     sinks = canaries.files_below(house.folder) | {"decoded": "\n".join(said).encode()}
     del sinks[str(house.settings_file)]
     canaries.assert_none(sinks)

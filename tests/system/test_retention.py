@@ -28,19 +28,21 @@ def propose(analyst):
 
 def in_days(house, days, keep_days=30):
     """The retention of a controller whose clock is so many days ahead."""
-    desk = house.controller.desk
-    clock = desk.cards.clock
+    controller_state = house.controller.controller_state
+    clock = controller_state.cards.clock
     return Retention(
-        desk.database, replace(desk.cards, clock=lambda: clock() + timedelta(days=days)), keep_days
+        controller_state.database,
+        replace(controller_state.cards, clock=lambda: clock() + timedelta(days=days)),
+        keep_days,
     )
 
 
 def pruned(house):
     """Names of cards that the log says are pruned."""
-    desk = house.controller.desk
-    with desk.database.reading() as tx:
-        check_state(desk, tx)
-        entries = [event_of(entry.body) for entry in desk.log.entries(tx)]
+    controller_state = house.controller.controller_state
+    with controller_state.database.reading() as tx:
+        check_state(controller_state, tx)
+        entries = [event_of(entry.body) for entry in controller_state.log.entries(tx)]
     return {entry.resource for entry in entries if entry.action == "prune"}
 
 
@@ -83,7 +85,7 @@ def test_answers_that_hold_whole_cards_go_too(house):
 
 
 def answers(house):
-    with house.controller.desk.database.reading() as tx:
+    with house.controller.controller_state.database.reading() as tx:
         return set(tx.execute(select(tables.answers.c.method)).scalars())
 
 
@@ -91,10 +93,10 @@ def test_it_runs_once_a_day(house):
     with house.analyst() as ana:
         first, days = propose(ana), [31]
         first.terminate()
-        desk = house.controller.desk
-        cards = replace(desk.cards, clock=lambda: clock() + timedelta(days=days[0]))
-        clock = desk.cards.clock
-        retention = Retention(desk.database, cards, 30)
+        controller_state = house.controller.controller_state
+        cards = replace(controller_state.cards, clock=lambda: clock() + timedelta(days=days[0]))
+        clock = controller_state.cards.clock
+        retention = Retention(controller_state.database, cards, 30)
         retention.prune_daily()
         second = propose(ana)
         second.terminate()
@@ -110,9 +112,9 @@ def test_it_runs_at_the_start_and_not_where_everything_is_kept(house):
     with house.analyst() as ana:
         card = propose(ana)
         card.terminate()
-    desk = house.controller.desk
-    long_ago = desk.cards.clock() - timedelta(days=200)
-    with desk.database.transaction() as tx:
+    controller_state = house.controller.controller_state
+    long_ago = controller_state.cards.clock() - timedelta(days=200)
+    with controller_state.database.transaction() as tx:
         tx.execute(update(tables.cards).values(changed=long_ago))
     for keep_days, names in (("0", set()), ("90", {card.name})):
         house.stop()

@@ -32,9 +32,9 @@ def house(drafted, tmp_path):
 
 
 def events_of(house: House) -> list[Event]:
-    desk = house.controller.desk
-    with desk.database.reading() as tx:
-        return [event_of(entry.body) for entry in desk.log.entries(tx)]
+    controller_state = house.controller.controller_state
+    with controller_state.database.reading() as tx:
+        return [event_of(entry.body) for entry in controller_state.log.entries(tx)]
 
 
 def restarted(house: House) -> list[Event]:
@@ -194,9 +194,9 @@ class TestSecrets:
             monkeypatch.setenv("GENCARD_STATE__URL", f"sqlite:///{file}")
             house.stop()
             house.start()
-        desk = house.controller.desk
-        with desk.database.reading() as tx:
-            bodies = b"".join(entry.body for entry in desk.log.entries(tx))
+        controller_state = house.controller.controller_state
+        with controller_state.database.reading() as tx:
+            bodies = b"".join(entry.body for entry in controller_state.log.entries(tx))
         assert SECRET.encode() not in bodies
         assert str(house.folder).encode() not in bodies
         (change,) = [event for event in events_of(house) if event.details.get("field") == "url"]

@@ -75,8 +75,8 @@ def workers(house: House) -> list[int]:
 
 
 def lines(house: House, resource: str) -> list[SpendState]:
-    with house.controller.desk.database.reading() as tx:
-        found = house.controller.desk.ledger.lines(tx, limit=500).rows
+    with house.controller.controller_state.database.reading() as tx:
+        found = house.controller.controller_state.ledger.lines(tx, limit=500).rows
     return [line.state for line in found if line.resource.startswith(resource)]
 
 
@@ -100,8 +100,8 @@ def test_s13_a_cancelled_audit_counts_as_an_attempt_and_costs_nothing(slow_house
     cancel(slow_house, name)
     assert eventually(lambda: not is_alive(pid), 2)
     assert lines(slow_house, card) == [SpendState.VOIDED]
-    with slow_house.controller.desk.database.reading() as tx:
-        assert slow_house.controller.desk.cards.card(tx, card).state == "agreed"
+    with slow_house.controller.controller_state.database.reading() as tx:
+        assert slow_house.controller.controller_state.cards.card(tx, card).state == "agreed"
 
 
 def test_s13_what_waits_in_the_queue_ends_at_once(slow_house, card):
@@ -149,7 +149,7 @@ def test_s13_a_card_that_ends_while_psi_is_measured_releases_nothing(house, monk
             future = job(task, *args, **more)
             if task is tasks.MEASURE:
                 if state == "revoked":
-                    house.controller.desk.stewardship("spiffe://x/y/steward/sam").revoke(
+                    house.controller.controller_state.stewardship("spiffe://x/y/steward/sam").revoke(
                         card.name, "why"
                     )
                 else:
@@ -161,13 +161,13 @@ def test_s13_a_card_that_ends_while_psi_is_measured_releases_nothing(house, monk
         assert eventually(is_in(house, name, Progress.STATE_FAILED))
         assert card.refresh().state == state
     assert lines(house, card.name) == [SpendState.VOIDED]
-    with house.controller.desk.database.reading() as tx:
+    with house.controller.controller_state.database.reading() as tx:
         assert releases.releases.psis.find(tx, card.name) is None
 
 
 def test_s13_a_client_that_goes_away_stops_its_black_box(slow_house, card, monkeypatch):
     monkeypatch.setattr(tasks, "RUN_BLACK_BOX", tasks.MEASURE)
-    endless = slow_house.controller.desk.cards.holdings.named("datasets/survey")
+    endless = slow_house.controller.controller_state.cards.catalogue.named("datasets/survey")
     terms = Proposal("survey", "to see", (("sex",),), "ipf", 10)
     description = Descriptions(b"salt", 1).measure(endless, "0", terms)
     monkeypatch.setattr(Descriptions, "run_black_box", lambda *_, **__: description)

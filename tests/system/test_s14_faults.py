@@ -13,7 +13,7 @@ import pytest
 from google.longrunning import operations_pb2
 from google.rpc import status_pb2
 
-from gencard.controller.desk import Desk
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.operations import operations
 from gencard.controller.service import operations as watching
 from gencard.core.card.budget import SpendState
@@ -39,9 +39,9 @@ class Frail:
     ana: Visitor
 
     @property
-    def desk(self) -> Desk:
+    def controller_state(self) -> ControllerState:
         assert self.house.controller is not None
-        return self.house.controller.desk
+        return self.house.controller.controller_state
 
     @cached_property
     def card(self) -> str:
@@ -67,7 +67,7 @@ class Frail:
         assert failure is None or failure.reason in TYPED, (site, failure)
         alive = self.ana.call(self.ana.catalog.ListDatasets, catalog_pb2.ListDatasetsRequest())
         assert len(alive.datasets) == 5, site
-        books.assert_balanced(self.desk)
+        books.assert_balanced(self.controller_state)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def frail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frail]:
         patch.setattr(watching, "LOOK_EVERY", 0.01)
         house.start()
         assert house.controller is not None
-        faults.watch_database(house.controller.desk.database._engine)
+        faults.watch_database(house.controller.controller_state.database._engine)
         faults.watch_folders(patch)
         faults.watch_files(patch)
         faults.watch_engine(patch)
@@ -119,7 +119,7 @@ def test_s19_any_step_of_a_release_may_fail(frail: Frail) -> None:
     for site in steps:
         for nth in range(1, steps[site] + 1):
             _fails_once_then_works(frail, site, nth)
-    books.assert_in_order(frail.desk)
+    books.assert_in_order(frail.controller_state)
 
 
 def _fails_once_then_works(frail: Frail, site: str, nth: int) -> None:
@@ -130,7 +130,7 @@ def _fails_once_then_works(frail: Frail, site: str, nth: int) -> None:
         return
     frail.check(failure_of(ended))
     assert frail.ended(frail.ana.begun(card)).HasField("response"), (site, nth)
-    paid = [line.state for line in books.lines_of(frail.desk, card)]
+    paid = [line.state for line in books.lines_of(frail.controller_state, card)]
     assert paid.count(SpendState.SETTLED) == 1, (site, nth)
     assert SpendState.RESERVED not in paid, (site, nth)
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.checking.log_watch import SEEN
-from gencard.controller.desk import open_desk
+from gencard.controller.controller_state import open_controller_state
 from gencard.controller.shell.main import app
 from gencard.controller.state import tables
 from gencard.controller.state.operations import OperationStore
@@ -74,7 +74,7 @@ def checkpoint(house, file):
 
 def held(house):
     """Lines that hold what is left."""
-    return [line for line in books.lines_of(house.controller.desk) if line.kind == HELD]
+    return [line for line in books.lines_of(house.controller.controller_state) if line.kind == HELD]
 
 
 def release_until(house, done):
@@ -86,14 +86,14 @@ def release_until(house, done):
                 return
 
 
-def begin_and_reserve(desk, tx, card):
+def begin_and_reserve(controller_state, tx, card):
     """What a crash leaves of a release."""
-    now, owner = desk.cards.clock(), "spiffe://gencard.local/pilot/analyst/ana"
+    now, owner = controller_state.cards.clock(), "spiffe://gencard.local/pilot/analyst/ana"
     request = json.dumps({"card": card, "rows": 5, "seed": 1}).encode()
     OperationStore().create(
         tx, "operations/left", owner=owner, kind="release", resource=card, request=request, now=now
     )
-    desk.ledger.reserve(
+    controller_state.ledger.reserve(
         tx,
         dataset="datasets/survey",
         project="pilot",
@@ -118,16 +118,16 @@ class TestS18Restore:
             backup = back_up(house, tmp_path / f"backup-{number}")
         done.set()
         going_on.join()
-        lines = books.lines_of(house.controller.desk)
+        lines = books.lines_of(house.controller.controller_state)
         house.stop()
         restore(elsewhere, backup)
-        desk = elsewhere.start().controller.desk
-        books.assert_ledger_and_log(desk)
-        found = [line.line for line in books.lines_of(desk) if line.kind != HELD]
+        controller_state = elsewhere.start().controller.controller_state
+        books.assert_ledger_and_log(controller_state)
+        found = [line.line for line in books.lines_of(controller_state) if line.kind != HELD]
         assert found == [line.line for line in lines[-len(found) :]]
         (line,) = held(elsewhere)
         run(elsewhere, "ledger", "void", line.line)
-        books.assert_in_order(desk)
+        books.assert_in_order(controller_state)
         with elsewhere.analyst() as ana:
             for old in ana.cards():
                 for receipt in old.agreement.receipts():
@@ -158,7 +158,7 @@ class TestS18Restore:
             run(elsewhere, "ledger", "void", line.line)
             (elsewhere.person("ana") / SEEN).unlink()  # who believes the steward about the restore
             card.generate(50, seed=1, progress=False)
-        books.assert_in_order(elsewhere.controller.desk)
+        books.assert_in_order(elsewhere.controller.controller_state)
         entries = json.loads(run(elsewhere, "log", "--json"))
         (said,) = (entry["details"] for entry in entries if entry["action"] == "restore")
         assert said["reason"] == "older"
@@ -170,16 +170,16 @@ class TestS18Restore:
         with house.analyst() as ana:
             card = agreed(ana)
         house.stop()
-        desk = open_desk(house.settings())
-        with desk.database.transaction() as tx:
-            begin_and_reserve(desk, tx, card.name)
-        desk.database.close()
+        controller_state = open_controller_state(house.settings())
+        with controller_state.database.transaction() as tx:
+            begin_and_reserve(controller_state, tx, card.name)
+        controller_state.database.close()
         said = restore(elsewhere, back_up(house, tmp_path / "backup"))
         assert "Called off: 1 operations. Settled: 1 reservations." in said
-        desk = elsewhere.start().controller.desk
-        (line,) = books.lines_of(desk, card.name)
+        controller_state = elsewhere.start().controller.controller_state
+        (line,) = books.lines_of(controller_state, card.name)
         assert line.state is SpendState.SETTLED
-        with desk.database.reading() as tx:
+        with controller_state.database.reading() as tx:
             assert not OperationStore().unfinished(tx)
 
     def test_s18_a_backup_of_the_last_moment_goes_on_as_it_was(self, house, elsewhere, tmp_path):
@@ -191,7 +191,7 @@ class TestS18Restore:
         assert not held(elsewhere)
         with elsewhere.analyst() as ana:
             agreed(ana, *OTHERS).generate(10, seed=1, progress=False)
-        books.assert_in_order(elsewhere.controller.desk)
+        books.assert_in_order(elsewhere.controller.controller_state)
 
     def test_s18_a_copy_that_nobody_restored_is_not_served(self, house, elsewhere, tmp_path):
         shutil.copytree(back_up(house, tmp_path / "backup"), elsewhere.folder / "state")
@@ -250,10 +250,10 @@ class TestS18Restore:
         rows = elsewhere.folder / "state" / "releases"
         names = [receipt.name.rpartition("/")[2] for receipt in (first.receipt, second.receipt)]
         shutil.copy(rows / f"{names[0]}.rows", rows / f"{names[1]}.rows")
-        desk = open_desk(elsewhere.settings())
-        with desk.database.transaction() as tx:
+        controller_state = open_controller_state(elsewhere.settings())
+        with controller_state.database.transaction() as tx:
             tx.execute(tables.releases.update().values(digest=first.receipt.rows_digest))
-        desk.database.close()
+        controller_state.database.close()
         with pytest.raises(VerificationError, match="not those that were signed"):
             restore(elsewhere)
 
@@ -261,10 +261,10 @@ class TestS18Restore:
         house.stop()
         backup = back_up(house, tmp_path / "backup")
         shutil.copytree(backup, elsewhere.folder / "state")
-        desk = open_desk(elsewhere.settings())
-        with desk.database.transaction() as tx:
-            begin_and_reserve(desk, tx, "datasets/survey/cards/some")
+        controller_state = open_controller_state(elsewhere.settings())
+        with controller_state.database.transaction() as tx:
+            begin_and_reserve(controller_state, tx, "datasets/survey/cards/some")
             tx.exec_driver_sql("UPDATE balances SET statistics = 0")
-        desk.database.close()
+        controller_state.database.close()
         with pytest.raises(VerificationError, match="balances"):
             restore(elsewhere)

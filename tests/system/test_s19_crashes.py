@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from sqlalchemy import select
 
-from gencard.controller.desk import Desk, open_desk
+from gencard.controller.controller_state import ControllerState, open_controller_state
 from gencard.controller.state import tables
 from gencard.controller.state.operations import OperationState
 from gencard.core.card.budget import SpendState
@@ -29,57 +29,59 @@ def cradle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 
 @pytest.fixture(scope="module")
-def desk(cradle: Zygote) -> Iterator[Desk]:
+def controller_state(cradle: Zygote) -> Iterator[ControllerState]:
     """The state of the controller, read beside it."""
-    opened = open_desk(cradle.house.settings())
+    opened = open_controller_state(cradle.house.settings())
     yield opened
     opened.database.close()
 
 
-def operations_of(desk: Desk, card: str) -> list[tuple[str, OperationState]]:
+def operations_of(controller_state: ControllerState, card: str) -> list[tuple[str, OperationState]]:
     query = select(tables.operations.c.name, tables.operations.c.state)
-    with desk.database.reading() as tx:
+    with controller_state.database.reading() as tx:
         rows = tx.execute(query.where(tables.operations.c.resource == card))
         return [(name, OperationState(state)) for name, state in rows]
 
 
-def is_over(desk: Desk, mortal: Mortal, card: str) -> bool:
+def is_over(controller_state: ControllerState, mortal: Mortal, card: str) -> bool:
     """Whether the controller died, or the release of the card ended."""
-    return not mortal.is_alive() or any(state in OVER for _, state in operations_of(desk, card))
+    return not mortal.is_alive() or any(
+        state in OVER for _, state in operations_of(controller_state, card)
+    )
 
 
-def check_wreck(desk: Desk, card: str) -> None:
+def check_wreck(controller_state: ControllerState, card: str) -> None:
     """Right after a crash: what was promised is paid for or held, and the log says so."""
-    books.assert_ledger_and_log(desk)
-    spends = [line.state for line in books.lines_of(desk, card)]
-    promised = operations_of(desk, card)
+    books.assert_ledger_and_log(controller_state)
+    spends = [line.state for line in books.lines_of(controller_state, card)]
+    promised = operations_of(controller_state, card)
     assert len(spends) == len(promised) <= 1
     assert set(spends) <= {SpendState.RESERVED, SpendState.SETTLED}
     if (promised and promised[0][1]) is OperationState.SUCCEEDED:
         assert spends == [SpendState.SETTLED]
 
 
-def test_s19_killed_at_any_step_of_a_release(cradle: Zygote, desk: Desk) -> None:
+def test_s19_killed_at_any_step_of_a_release(cradle: Zygote, controller_state: ControllerState) -> None:
     """Before and after each commit and each touch of a file, from the request to the operation's end."""
     mortal = cradle.serve(die_at=1)
     for nth in count(1):
         card, request = mortal.ana.agreed().name, request_id()
         mortal.arm()
         mortal.ana.begun(card, request=request)
-        assert eventually(partial(is_over, desk, mortal, card))
+        assert eventually(partial(is_over, controller_state, mortal, card))
         if mortal.is_alive():
             break
         mortal.kill()
-        check_wreck(desk, card)
-        before = operations_of(desk, card)
+        check_wreck(controller_state, card)
+        before = operations_of(controller_state, card)
 
         mortal = cradle.serve(die_at=nth + 1)
         again = mortal.ana.begun(card, request=request)
         release = synthesis_pb2.Release()
         assert mortal.ana.ended(again).response.Unpack(release), nth
-        assert operations_of(desk, card) == [(again.name, OperationState.SUCCEEDED)]
+        assert operations_of(controller_state, card) == [(again.name, OperationState.SUCCEEDED)]
         assert not before or before[0][0] == again.name
-        assert [line.state for line in books.lines_of(desk, card)] == [SpendState.SETTLED]
-        books.assert_in_order(desk)
+        assert [line.state for line in books.lines_of(controller_state, card)] == [SpendState.SETTLED]
+        books.assert_in_order(controller_state)
     mortal.kill()
     assert nth > 25

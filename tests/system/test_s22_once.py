@@ -62,7 +62,7 @@ COUNTED = ("cards", "lines", "operations", "audits", "answers")
 
 def counts(house):
     """Rows of every table that a request could fill."""
-    with house.controller.desk.database.reading() as tx:
+    with house.controller.controller_state.database.reading() as tx:
         return {
             table: tx.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() for table in COUNTED
         }
@@ -131,9 +131,11 @@ class TestS22Once:
         self, house, mutating, monkeypatch, path
     ):
         first = call(house.channel(), path, mutating[path])
-        holding = house.controller.desk.cards.holdings.named(TERMS.dataset)
-        stricter = replace(holding, policy=replace(holding.policy, mechanisms=()))
-        monkeypatch.setitem(house.controller.desk.cards.holdings._by_name, TERMS.dataset, stricter)
+        dataset_entry = house.controller.controller_state.cards.catalogue.named(TERMS.dataset)
+        stricter = replace(dataset_entry, policy=replace(dataset_entry.policy, mechanisms=()))
+        monkeypatch.setitem(
+            house.controller.controller_state.cards.catalogue._by_name, TERMS.dataset, stricter
+        )
         with nothing_changes(house, (*TABLES, "events")):
             assert call(house.channel(), path, mutating[path]) == first
 
@@ -173,11 +175,13 @@ class TestS24Etags:
     def test_s24_of_two_stewards_one_approves(self, careful_house):
         with careful_house.analyst() as analyst:
             card = analyst.propose("survey", [("sex",)], purpose="a test")
-        desk = careful_house.controller.desk
+        controller_state = careful_house.controller.controller_state
 
         def approve(name):
             try:
-                desk.stewardship(f"spiffe://gencard.local/service/steward/{name}").approve(card.name)
+                controller_state.stewardship(f"spiffe://gencard.local/service/steward/{name}").approve(
+                    card.name
+                )
             except (StaleEtagError, CardStateError) as error:
                 return error.reason
             return "approved"
@@ -197,7 +201,9 @@ def careful_house(tmp_path_factory):
 
 class TestS21Caps:
     def test_s21_two_analysts_together_cannot_exceed_the_cap_of_the_dataset(self, careful_house):
-        steward = careful_house.controller.desk.stewardship("spiffe://gencard.local/service/steward/sam")
+        steward = careful_house.controller.controller_state.stewardship(
+            "spiffe://gencard.local/service/steward/sam"
+        )
         asked = []
         for person in ("ana", enrolled(careful_house, "bob", project="other")):
             with careful_house.analyst(person) as analyst:

@@ -158,11 +158,11 @@ def test_s25_nothing_leaves_but_one_answer_that_is_paid_for(tmp_path, check):
                 with pytest.raises(MeasurementRefusedError) as error:
                     card.generate(rows=9, progress=False)
                 assert error.value.fields == {}
-            (line,) = lines_of(house.controller.desk, card.name)
+            (line,) = lines_of(house.controller.controller_state, card.name)
             assert line.state is SpendState.RESERVED
             assert analyst.budget("survey").spent == card.price
             assert released(analyst, ("work",)).psi.measurements[0].values.sum() > 0
-        assert_in_order(house.controller.desk)
+        assert_in_order(house.controller.controller_state)
     finally:
         house.stop()
 

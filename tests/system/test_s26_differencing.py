@@ -146,8 +146,8 @@ def test_s26_of_two_offers_on_two_versions_only_one_can_be_accepted(house, clock
         late = analyst.card(first)
         with nothing_changes(house), pytest.raises(ProposalRefusedError, match="DIFFERENCING"):
             late.accept()
-    with house.controller.desk.database.reading() as tx:
-        *_, last = (event_of(entry.body) for entry in house.controller.desk.log.entries(tx))
+    with house.controller.controller_state.database.reading() as tx:
+        *_, last = (event_of(entry.body) for entry in house.controller.controller_state.log.entries(tx))
     assert (last.action, last.resource) == ("refuse", first)
     assert last.details == {"reason": "DIFFERENCING"}
 

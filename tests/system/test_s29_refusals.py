@@ -76,8 +76,8 @@ def test_s29_after_so_many_refusals_a_steward_has_to_look(house, steward):
         assert mine[0]["operation"] not in steward("refusals")
         assert ana.budget("undeclared").spent == spent
         refused(ana, "undeclared")
-    with house.controller.desk.database.reading() as tx:
-        entries = [json.loads(entry.body) for entry in house.controller.desk.log.entries(tx)]
+    with house.controller.controller_state.database.reading() as tx:
+        entries = [json.loads(entry.body) for entry in house.controller.controller_state.log.entries(tx)]
     (look,) = [entry for entry in entries if entry["action"] == "look"]
     assert (look["resource"], look["details"]["operation"]) == (last.name, mine[0]["operation"])
     with pytest.raises(NotFoundError):

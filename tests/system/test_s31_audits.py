@@ -151,16 +151,16 @@ class TestManyTries:
         self, audit_house, canned, card
     ):
         """Else the level could be brought down by tries that say nothing."""
-        desk = audit_house.controller.desk
+        controller_state = audit_house.controller.controller_state
         canned += ["no-evidence"]
         before = audit(card, "honest")
-        with desk.database.reading() as tx:
+        with controller_state.database.reading() as tx:
             begun = AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house))
         with pytest.raises(InternalError):
             audit(card, "honest")
         canned += ["no-evidence"]
         assert audit(card, "honest").attempt == before.attempt + 1
-        with desk.database.reading() as tx:
+        with controller_state.database.reading() as tx:
             assert AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house)) == begun + 2
 
     def test_s31_a_verdict_costs_one_statistic(self, audit_house, canned, card):
@@ -172,7 +172,7 @@ class TestManyTries:
         assert (line.kind, line.price, line.state) == ("audit", Price(statistics=1), SpendState.SETTLED)
 
     def test_s31_without_budget_there_is_no_try(self, audit_house, card, monkeypatch):
-        ledger = audit_house.controller.desk.ledger
+        ledger = audit_house.controller.controller_state.ledger
         monkeypatch.setattr(type(ledger), "cap", lambda *_: Price())
         with nothing_changes(audit_house), pytest.raises(BudgetExceededError):
             audit(card, "honest")

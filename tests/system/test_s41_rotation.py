@@ -17,7 +17,7 @@ from gencard.client.checking.key_watch import SEEN
 from gencard.client.checking.verify import Keys, Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.shell.main import app as client_app
-from gencard.controller.desk import Desk, open_desk
+from gencard.controller.controller_state import ControllerState, open_controller_state
 from gencard.controller.people import signing_keys
 from gencard.controller.people.signing_keys import SigningKey, key_history
 from gencard.controller.settings.private_files import signing_key
@@ -52,19 +52,21 @@ def rotated(house: House) -> None:
 def signer_of(envelope: bytes, house: House, use: str = CARDS) -> int:
     """Place in the history of the controller's key that signed an envelope."""
     _, signatures = opened(envelope)
-    (place,) = (p for p, key in enumerate(key_ids(house.controller.desk, use)) if key in signatures)
+    (place,) = (
+        p for p, key in enumerate(key_ids(house.controller.controller_state, use)) if key in signatures
+    )
     return place
 
 
-def key_ids(desk: Desk, use: str = CARDS) -> list[str]:
-    with desk.database.reading() as tx:
-        return [key_id(period.key) for period in key_history(tx, desk.keys[use]).periods]
+def key_ids(controller_state: ControllerState, use: str = CARDS) -> list[str]:
+    with controller_state.database.reading() as tx:
+        return [key_id(period.key) for period in key_history(tx, controller_state.keys[use]).periods]
 
 
-def rotations_in_log(desk: Desk) -> list[tuple[str, str, str]]:
+def rotations_in_log(controller_state: ControllerState) -> list[tuple[str, str, str]]:
     """Resource, actor and new key of each, oldest first."""
-    with desk.database.reading() as tx:
-        events = [event_of(entry.body) for entry in desk.log.entries(tx)]
+    with controller_state.database.reading() as tx:
+        events = [event_of(entry.body) for entry in controller_state.log.entries(tx)]
     found = [event for event in events if event.action == "rotate"]
     return [(event.resource, event.actor, event.details["key"]) for event in found]
 
@@ -104,7 +106,7 @@ class TestWhileServing:
         card = self.released(ana, tmp_path / "before")
         between = ana.propose("survey", PAIRS, purpose="Between", rows=100)
         first = signer_of(card.agreement.envelope, house)
-        log = len(key_ids(house.controller.desk, LOG))
+        log = len(key_ids(house.controller.controller_state, LOG))
         rotated(house)
         between.accept()
         after = card.release(rows=50, seed=2, progress=False)
@@ -118,7 +120,7 @@ class TestWhileServing:
         assert card.replay(after).seed == 2
         keys = Keys.of(Credentials.of_folder(house.person("ana")))
         assert [failed(tmp_path / name, keys) for name in ("before", "after")] == [[], []]
-        assert_in_order(house.controller.desk)
+        assert_in_order(house.controller.controller_state)
         assert "In order" in steward(house, "log", "verify")
 
     def test_s41_who_was_enrolled_later_or_never_came_back_follows_too(self, house, ana, tmp_path):
@@ -170,29 +172,36 @@ class TestWhileServing:
             card = thief.propose("survey", PAIRS, purpose="By the old key", rows=100)
             with pytest.raises(VerificationError):
                 card.accept()
-        with house.controller.desk.database.reading() as tx:
-            events = [event_of(entry.body) for entry in house.controller.desk.log.entries(tx)]
+        with house.controller.controller_state.database.reading() as tx:
+            events = [
+                event_of(entry.body) for entry in house.controller.controller_state.log.entries(tx)
+            ]
         assert [event.actor for event in events if event.resource == "people/ann"] == [SAM]
 
     def test_s41_each_rotation_is_in_the_log_by_who_did_it(self, house):
-        before = rotations_in_log(house.controller.desk)
+        before = rotations_in_log(house.controller.controller_state)
         rotated(house)
-        new = [(f"keys/{use}", SAM, key_ids(house.controller.desk, use)[-1]) for use in (CARDS, LOG)]
-        assert rotations_in_log(house.controller.desk) == before + new
+        new = [
+            (f"keys/{use}", SAM, key_ids(house.controller.controller_state, use)[-1])
+            for use in (CARDS, LOG)
+        ]
+        assert rotations_in_log(house.controller.controller_state) == before + new
 
     def test_s41_the_shell_shows_every_key(self, house, monkeypatch):
         monkeypatch.setenv("COLUMNS", "200")
         told = json.loads(steward(house, "keys", "--json"))
-        expected = [(use, key) for use in (CARDS, LOG) for key in key_ids(house.controller.desk, use)]
+        expected = [
+            (use, key) for use in (CARDS, LOG) for key in key_ids(house.controller.controller_state, use)
+        ]
         assert [(line["use"], line["key"]) for line in told] == expected
         shown = steward(house, "keys")
         assert all(key[:16] in shown for _, key in expected)
 
     def test_s41_one_key_alone(self, house):
-        desk = house.controller.desk
-        cards, log = key_ids(desk, CARDS), key_ids(desk, LOG)
+        controller_state = house.controller.controller_state
+        cards, log = key_ids(controller_state, CARDS), key_ids(controller_state, LOG)
         assert cards[-1][:16] in steward(house, "keys", "rotate", "cards")
-        assert (key_ids(desk, CARDS)[:-1], key_ids(desk, LOG)) == (cards, log)
+        assert (key_ids(controller_state, CARDS)[:-1], key_ids(controller_state, LOG)) == (cards, log)
 
     def test_s41_the_shell_of_the_client_verifies_what_it_kept(self, house, ana, tmp_path):
         self.released(ana, tmp_path / "kept")
@@ -209,8 +218,8 @@ class TestAtRest:
         return build(tmp_path)
 
     @pytest.fixture
-    def desk(self, house):
-        opened = open_desk(house.settings())
+    def controller_state(self, house):
+        opened = open_controller_state(house.settings())
         yield opened
         opened.database.close()
 
@@ -219,64 +228,68 @@ class TestAtRest:
         key = signing_key(house.settings().signing.card_key, "card_key")
         return key_id(key.public_key())
 
-    def test_s41_the_old_private_key_is_gone(self, house, desk):
+    def test_s41_the_old_private_key_is_gone(self, house, controller_state):
         folder = house.folder / "signing"
         names = {path.name for path in folder.iterdir()}
         old = (folder / "card_key.pem").read_bytes()
-        desk.rotation(SAM).rotate(CARDS)
+        controller_state.rotation(SAM).rotate(CARDS)
         assert {path.name for path in folder.iterdir()} == names
         assert all(path.read_bytes() != old for path in folder.iterdir())
-        assert self.file(house) == key_ids(desk)[-1]
+        assert self.file(house) == key_ids(controller_state)[-1]
         assert oct((folder / "card_key.pem").stat().st_mode)[-3:] == "600"
 
     @pytest.mark.parametrize("step", ["add_change", "_number", "time_text"])
-    def test_s41_one_that_fails_leaves_the_old_key_in_force(self, house, desk, monkeypatch, step):
+    def test_s41_one_that_fails_leaves_the_old_key_in_force(
+        self, house, controller_state, monkeypatch, step
+    ):
         def fail(*_: object) -> None:
             raise StorageError
 
         with monkeypatch.context() as patch:
             patch.setattr(signing_keys, step, fail)
             with pytest.raises(StorageError):
-                desk.rotation(SAM).rotate(CARDS)
-        assert len(key_ids(desk)) == 1
-        assert rotations_in_log(desk) == []
-        with desk.database.transaction() as tx:
-            assert key_id(desk.keys[CARDS].current(tx).public_key()) == self.file(house)
-        desk.rotation(SAM).rotate(CARDS)
-        assert key_ids(desk)[-1] == self.file(house)
+                controller_state.rotation(SAM).rotate(CARDS)
+        assert len(key_ids(controller_state)) == 1
+        assert rotations_in_log(controller_state) == []
+        with controller_state.database.transaction() as tx:
+            assert key_id(controller_state.keys[CARDS].current(tx).public_key()) == self.file(house)
+        controller_state.rotation(SAM).rotate(CARDS)
+        assert key_ids(controller_state)[-1] == self.file(house)
 
-    def test_s41_killed_before_its_file_is_in_place(self, house, desk, monkeypatch):
+    def test_s41_killed_before_its_file_is_in_place(self, house, controller_state, monkeypatch):
         """What was committed counts: the key is found aside, and the next rotation begins with it."""
         old = self.file(house)
         with monkeypatch.context() as patch:
             patch.setattr(SigningKey, "settle", lambda *_: None)
-            desk.rotation(SAM).rotate(CARDS)
+            controller_state.rotation(SAM).rotate(CARDS)
         assert self.file(house) == old
-        later = open_desk(house.settings())
+        later = open_controller_state(house.settings())
         try:
             with later.database.transaction() as tx:
                 current = later.keys[CARDS].current(tx)
-            assert key_id(current.public_key()) == key_ids(desk)[1]
+            assert key_id(current.public_key()) == key_ids(controller_state)[1]
             later.rotation(SAM).rotate(CARDS)
         finally:
             later.database.close()
-        assert len(key_ids(desk)) == 3
-        assert self.file(house) == key_ids(desk)[2]
+        assert len(key_ids(controller_state)) == 3
+        assert self.file(house) == key_ids(controller_state)[2]
 
-    def test_s41_a_file_that_cannot_be_put_in_place_loses_no_key(self, house, desk, monkeypatch):
+    def test_s41_a_file_that_cannot_be_put_in_place_loses_no_key(
+        self, house, controller_state, monkeypatch
+    ):
         def fail(*_: object) -> None:
             raise StorageError
 
         with monkeypatch.context() as patch:
             patch.setattr(SigningKey, "settle", fail)
             with pytest.raises(StorageError):
-                desk.rotation(SAM).rotate(CARDS)
-        assert len(key_ids(desk)) == 1
+                controller_state.rotation(SAM).rotate(CARDS)
+        assert len(key_ids(controller_state)) == 1
 
-    def test_s41_whoever_signs_meanwhile_signs_with_the_key_in_force(self, house, desk):
-        """One desk rotates and another signs, as shell and service do; all of it verifies."""
-        service = open_desk(house.settings())
-        steward = desk.rotation(SAM)
+    def test_s41_whoever_signs_meanwhile_signs_with_the_key_in_force(self, house, controller_state):
+        """One process rotates and another signs, as shell and service do; all of it verifies."""
+        service = open_controller_state(house.settings())
+        steward = controller_state.rotation(SAM)
 
         def sign() -> None:
             with service.database.transaction() as tx:
@@ -290,23 +303,23 @@ class TestAtRest:
             assert [one.exception() for one in work] == [None] * 16
         finally:
             service.database.close()
-        assert len(key_ids(desk, LOG)) == 9
-        assert_ledger_and_log(desk)
+        assert len(key_ids(controller_state, LOG)) == 9
+        assert_ledger_and_log(controller_state)
 
-    def test_s41_a_key_that_is_not_the_newest_is_refused_at_the_start(self, house, desk):
+    def test_s41_a_key_that_is_not_the_newest_is_refused_at_the_start(self, house, controller_state):
         """As after a restore of ``signing/`` from before the rotation."""
         file = house.settings().signing.card_key
         old = file.read_bytes()
-        desk.rotation(SAM).rotate(CARDS)
+        controller_state.rotation(SAM).rotate(CARDS)
         file.write_bytes(old)
         with pytest.raises(InvalidInputError, match="not the key that the last rotation made"):
-            open_desk(house.settings())
+            open_controller_state(house.settings())
 
-    def test_s41_a_stranger_among_the_files_is_not_taken(self, house, desk):
+    def test_s41_a_stranger_among_the_files_is_not_taken(self, house, controller_state):
         """A file left aside by a rotation that was never committed."""
-        desk.keys[CARDS].prepare(Ed25519PrivateKey.generate())
+        controller_state.keys[CARDS].prepare(Ed25519PrivateKey.generate())
         before = self.file(house)
-        with desk.database.transaction() as tx:
-            desk.keys[CARDS].settle(tx)
-            assert key_id(desk.keys[CARDS].current(tx).public_key()) == before
+        with controller_state.database.transaction() as tx:
+            controller_state.keys[CARDS].settle(tx)
+            assert key_id(controller_state.keys[CARDS].current(tx).public_key()) == before
         assert self.file(house) == before

@@ -159,9 +159,9 @@ def test_every_decision_is_in_a_log_that_verifies(run, asked, watched_house):
 
 
 def test_prices_are_in_every_currency(run, watched_house):
-    desk = watched_house.controller.desk
-    with desk.database.transaction() as tx:
-        reserve(desk, tx, "noisy", Price(epsilon=Decimal("0.5")))
+    controller_state = watched_house.controller.controller_state
+    with controller_state.database.transaction() as tx:
+        reserve(controller_state, tx, "noisy", Price(epsilon=Decimal("0.5")))
     assert "epsilon 0.5" in run("ledger")
     assert "exact statistics" in run("ledger")
     assert "at delta 1e-6" in " ".join(run("ledger").split())
@@ -169,16 +169,16 @@ def test_prices_are_in_every_currency(run, watched_house):
 
 @pytest.mark.parametrize(("word", "state"), [("settle", "settled"), ("void", "voided")])
 def test_a_line_that_a_crash_left_is_ended_by_hand(run, watched_house, word, state):
-    desk = watched_house.controller.desk
-    with desk.database.transaction() as tx:
-        line = reserve(desk, tx, word, Price(statistics=1))
+    controller_state = watched_house.controller.controller_state
+    with controller_state.database.transaction() as tx:
+        line = reserve(controller_state, tx, word, Price(statistics=1))
     run("ledger", word, line)
     (ended,) = (entry for entry in json.loads(run("ledger", "--json")) if entry["line"] == line)
     assert ended["state"] == state
 
 
-def reserve(desk, tx, card, price):
-    return desk.ledger.reserve(
+def reserve(controller_state, tx, card, price):
+    return controller_state.ledger.reserve(
         tx,
         dataset="datasets/survey",
         project="pilot",
@@ -186,7 +186,7 @@ def reserve(desk, tx, card, price):
         resource=f"datasets/survey/cards/{card}",
         kind="psi",
         price=price,
-        now=desk.cards.clock(),
+        now=controller_state.cards.clock(),
     )
 
 

@@ -11,7 +11,7 @@ from gencard.client.checking.bundle import Bundle
 from gencard.client.checking.verify import Keys, Outcome, verify
 from gencard.client.connection.operations import cancel
 from gencard.controller.operations import run as run_module
-from gencard.controller.releases import release_run
+from gencard.controller.releases import run
 from gencard.core.errors import (
     CardStateError,
     DatasetUnavailableError,
@@ -147,7 +147,7 @@ class TestOneTry:
         def full(*_):
             raise StorageError
 
-        monkeypatch.setattr(release_run, "_move", full)
+        monkeypatch.setattr(run, "_move", full)
         for _ in range(2):
             with pytest.raises(UniqueFreeFailedError):
                 card.release(SEVERAL, progress=False)

@@ -80,7 +80,7 @@ def _live(settings: str, die_at: int | None, file_bytes: int | None, gate: str |
         worker = Path(__file__).with_name("gated_worker.py")
         patch.setattr(process, "_COMMAND", (sys.executable, "-I", str(worker), gate))
     controller = serve(Settings.load(Path(settings)))
-    failpoints.watch_commits(controller.desk.database._engine)
+    failpoints.watch_commits(controller.controller_state.database._engine)
     _say({"pid": os.getpid(), "port": controller.port})
     signal.sigwait({signal.SIGUSR1})
     if file_bytes is not None:

@@ -7,9 +7,9 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from gencard.controller.cards.body import offer_of
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals, error_of_document
-from gencard.controller.records.holdings import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
@@ -32,7 +32,7 @@ class Stewardship:
     """
 
     database: Database
-    cards: Cards
+    cards: CardBook
     ledger: Ledger
     refusals: Refusals
     steward: str
@@ -111,10 +111,10 @@ class Stewardship:
     def _offer(self, name: str, terms: Proposal | None) -> Card:
         with self.database.transaction() as tx:
             card = self._waiting(tx, name)
-            holding = self.cards.holdings.named(dataset_of(name))
-            outcome = self.cards.judged(tx, holding, terms or card.proposed)
+            dataset_entry = self.cards.catalogue.named(dataset_of(name))
+            outcome = self.cards.judged(tx, dataset_entry, terms or card.proposed)
             return self.cards.move(
-                tx, card, self.cards.offered(tx, card, holding, outcome, self.steward)
+                tx, card, self.cards.offered(tx, card, dataset_entry, outcome, self.steward)
             )
 
     def _waiting(self, tx: Connection, name: str) -> Card:

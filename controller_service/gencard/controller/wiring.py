@@ -10,25 +10,25 @@ import grpc
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server as add_operations
 
 from gencard.controller.audits.audits import Audits
-from gencard.controller.audits.remote_runs import Visits
+from gencard.controller.audits.remote_runs import RemoteRuns
 from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.audits.resumption import Journals
 from gencard.controller.audits.run import AuditRun
 from gencard.controller.cards.negotiations import Negotiations
-from gencard.controller.desk import Clock, Desk, open_desk, utc_now
-from gencard.controller.evaluation.measures import KIND as MEASURES
-from gencard.controller.evaluation.measures import Measures
-from gencard.controller.evaluation.measures_run import MeasuresRun
+from gencard.controller.controller_state import Clock, ControllerState, open_controller_state, utc_now
+from gencard.controller.evaluation.evaluations import KIND as MEASURES
+from gencard.controller.evaluation.evaluations import Measures
+from gencard.controller.evaluation.run import MeasuresRun
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations import run
 from gencard.controller.operations.operations import OperationBounds, Operations
 from gencard.controller.people.identities import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
-from gencard.controller.releases.box_release import BoxRelease
-from gencard.controller.releases.release_run import ReleaseRun
+from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
+from gencard.controller.releases.run import ReleaseRun
 from gencard.controller.service.audit import AuditServicer
 from gencard.controller.service.catalog import CatalogServicer
 from gencard.controller.service.guard import Guard
@@ -64,83 +64,97 @@ from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
 Registration = Callable[[grpc.Server], None]
 
 
-def servicers(desk: Desk, operations: Operations, executor: ProcessExecutor) -> list[Registration]:
+def servicers(
+    controller_state: ControllerState, operations: Operations, executor: ProcessExecutor
+) -> list[Registration]:
     """Every service with what it needs; the runners of operations are named on the way."""
-    settings, cards, database = desk.settings, desk.cards, desk.database
+    settings, cards, database = (
+        controller_state.settings,
+        controller_state.cards,
+        controller_state.database,
+    )
     work = settings.state.work
     run.clear(work)
-    desk.boxes.prepare()
-    jobs = Descriptions(desk.salt, settings.limits.model_cells)
-    audits = _audits(desk, operations, jobs)
+    controller_state.boxes.prepare()
+    jobs = Descriptions(controller_state.salt, settings.limits.model_cells)
+    audits = _audits(controller_state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, settings.state.kept)
-    releases = _releases(desk, operations, jobs, audits, boxes)
-    measures = _measures(desk, operations, jobs, boxes)
+    releases = _releases(controller_state, operations, jobs, audits, boxes)
+    measures = _measures(controller_state, operations, jobs, boxes)
     lent = frozenset(settings.lending.black_boxes)
-    visits = Visits(audits, jobs, executor, work, settings.limits.upload_rows, lent)
+    remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent)
     signing_key = Roster(settings.signing.identities).signing_key
     retention = Retention(database, cards, settings.limits.keep_days)
     retention.prune_daily()
     negotiations = Negotiations(database, cards, signing_key, retention)
     return [
-        partial(add_catalog, CatalogServicer(cards.holdings, desk.boxes)),
+        partial(add_catalog, CatalogServicer(cards.catalogue, controller_state.boxes)),
         partial(add_negotiation, NegotiationServicer(negotiations)),
         partial(add_synthesis, SynthesisServicer(releases)),
-        partial(add_audit, AuditServicer(audits, visits)),
+        partial(add_audit, AuditServicer(audits, remote_runs)),
         partial(add_measures, MeasuresServicer(measures)),
-        partial(add_ledger, LedgerServicer(database, desk.ledger)),
+        partial(add_ledger, LedgerServicer(database, controller_state.ledger)),
         partial(add_log, LogServicer(database, cards.log, cards.clock)),
         partial(add_operations, OperationsServicer(operations)),
     ]
 
 
-def _audits(desk: Desk, operations: Operations, jobs: Descriptions) -> Audits:
+def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
     audits = Audits(
-        desk.database,
-        desk.cards,
-        desk.boxes,
-        desk.ledger,
+        controller_state.database,
+        controller_state.cards,
+        controller_state.boxes,
+        controller_state.ledger,
         AuditStore(),
         operations,
-        Journals(desk.settings.state.journals),
-        desk.settings.limits.audits,
+        Journals(controller_state.settings.state.journals),
+        controller_state.settings.limits.audits,
     )
-    with desk.database.reading() as tx:
+    with controller_state.database.reading() as tx:
         audits.resumption.tidy(tx)
     operations.carries(AUDIT, AuditRun(audits, jobs))
     return audits
 
 
 def _releases(
-    desk: Desk, operations: Operations, jobs: Descriptions, audits: Audits, boxes: BoxRelease
+    controller_state: ControllerState,
+    operations: Operations,
+    jobs: Descriptions,
+    audits: Audits,
+    boxes: BoxRelease,
 ) -> Releases:
-    state, card_audits = desk.settings.state, audits.card_audits
+    state, card_audits = controller_state.settings.state, audits.card_audits
     releases = Releases(
-        desk.database,
-        desk.cards,
-        desk.ledger,
+        controller_state.database,
+        controller_state.cards,
+        controller_state.ledger,
         PsiStore(),
         ReleaseStore(),
         operations,
         state.releases,
         card_audits,
-        desk.settings.limits.card_releases,
-        desk.settings.limits.card_release_mib,
+        controller_state.settings.limits.card_releases,
+        controller_state.settings.limits.card_release_mib,
     )
     operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes))
     return releases
 
 
-def _measures(desk: Desk, operations: Operations, jobs: Descriptions, boxes: BoxRelease) -> Measures:
+def _measures(
+    controller_state: ControllerState, operations: Operations, jobs: Descriptions, boxes: BoxRelease
+) -> Measures:
     measures = Measures(
-        desk.database,
-        desk.cards,
-        desk.ledger,
+        controller_state.database,
+        controller_state.cards,
+        controller_state.ledger,
         ReleaseStore(),
         PsiStore(),
         MeasureStore(),
         operations,
     )
-    operations.carries(MEASURES, MeasuresRun(measures, jobs, desk.settings.state.work, boxes))
+    operations.carries(
+        MEASURES, MeasuresRun(measures, jobs, controller_state.settings.state.work, boxes)
+    )
     return measures
 
 
@@ -151,7 +165,7 @@ logger = logging.getLogger("gencard.controller")
 class Controller:
     """A running controller."""
 
-    desk: Desk
+    controller_state: ControllerState
     operations: Operations
     service: Service
     held: ExitStack
@@ -164,7 +178,7 @@ class Controller:
         """Refuse new calls, let running ones end, leave unfinished operations to the next start."""
         self.service.stop(grace)
         self.operations.stop()
-        self.desk.database.close()
+        self.controller_state.database.close()
         self.held.close()
 
 
@@ -188,26 +202,33 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
 
 def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack) -> Controller:
     people = read_identities(settings.signing.identities)
-    desk = open_desk(settings, clock)
-    check_apart(desk.cards.holdings)
-    check_policies(desk.cards.holdings, desk.boxes.names, desk.boxes.facts)
-    check_measures(desk.cards.holdings)
+    controller_state = open_controller_state(settings, clock)
+    check_apart(controller_state.cards.catalogue)
+    check_policies(
+        controller_state.cards.catalogue, controller_state.boxes.names, controller_state.boxes.facts
+    )
+    check_measures(controller_state.cards.catalogue)
     check_cells(settings)
     if not unreviewed:
-        check_reviewed(desk.cards.holdings)
+        check_reviewed(controller_state.cards.catalogue)
     executor = _executor(settings.limits)
-    operations = _operations(desk, executor)
-    rule_log = RuleLog(desk.database, desk.log, desk.cards.clock, settings.identity.uri)
-    rule_log.service_starts(rules_of(desk, people))
+    operations = _operations(controller_state, executor)
+    rule_log = RuleLog(
+        controller_state.database,
+        controller_state.log,
+        controller_state.cards.clock,
+        settings.identity.uri,
+    )
+    rule_log.service_starts(rules_of(controller_state, people))
     server = settings.server
     service = start(
         server.address,
         tls_files(settings),
         _guard(settings, rule_log.people_are_read),
-        servicers(desk, operations, executor),
+        servicers(controller_state, operations, executor),
     )
     operations.resume()
-    return Controller(desk, operations, service, held.pop_all())
+    return Controller(controller_state, operations, service, held.pop_all())
 
 
 def _executor(limits: Limits) -> ProcessExecutor:
@@ -216,15 +237,22 @@ def _executor(limits: Limits) -> ProcessExecutor:
     )
 
 
-def _operations(desk: Desk, executor: ProcessExecutor) -> Operations:
-    limits = desk.settings.limits
+def _operations(controller_state: ControllerState, executor: ProcessExecutor) -> Operations:
+    limits = controller_state.settings.limits
     bounds = OperationBounds(
         coordinators=limits.workers,
         most_of_one=limits.operations,
-        check_space=desk.cards.quotas.check_space,
+        check_space=controller_state.cards.quotas.check_space,
         tick_seconds=limits.tick_seconds,
     )
-    return Operations(desk.database, desk.refusals, executor, desk.cards.clock, report, bounds)
+    return Operations(
+        controller_state.database,
+        controller_state.refusals,
+        executor,
+        controller_state.cards.clock,
+        report,
+        bounds,
+    )
 
 
 def report(place: str, incident: str, kind: str) -> None:

@@ -15,10 +15,10 @@ from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_o
 from gencard.controller.audits.resumption import KIND, Journals, Resumption
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.body import auditable, offer_of, signed_card
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
-from gencard.controller.policy.measures_policy import check_unprotected
-from gencard.controller.records.holdings import dataset_of
+from gencard.controller.policy.evaluation import check_unprotected
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.audits import Audited, AuditRow, AuditStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request
@@ -54,7 +54,7 @@ class Audits:
     """
 
     database: Database
-    cards: Cards
+    cards: CardBook
     boxes: Boxes
     ledger: Ledger
     store: AuditStore
@@ -158,12 +158,12 @@ class Audits:
         return agreed
 
     def _check_unprotected(self, card: Card) -> None:
-        policy = self.cards.holdings.named(dataset_of(card.name)).policy
+        policy = self.cards.catalogue.named(dataset_of(card.name)).policy
         check_unprotected(signed_card(card), policy, "An audit")
 
     def _check_bounds(self, card: Card) -> None:
         """Find what no audit could look at before one is counted and paid for."""
-        coding = self.cards.holding_of(card).schema.coding
+        coding = self.cards.entry_of(card).schema.coding
         domain = coding.domain.covered_by(offer_of(card).terms.cliques)
         basis_of(domain, plan_of(card, coding, seed=0, attempt=1))
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.body import in_force, offer_of, signed_card
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.core.audit.report import EarlierTry
 from gencard.core.audit.report_json import try_of_object
@@ -33,7 +33,7 @@ USUAL_ORDER = AuditTerms().order
 class Families:
     """What ended audits say about the family of a black box."""
 
-    cards: Cards
+    cards: CardBook
     store: AuditStore
 
     def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
@@ -75,7 +75,7 @@ def covers(wide: Proposal, narrow: Proposal) -> bool:
 class CardAudits:
     """Moves cards by the audits of their own generators, and says which audit speaks for a card."""
 
-    cards: Cards
+    cards: CardBook
     boxes: Boxes
     store: AuditStore
 

@@ -13,7 +13,7 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations.run import scratch_folder
-from gencard.controller.records.holdings import Holding
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -32,7 +32,7 @@ OnEnd = Callable[[Callable[[], None]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Visits:
+class RemoteRuns:
     """Runs of black boxes on what callers made up. No record is touched; nothing is spent.
 
     Args:
@@ -48,7 +48,7 @@ class Visits:
     most_rows: int
     lent: frozenset[str]
 
-    def open(self, who: Identity, card: str, black_box: str, rows: int) -> "Visit":
+    def open(self, who: Identity, card: str, black_box: str, rows: int) -> "RemoteRun":
         """Look before an upload is read: card, box and bounds.
 
         Raises:
@@ -63,22 +63,24 @@ class Visits:
             raise TooLargeError(what="The number of rows", limit=self.most_rows)
         with self.audits.database.reading() as tx:
             agreed = self.audits.agreed(tx, who, card)
-        terms, holding = offer_of(agreed).terms, self.audits.cards.holding_of(agreed)
-        linear = statistics_of(terms.moments, holding.schema.coding)
+        terms, dataset_entry = offer_of(agreed).terms, self.audits.cards.entry_of(agreed)
+        linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         name = black_box or terms.generator
         if name in self.audits.boxes.names - self.lent:
             raise BoxNotLentError(name=name)
         recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear])
-        return Visit(self, who.uri, holding, holding.domain.covered_by(terms.cliques), recipe, rows)
+        return RemoteRun(
+            self, who.uri, dataset_entry, dataset_entry.domain.covered_by(terms.cliques), recipe, rows
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class RemoteRun:
     """One run that was found in order."""
 
-    visits: Visits
+    remote_runs: RemoteRuns
     caller: str
-    holding: Holding
+    dataset_entry: DatasetEntry
     domain: Domain
     recipe: Document
     rows: int
@@ -94,23 +96,23 @@ class Visit:
         """
         if dataset.domain != self.domain:
             raise DomainMismatchError(problem="the dataset is not over the attributes of the card")
-        with scratch_folder(self.visits.work, f"visit-{secrets.token_hex(8)}") as folder:
+        with scratch_folder(self.remote_runs.work, f"visit-{secrets.token_hex(8)}") as folder:
             RowsFile(folder / "in").write(dataset)
-            job = self.visits.jobs.run_black_box(
-                self.holding,
+            job = self.remote_runs.jobs.run_black_box(
+                self.dataset_entry,
                 self.recipe,
                 rows=self.rows,
                 seed=seed,
                 upload=folder / "in",
                 rows_file=folder / "out",
             )
-            running = self.visits.executor.submit(tasks.RUN_BLACK_BOX, job, owner=self.caller)
+            running = self.remote_runs.executor.submit(tasks.RUN_BLACK_BOX, job, owner=self.caller)
             if not on_end(lambda: _stop(running)):
                 _stop(running)
             try:
                 running.result()
             finally:
-                self.visits.executor.await_end(running)
+                self.remote_runs.executor.await_end(running)
             return RowsFile(folder / "out").dataset()
 
 

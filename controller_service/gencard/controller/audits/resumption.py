@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
@@ -70,7 +70,7 @@ class Journals:
 class Resumption:
     """Finds what a cancelled audit was asked, and keeps its runs until then."""
 
-    cards: Cards
+    cards: CardBook
     boxes: Boxes
     store: AuditStore
     operations: Operations

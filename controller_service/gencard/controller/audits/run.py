@@ -50,11 +50,16 @@ class AuditRun:
         """Carry one audit out and write its verdict down."""
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
-        holding = self.audits.cards.holding_of(card)
-        plan = plan_of(card, holding.schema.coding, run.request["seed"], self._next_try(run, card))
+        dataset_entry = self.audits.cards.entry_of(card)
+        plan = plan_of(card, dataset_entry.schema.coding, run.request["seed"], self._next_try(run, card))
         journal = self.audits.journals.open(run.request["audit"])
         job = self.jobs.audit(
-            holding, signed_card(card).version, self._recipe(run, plan), plan, VERSIONS, journal=journal
+            dataset_entry,
+            signed_card(card).version,
+            self._recipe(run, plan),
+            plan,
+            VERSIONS,
+            journal=journal,
         )
         self._conclude(run, card, report_of_json_object(self._report(run, job)))
         self.audits.journals.forget(run.request["audit"])

@@ -11,12 +11,12 @@ from sqlalchemy import Connection
 from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.cards.body import as_of, body_of, in_force, negotiation_of, signed_card
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
-from gencard.controller.policy.box_policy import relation_of
+from gencard.controller.policy.evaluation import price_of_named
+from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.judgement import Limits, judge
-from gencard.controller.policy.measures_policy import price_of_named
 from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.quotas import Quotas
-from gencard.controller.records.holdings import Holding, Holdings, dataset_of
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state.cards import CardStore, CardUsage
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
@@ -36,7 +36,7 @@ from gencard.wire.signatures.identity import Identity, Role
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
+class CardBook:
     """All cards, and the one way to change one: with a step, a log entry and a new etag.
 
     Args:
@@ -47,7 +47,7 @@ class Cards:
 
     store: CardStore
     log: EventLog
-    holdings: Holdings
+    catalogue: Catalogue
     limits: Limits
     quotas: Quotas
     facts: Facts
@@ -89,16 +89,16 @@ class Cards:
         """
         return in_force(self.owned(tx, who, name))
 
-    def holding_of(self, card: Card) -> Holding:
+    def entry_of(self, card: Card) -> DatasetEntry:
         """The dataset of a card, read by the schema that both signed.
 
         Raises:
             DatasetChangedError: Its schema is another now, and the card's counts would be others.
         """
-        holding = self.holdings.named(dataset_of(card.name))
-        if signed_card(card).coding_digest != holding.coding_digest:
+        dataset_entry = self.catalogue.named(dataset_of(card.name))
+        if signed_card(card).coding_digest != dataset_entry.coding_digest:
             raise DatasetChangedError
-        return holding
+        return dataset_entry
 
     def as_of_now(self, card: Card) -> Card:
         """The card with its time run out, where it has."""
@@ -109,7 +109,7 @@ class Cards:
         """What was granted so far."""
         return Grants(self.store, self.clock)
 
-    def judged(self, tx: Connection, holding: Holding, proposal: Proposal) -> CounterOffer:
+    def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
         """The nearest acceptable terms.
 
         Raises:
@@ -118,42 +118,46 @@ class Cards:
             TooLargeError, InvalidInputError: What ``judge`` refuses.
         """
         self.facts(proposal.generator)
-        asked = proposal.in_order_of(holding.domain)
-        policy, zeros = holding.policy, holding.schema.coding.structural_zeros
-        closed = self.grants.closed(tx, holding, relation_of(policy, self.facts))
+        asked = proposal.in_order_of(dataset_entry.domain)
+        policy, zeros = dataset_entry.policy, dataset_entry.schema.coding.structural_zeros
+        closed = self.grants.closed(tx, dataset_entry, relation_of(policy, self.facts))
         outcome = judge(
-            asked, policy, holding.domain, self.limits, closed, zeros=zeros, facts=self.facts
+            asked, policy, dataset_entry.domain, self.limits, closed, zeros=zeros, facts=self.facts
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
-        statistics_of(outcome.terms.moments, holding.schema.coding)  # refuses labels that are no numbers
+        statistics_of(
+            outcome.terms.moments, dataset_entry.schema.coding
+        )  # refuses labels that are no numbers
         return outcome
 
-    def held(self, tx: Connection, analyst: str, holding: Holding) -> tuple[CardTerms, ...]:
+    def held(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> tuple[CardTerms, ...]:
         """The analyst's measured cards on the records as they are now, oldest first."""
         return held_cards(
             tx,
             self.store,
             analyst=analyst,
-            dataset=holding.name,
-            version=holding.version,
-            coding_digest=holding.coding_digest,
+            dataset=dataset_entry.name,
+            version=dataset_entry.version,
+            coding_digest=dataset_entry.coding_digest,
         )
 
-    def charge(self, tx: Connection, analyst: str, holding: Holding, terms: Proposal) -> Charge:
+    def charge(
+        self, tx: Connection, analyst: str, dataset_entry: DatasetEntry, terms: Proposal
+    ) -> Charge:
         """What terms cost an analyst beside all that the analyst holds already."""
-        return charge(terms, holding.domain, self.held(tx, analyst, holding))
+        return charge(terms, dataset_entry.domain, self.held(tx, analyst, dataset_entry))
 
     def offered(
-        self, tx: Connection, card: Card, holding: Holding, outcome: CounterOffer, actor: str
+        self, tx: Connection, card: Card, dataset_entry: DatasetEntry, outcome: CounterOffer, actor: str
     ) -> Card:
         """The card with an offer on it, frozen as the statement that both will sign."""
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
-        charged = self.charge(tx, card.analyst, holding, outcome.terms)
+        charged = self.charge(tx, card.analyst, dataset_entry, outcome.terms)
         outcome = replace(outcome, price=charged.price)
-        expires = (now + timedelta(days=holding.policy.valid_days)).replace(microsecond=0)
-        payload = card_statement(self._document(card, holding, outcome, now, expires))
+        expires = (now + timedelta(days=dataset_entry.policy.valid_days)).replace(microsecond=0)
+        payload = card_statement(self._document(card, dataset_entry, outcome, now, expires))
         offer = Offer(
             terms=outcome.terms,
             changes=changes,
@@ -161,7 +165,7 @@ class Cards:
             statement=payload,
             digest=subject_digest(payload),
             expire_time=expires,
-            measures_price=price_of_named(holding, outcome.terms),
+            measures_price=price_of_named(dataset_entry, outcome.terms),
             held_by=charged.held_by,
         )
         offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
@@ -170,7 +174,7 @@ class Cards:
     def _document(
         self,
         card: Card,
-        holding: Holding,
+        dataset_entry: DatasetEntry,
         outcome: CounterOffer,
         now: datetime,
         expires: datetime,
@@ -180,15 +184,15 @@ class Cards:
             name=card.name,
             controller=self.controller,
             analyst=card.analyst,
-            dataset_title=holding.schema.title,
-            version=holding.version,
-            coding_digest=holding.coding_digest,
-            declared_by=holding.schema.declared_by,
+            dataset_title=dataset_entry.schema.title,
+            version=dataset_entry.version,
+            coding_digest=dataset_entry.coding_digest,
+            declared_by=dataset_entry.schema.declared_by,
             terms=outcome.terms,
             price=outcome.price,
             tier=generator.tier,
             generator_digest=generator.digest,
-            agreed_by_policy=_why_safe(holding.policy, generator.tier),
+            agreed_by_policy=_why_safe(dataset_entry.policy, generator.tier),
             offer_time=time_text(now),
             expire_time=time_text(expires),
             nonce=secrets.token_hex(16),
@@ -203,9 +207,9 @@ class Cards:
         stepped = replace(card, history=(*card.history, step), etag="")
         return replace(stepped, etag=sha256(body_of(stepped))[:32])
 
-    def usage(self, tx: Connection, analyst: str, holding: Holding) -> CardUsage:
+    def usage(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> CardUsage:
         """What an analyst's cards take of the state."""
-        since = self.clock() - timedelta(days=holding.policy.valid_days)
+        since = self.clock() - timedelta(days=dataset_entry.policy.valid_days)
         return self.store.usage(tx, analyst, since)
 
     def open(self, tx: Connection, card: Card, dataset: str) -> Card:

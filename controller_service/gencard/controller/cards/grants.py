@@ -8,10 +8,10 @@ from functools import lru_cache
 from sqlalchemy import Connection
 
 from gencard.controller.cards.body import negotiation_of, offer_of, signed_card
-from gencard.controller.policy.box_policy import is_black_box
+from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import sums_price
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of
-from gencard.controller.records.holdings import Holding
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import CardStore
 from gencard.core.card.budget import FREE, Mechanism, Neighbouring, Price
 from gencard.core.card.card import CardState
@@ -35,16 +35,16 @@ class Grants:
     clock: Callable[[], datetime]
 
     def closed(
-        self, tx: Connection, holding: Holding, relation: Neighbouring | None
+        self, tx: Connection, dataset_entry: DatasetEntry, relation: Neighbouring | None
     ) -> Mapping[Mechanism, str]:
         """The mechanisms that are not on offer for a new card, each with its reason code.
 
         Args:
             relation: Of all noise on the dataset; None where the policy offers none.
         """
-        policy = holding.policy
-        exact = Grant(holding.version, holding.coding_digest, policy.transform.rounding)
-        return self._closed(tx, holding.name, exact, relation)
+        policy = dataset_entry.policy
+        exact = Grant(dataset_entry.version, dataset_entry.coding_digest, policy.transform.rounding)
+        return self._closed(tx, dataset_entry.name, exact, relation)
 
     def check_joins(self, tx: Connection, card: CardTerms) -> None:
         """Refuse an offered card that does not go together with what was granted since.
@@ -62,7 +62,7 @@ class Grants:
     ) -> Mapping[Mechanism, str]:
         """Budgets under two neighbouring relations cannot be added; see also ``differencing``."""
         granted = set(self._granted(tx, dataset))
-        counts = [told for told in granted if isinstance(told, Grant)]
+        counts = [granted_by_card for granted_by_card in granted if isinstance(granted_by_card, Grant)]
         relations = granted - set(counts)
         closed: dict[Mechanism, str] = {}
         if shows_a_difference(exact, counts):
@@ -75,13 +75,13 @@ class Grants:
         """What each card tells; all but those that ran out before they were measured."""
         now = self.clock()
         for row in self.store.granted(tx, dataset):
-            told, expires = _told(row.body)
+            granted_by_card, expires = _grant_and_expiry(row.body)
             if now < expires or self.store.measured(tx, row.name):
-                yield told
+                yield granted_by_card
 
 
 @lru_cache(maxsize=1_000)
-def _told(body: bytes) -> tuple[Grant | Neighbouring | None, datetime]:
+def _grant_and_expiry(body: bytes) -> tuple[Grant | Neighbouring | None, datetime]:
     """What a granted card tells, and until when it may: exact counts, or the relation of its noise."""
     card = negotiation_of(body)
     signed = signed_card(card)

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection
 
 from gencard.controller.cards.body import ENDED, body_of, negotiation_of, offer_of, signed_card
-from gencard.controller.cards.book import Cards
-from gencard.controller.records.holdings import Holding, dataset_of
+from gencard.controller.cards.book import CardBook
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request
 from gencard.controller.upkeep.retention import Retention
@@ -31,7 +31,7 @@ from gencard.wire.signatures.identity import Identity, Role
 
 @dataclass(frozen=True, slots=True)
 class Negotiations:
-    """The desk at which analysts negotiate.
+    """The methods with which analysts negotiate cards.
 
     Args:
         signing_key: Public signing key of an identity; raises UnauthenticatedError.
@@ -39,16 +39,16 @@ class Negotiations:
     """
 
     database: Database
-    cards: Cards
+    cards: CardBook
     signing_key: Callable[[Identity], Ed25519PublicKey]
     retention: Retention
 
     def price(self, who: Identity, proposal: Proposal) -> Card:
         """What would be offered; nothing is stored and no record is touched."""
-        holding = self.cards.holdings.named(proposal.dataset)
+        dataset_entry = self.cards.catalogue.named(proposal.dataset)
         with self.database.reading() as tx:
-            outcome = self.cards.judged(tx, holding, proposal)
-            return self._answered(tx, _fresh("", who, proposal), holding, outcome)
+            outcome = self.cards.judged(tx, dataset_entry, proposal)
+            return self._answered(tx, _fresh("", who, proposal), dataset_entry, outcome)
 
     def propose(self, who: Identity, proposal: Proposal, request: Request) -> Card:
         """A new card: offered at once where policy allows, else waiting for a steward.
@@ -59,17 +59,17 @@ class Negotiations:
             ProposalRefusedError: The policy has nothing near to offer; the log says so.
             QuotaExceededError, StorageReserveError: No further card may be stored.
         """
-        holding = self.cards.holdings.named(proposal.dataset)
+        dataset_entry = self.cards.catalogue.named(proposal.dataset)
         self.retention.prune_daily()
 
         def make(tx: Connection, outcome: CounterOffer) -> Card:
-            self.cards.quotas.check_new(self.cards.usage(tx, who.uri, holding))
-            name = f"{holding.name}/cards/{secrets.token_hex(8)}"
+            self.cards.quotas.check_new(self.cards.usage(tx, who.uri, dataset_entry))
+            name = f"{dataset_entry.name}/cards/{secrets.token_hex(8)}"
             asked = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
-            opened = self.cards.open(tx, asked, holding.name)
-            if not holding.policy.automatic:
+            opened = self.cards.open(tx, asked, dataset_entry.name)
+            if not dataset_entry.policy.automatic:
                 return opened
-            return self.cards.move(tx, opened, self._answered(tx, opened, holding, outcome))
+            return self.cards.move(tx, opened, self._answered(tx, opened, dataset_entry, outcome))
 
         return self._judged_once(who, request, proposal, make)
 
@@ -77,18 +77,18 @@ class Negotiations:
         """The analyst's answer to an offer: other terms on the same dataset."""
         if proposal.dataset != dataset_of(name):
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
-        holding = self.cards.holdings.named(proposal.dataset)
+        dataset_entry = self.cards.catalogue.named(proposal.dataset)
 
         def make(tx: Connection, outcome: CounterOffer) -> Card:
             card = self._to_move(tx, who, name, etag)
-            self.cards.quotas.check_size(self.cards.usage(tx, who.uri, holding))
+            self.cards.quotas.check_size(self.cards.usage(tx, who.uri, dataset_entry))
             fresh = replace(
                 card, proposed=proposal, state=CardState.REQUESTED, turn=Turn.CONTROLLER, offer=None
             )
             asked = self.cards.move(tx, card, self.cards.stepped(fresh, who.uri, "counter"))
-            if not holding.policy.automatic:
+            if not dataset_entry.policy.automatic:
                 return asked
-            return self.cards.move(tx, asked, self._answered(tx, asked, holding, outcome))
+            return self.cards.move(tx, asked, self._answered(tx, asked, dataset_entry, outcome))
 
         return self._judged_once(who, request, proposal, make)
 
@@ -159,9 +159,9 @@ class Negotiations:
         if known is not None:
             return negotiation_of(known)
         self.cards.quotas.check_space()
-        holding = self.cards.holdings.named(proposal.dataset)
-        with self._refusals_logged(who, holding.name), self.database.reading() as tx:
-            outcome = self.cards.judged(tx, holding, proposal)
+        dataset_entry = self.cards.catalogue.named(proposal.dataset)
+        with self._refusals_logged(who, dataset_entry.name), self.database.reading() as tx:
+            outcome = self.cards.judged(tx, dataset_entry, proposal)
         return self._once(who, request, lambda tx: make(tx, outcome))
 
     @contextmanager
@@ -183,8 +183,10 @@ class Negotiations:
             )
         raise refusal
 
-    def _answered(self, tx: Connection, card: Card, holding: Holding, outcome: CounterOffer) -> Card:
-        return self.cards.offered(tx, card, holding, outcome, self.cards.controller)
+    def _answered(
+        self, tx: Connection, card: Card, dataset_entry: DatasetEntry, outcome: CounterOffer
+    ) -> Card:
+        return self.cards.offered(tx, card, dataset_entry, outcome, self.cards.controller)
 
     def _countersigned(
         self, tx: Connection, statement: bytes, key: Ed25519PublicKey, signature: bytes

@@ -7,7 +7,7 @@ from typing import Any
 
 from gencard.controller.jobs.box_recipe import whole_recipe, zeros_of
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.records.holdings import Holding
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import table_of_schema
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import Proposal
@@ -33,25 +33,34 @@ class Descriptions:
     model_cells: int
     audit_records: int = 2_000_000
 
-    def measure(self, holding: Holding, version: str, terms: Proposal) -> Job:
+    def measure(self, dataset_entry: DatasetEntry, version: str, terms: Proposal) -> Job:
         """The version is the card's: records that have changed since are not measured."""
         return {
-            "records": self._records(holding, version),
+            "records": self._records(dataset_entry, version),
             "cliques": [list(clique) for clique in terms.marginals],
             "privacy": privacy_document(terms.privacy),
             "weights": list(terms.weights),
             "transform": transform_document(terms.transform),
-            "linear": list(map(json_of_statistic, statistics_of(terms.moments, holding.schema.coding))),
+            "linear": list(
+                map(json_of_statistic, statistics_of(terms.moments, dataset_entry.schema.coding))
+            ),
         }
 
     def synthesise(
-        self, holding: Holding, *, psi: bytes, generator: str, rows: int, seed: int, rows_file: Path
+        self,
+        dataset_entry: DatasetEntry,
+        *,
+        psi: bytes,
+        generator: str,
+        rows: int,
+        seed: int,
+        rows_file: Path,
     ) -> Job:
         """Nothing of the holding but what cannot occur in it; psi is all that the job knows."""
         return {
             "psi": psi.decode(),
             "generator": generator,
-            "zeros": zeros_of(holding),
+            "zeros": zeros_of(dataset_entry),
             "rows": rows,
             "seed": seed,
             "max_cells": self.model_cells,
@@ -60,7 +69,7 @@ class Descriptions:
 
     def audit(
         self,
-        holding: Holding,
+        dataset_entry: DatasetEntry,
         version: str,
         recipe: Mapping[str, Any],
         plan: AuditPlan,
@@ -70,8 +79,8 @@ class Descriptions:
     ) -> Job:
         """What its runs leave lies in ``journal``, and is not made again."""
         return {
-            "records": self._records(holding, version),
-            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "records": self._records(dataset_entry, version),
+            "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
             "plan": asdict(plan),
             "versions": [list(pair) for pair in versions],
             "most_records": self.audit_records,
@@ -79,7 +88,11 @@ class Descriptions:
         }
 
     def compare(
-        self, holding: Holding, version: str, measures: Sequence[Evaluation], rows: Mapping[str, Any]
+        self,
+        dataset_entry: DatasetEntry,
+        version: str,
+        measures: Sequence[Evaluation],
+        rows: Mapping[str, Any],
     ) -> Job:
         """Records and holdout are named only where a measure looks at them.
 
@@ -89,27 +102,33 @@ class Descriptions:
         needs = {need for measure in measures for need in measure.needs}
         described: Job = {
             **rows,
-            "forbidden": [list(clique) for clique in holding.policy.forbidden],
-            "largest_order": holding.policy.largest_order,
+            "forbidden": [list(clique) for clique in dataset_entry.policy.forbidden],
+            "largest_order": dataset_entry.policy.largest_order,
             "measures": [measure.name for measure in measures],
-            "schema": table_of_schema(holding.schema),
-            "declared": asdict(holding.declared),
+            "schema": table_of_schema(dataset_entry.schema),
+            "declared": asdict(dataset_entry.declared),
             "most_records": self.audit_records,
         }
         if Need.RECORDS in needs:
-            described["records"] = self._records(holding, version)
-        if Need.HOLDOUT in needs and holding.holdout is not None:
-            other = replace(holding, data=holding.holdout.data)
-            described["holdout"] = self._records(other, holding.holdout.version)
+            described["records"] = self._records(dataset_entry, version)
+        if Need.HOLDOUT in needs and dataset_entry.holdout is not None:
+            other = replace(dataset_entry, data=dataset_entry.holdout.data)
+            described["holdout"] = self._records(other, dataset_entry.holdout.version)
         return described
 
     def keep(
-        self, holding: Holding, version: str, recipe: Mapping[str, Any], *, rows: int, folder: Path
+        self,
+        dataset_entry: DatasetEntry,
+        version: str,
+        recipe: Mapping[str, Any],
+        *,
+        rows: int,
+        folder: Path,
     ) -> Job:
         """What the run leaves goes into ``folder``; rows, where it leaves rows, are so many."""
         return {
-            "records": self._records(holding, version),
-            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "records": self._records(dataset_entry, version),
+            "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
             "rows": rows,
             "folder": str(folder),
             "most_records": self.audit_records,
@@ -118,7 +137,7 @@ class Descriptions:
     def draw(
         self,
         recipe: Mapping[str, Any],
-        holding: Holding,
+        dataset_entry: DatasetEntry,
         *,
         domain: Domain,
         rows: int,
@@ -127,7 +146,7 @@ class Descriptions:
     ) -> Job:
         """Rows over ``domain``, of what a run left in ``folder``."""
         return {
-            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
             "attributes": list(domain.attributes),
             "sizes": list(domain.sizes),
             "rows": rows,
@@ -136,11 +155,11 @@ class Descriptions:
         }
 
     def thin_out(
-        self, holding: Holding, version: str, *, drawn: Path, rows: int, rows_file: Path
+        self, dataset_entry: DatasetEntry, version: str, *, drawn: Path, rows: int, rows_file: Path
     ) -> Job:
         """Records and drawn rows, of which those without replicated uniques are left."""
         return {
-            "records": self._records(holding, version),
+            "records": self._records(dataset_entry, version),
             "drawn": str(drawn),
             "rows": rows,
             "rows_file": str(rows_file),
@@ -149,7 +168,7 @@ class Descriptions:
 
     def run_black_box(
         self,
-        holding: Holding,
+        dataset_entry: DatasetEntry,
         recipe: Mapping[str, Any],
         *,
         upload: Path,
@@ -159,17 +178,17 @@ class Descriptions:
     ) -> Job:
         """The upload is a rows file over the attributes that the card names."""
         return {
-            "recipe": whole_recipe(recipe, holding, self.model_cells),
+            "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
             "upload": str(upload),
             "rows": rows,
             "seed": seed,
             "rows_file": str(rows_file),
         }
 
-    def _records(self, holding: Holding, version: str) -> Job:
+    def _records(self, dataset_entry: DatasetEntry, version: str) -> Job:
         return {
-            "data": str(holding.data),
-            "schema": table_of_schema(holding.schema),
+            "data": str(dataset_entry.data),
+            "schema": table_of_schema(dataset_entry.schema),
             "version": version,
             "salt": self.salt.hex(),
         }

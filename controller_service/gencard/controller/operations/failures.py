@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
-from gencard.controller.records.holdings import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow, OperationStore
 from gencard.core.card.budget import Spend, SpendState
@@ -48,7 +48,7 @@ def refund(
     error: GencardError,
     *,
     ledger: Ledger,
-    cards: Cards,
+    cards: CardBook,
     before: Sequence[GencardError] = (),
 ) -> None:
     """Void a reservation, in the log too, where it is still held and no end tells anything.
@@ -98,7 +98,7 @@ _REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
 _REASONS = {make().reason for make in _REFUSAL.values()}
 
 
-def as_told(failure: BaseException, task: tasks.Task, role: Role) -> BaseException:
+def as_reported(failure: BaseException, task: tasks.Task, role: Role) -> BaseException:
     """How a job's failure is told to somebody: as it is, where it says nothing or they may know."""
     if role is not Role.ANALYST or task not in _REFUSAL:
         return failure

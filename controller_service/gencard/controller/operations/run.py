@@ -15,7 +15,7 @@ from typing import Any
 
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import Job, Task
-from gencard.controller.operations.failures import as_told
+from gencard.controller.operations.failures import as_reported
 from gencard.controller.state.operations import OperationRow
 from gencard.core.errors import (
     GencardError,
@@ -108,7 +108,7 @@ class Run:
             failure = self._job.exception()
             self.check()  # what was cancelled tells nothing, a failure neither
             if failure is not None:
-                raise as_told(failure, task, self._role) from None
+                raise as_reported(failure, task, self._role) from None
             result: Job = self._job.result()
             return result
         self.executor.await_end(self._job)

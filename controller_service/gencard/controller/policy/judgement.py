@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gencard.controller.boxes.generator_facts import Facts, facts_of_generators
-from gencard.controller.policy.box_policy import generator_choice, is_black_box, why_no_moments
-from gencard.controller.policy.measures_policy import with_measures, with_uniques_kept
+from gencard.controller.policy.evaluation import with_measures, with_uniques_kept
+from gencard.controller.policy.generators import generator_choice, is_black_box, why_no_moments
 from gencard.controller.policy.policy import PRICE, Policy, affordable, check_values
 from gencard.controller.policy.statistics import (
     FORBIDDEN,

@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import Connection
 
-from gencard.controller.desk import Desk
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.identities import Enrolled
-from gencard.controller.records.holdings import Holding
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog, keep_rules, kept_rules
 from gencard.controller.state.events import LONGEST_DETAIL
@@ -52,22 +52,24 @@ class RuleChange:
     after: str = ""
 
 
-def rules_of(desk: Desk, people: Mapping[str, Enrolled]) -> Rules:
+def rules_of(controller_state: ControllerState, people: Mapping[str, Enrolled]) -> Rules:
     """All rules by which a controller decides, as it has read them."""
-    tables = desk.settings.model_dump()
+    tables = controller_state.settings.model_dump()
     rules = {
-        f"settings/{name}": _fields(table, desk.salt)
+        f"settings/{name}": _fields(table, controller_state.salt)
         for name, table in tables.items()
         if name not in _LISTS
     }
     for entry in tables["datasets"]:
-        holding = desk.cards.holdings.named(f"datasets/{entry['name']}")
-        rules[holding.name] = _fields(entry, desk.salt) | _versions(holding)
+        dataset_entry = controller_state.cards.catalogue.named(f"datasets/{entry['name']}")
+        rules[dataset_entry.name] = _fields(entry, controller_state.salt) | _versions(dataset_entry)
     for entry in tables["black_boxes"]:
         name = entry["name"]
-        rules[f"black_boxes/{name}"] = _fields(entry, desk.salt) | {"digest": desk.boxes.digest(name)}
+        rules[f"black_boxes/{name}"] = _fields(entry, controller_state.salt) | {
+            "digest": controller_state.boxes.digest(name)
+        }
     for name in GENERATORS:
-        rules[f"generators/{name}"] = {"digest": desk.boxes.facts(name).digest}
+        rules[f"generators/{name}"] = {"digest": controller_state.boxes.facts(name).digest}
     return rules | people_rules(people)
 
 
@@ -115,10 +117,12 @@ def _digest(fields: Fields) -> str:
     return sha256(json_bytes(dict(fields)))
 
 
-def _versions(holding: Holding) -> dict[str, str]:
+def _versions(dataset_entry: DatasetEntry) -> dict[str, str]:
     """Digests of schema and records; those of records are salted."""
-    versions = {"schema_digest": holding.coding_digest, "version": holding.version}
-    return versions | ({"holdout_version": holding.holdout.version} if holding.holdout else {})
+    versions = {"schema_digest": dataset_entry.coding_digest, "version": dataset_entry.version}
+    return versions | (
+        {"holdout_version": dataset_entry.holdout.version} if dataset_entry.holdout else {}
+    )
 
 
 def _fields(table: Any, key: bytes) -> dict[str, str]:

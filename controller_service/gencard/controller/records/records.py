@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gencard.controller.policy.statistics import objection
-from gencard.controller.records.holdings import PREFIX, Holding, Holdout
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
-from gencard.controller.settings.settings import DatasetEntry
+from gencard.controller.settings.settings import DatasetTable
 from gencard.core.errors import GencardError
 
 
-def holding_of(entry: DatasetEntry, salt: bytes) -> Holding:
+def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     """A dataset on offer, with the version that its records are of.
 
     Args:
@@ -23,7 +23,7 @@ def holding_of(entry: DatasetEntry, salt: bytes) -> Holding:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
-    return Holding(
+    return DatasetEntry(
         name=f"{PREFIX}{entry.name}",
         schema=schema,
         policy=entry.policy.policy(),
@@ -34,7 +34,7 @@ def holding_of(entry: DatasetEntry, salt: bytes) -> Holding:
     )
 
 
-def check_records(entry: DatasetEntry) -> PublicSchema:
+def check_records(entry: DatasetTable) -> PublicSchema:
     """Read every record once; the schema that all of them keep to.
 
     Raises:
@@ -70,7 +70,7 @@ FEW = 10
 """Records below which statistical offices usually hold a cell back."""
 
 
-def small_cells(entry: DatasetEntry, schema: PublicSchema) -> SmallCells:
+def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
     """Count the cells that an exact release of the pairs would show; raises DatasetError."""
     domain, policy = schema.coding.domain, entry.policy.policy()
     pairs = [
@@ -94,11 +94,11 @@ def _naming(place: str) -> Iterator[None]:
         raise
 
 
-def _holdout(entry: DatasetEntry, schema: PublicSchema, salt: bytes) -> Holdout | None:
+def _holdout(entry: DatasetTable, schema: PublicSchema, salt: bytes) -> Holdout | None:
     if entry.holdout is None:
         return None
     return Holdout(entry.holdout, Vault(entry.holdout, schema.coding, schema.absent).version(salt))
 
 
-def _vault(entry: DatasetEntry, schema: PublicSchema) -> Vault:
+def _vault(entry: DatasetTable, schema: PublicSchema) -> Vault:
     return Vault(entry.data, schema.coding, schema.absent)

@@ -18,12 +18,12 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import CardAudits, is_audited, is_private
 from gencard.controller.cards.body import offer_of, signed_card
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.grants import same_noisy_psi
 from gencard.controller.operations.operations import Operations
-from gencard.controller.records.holdings import dataset_of
-from gencard.controller.releases.one_try import check_untried
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.releases.single_attempt import check_not_attempted
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import FIT, Ledger
@@ -65,7 +65,7 @@ class Releases:
     """
 
     database: Database
-    cards: Cards
+    cards: CardBook
     ledger: Ledger
     psis: PsiStore
     store: ReleaseStore
@@ -120,7 +120,7 @@ class Releases:
 
     def _check(self, tx: Connection, card: Card, rows: int, seed: int) -> None:
         """Raises what ``start`` says of cards that do not allow such a release."""
-        self.cards.holding_of(card)
+        self.cards.entry_of(card)
         terms = offer_of(card).terms
         if is_audited(card):
             self.card_audits.passed(tx, card)
@@ -131,7 +131,7 @@ class Releases:
         if terms.without_uniques:
             _refuse_seed(seed)
             self.check_first(tx, card)
-            check_untried(self.operations.of_kind(tx, KIND, card.name))
+            check_not_attempted(self.operations.of_kind(tx, KIND, card.name))
         if rows > terms.rows:
             raise TooLargeError(what="The number of rows", limit=f"{terms.rows} on the card")
         self._check_room(tx, card, rows)
@@ -150,7 +150,7 @@ class Releases:
             raise TooLargeError(what="The size of this card's releases", limit=limit)
 
     def _bytes_of_row(self, card: Card) -> int:
-        domain = self.cards.holding_of(card).domain
+        domain = self.cards.entry_of(card).domain
         return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
 
     def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
@@ -232,10 +232,10 @@ class Releases:
     def same_psi(self, tx: Connection, card: str) -> PsiRow | None:
         """Psi with the very noise that a card asks for, of another card of its analyst."""
         agreed = signed_card(self.cards.card(tx, card))
-        holding = self.cards.holdings.named(agreed.terms.dataset)
-        if agreed.version != holding.version:  # psi of other records is not this card's
+        dataset_entry = self.cards.catalogue.named(agreed.terms.dataset)
+        if agreed.version != dataset_entry.version:  # psi of other records is not this card's
             return None
-        source = same_noisy_psi(agreed.terms, self.cards.held(tx, agreed.analyst, holding))
+        source = same_noisy_psi(agreed.terms, self.cards.held(tx, agreed.analyst, dataset_entry))
         return None if source is None else self.psis.get(tx, source.name)
 
     def _price(self, tx: Connection, card: Card) -> Price:
@@ -245,12 +245,12 @@ class Releases:
             DatasetChangedError: The records are others than those that the card names.
             CardStateError: The card shares the noisy psi of another one, which was revoked since.
         """
-        signed, holding = signed_card(card), self.cards.holding_of(card)
-        if signed.version != holding.version:
+        signed, dataset_entry = signed_card(card), self.cards.entry_of(card)
+        if signed.version != dataset_entry.version:
             raise DatasetChangedError
         if signed.terms.privacy.noisy and signed.price == FREE:
             raise CardStateError(state=CardState.REVOKED)
-        price = self.cards.charge(tx, card.analyst, holding, signed.terms).price
+        price = self.cards.charge(tx, card.analyst, dataset_entry, signed.terms).price
         return price if price.fits(signed.price) else signed.price
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:

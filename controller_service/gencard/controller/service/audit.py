@@ -7,7 +7,7 @@ import grpc
 from google.longrunning import operations_pb2
 
 from gencard.controller.audits.audits import Audits
-from gencard.controller.audits.remote_runs import Visits
+from gencard.controller.audits.remote_runs import RemoteRuns
 from gencard.controller.service.guard import identity
 from gencard.controller.service.negotiation import request_of
 from gencard.controller.service.operations import operation_message, page_size
@@ -23,7 +23,7 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
     """Verdicts to those who asked, full reports to auditors and stewards alone."""
 
     audits: Audits
-    visits: Visits
+    remote_runs: RemoteRuns
 
     def RunAudit(
         self, request: pb.RunAuditRequest, context: grpc.ServicerContext
@@ -63,11 +63,13 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         first = next(requests, None)
         if first is None or not first.HasField("start"):
             raise InvalidInputError(field="start", problem="is missing")
-        visit = self.visits.open(who, first.start.card, first.start.black_box, first.start.rows)
-        dataset = dataset_of_chunks(
-            _chunks(requests), domain=visit.domain, most_rows=self.visits.most_rows
+        remote_run = self.remote_runs.open(
+            who, first.start.card, first.start.black_box, first.start.rows
         )
-        synthetic = visit.run(dataset, seed=first.start.seed, on_end=context.add_callback)
+        dataset = dataset_of_chunks(
+            _chunks(requests), domain=remote_run.domain, most_rows=self.remote_runs.most_rows
+        )
+        synthetic = remote_run.run(dataset, seed=first.start.seed, on_end=context.add_callback)
         for chunk in table_chunks(synthetic):
             yield pb.RunBlackBoxResponse(chunk=chunk)
 

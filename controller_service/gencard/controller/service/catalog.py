@@ -6,7 +6,7 @@ import grpc
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.policy.policy import Policy
-from gencard.controller.records.holdings import Holding, Holdings
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.service.operations import page_size
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
@@ -31,21 +31,21 @@ SECONDS_A_DAY = 86_400
 class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     """Reads what the controller declared; the same for everybody."""
 
-    holdings: Holdings
+    catalogue: Catalogue
     boxes: Boxes
 
     def ListDatasets(
         self, request: pb.ListDatasetsRequest, context: grpc.ServicerContext
     ) -> pb.ListDatasetsResponse:
-        names = [holding.name for holding in self.holdings]
+        names = [dataset_entry.name for dataset_entry in self.catalogue]
         start, end, token = window(request.page_token, page_size(request.page_size), names)
-        found = [_summary(self.holdings.named(name)) for name in names[start:end]]
+        found = [_summary(self.catalogue.named(name)) for name in names[start:end]]
         return pb.ListDatasetsResponse(datasets=found, next_page_token=token)
 
     def GetDataset(
         self, request: pb.GetDatasetRequest, context: grpc.ServicerContext
     ) -> pb.GetDatasetResponse:
-        return pb.GetDatasetResponse(dataset=_whole(self.holdings.named(request.name)))
+        return pb.GetDatasetResponse(dataset=_whole(self.catalogue.named(request.name)))
 
     def ListGenerators(
         self, request: pb.ListGeneratorsRequest, context: grpc.ServicerContext
@@ -87,22 +87,22 @@ def window(token: str, size: int, names: list[str]) -> tuple[int, int, str]:
     return start, end, names[end - 1] if end < len(names) else ""
 
 
-def _summary(holding: Holding) -> pb.Dataset:
+def _summary(dataset_entry: DatasetEntry) -> pb.Dataset:
     return pb.Dataset(
-        name=holding.name,
-        title=holding.schema.title,
-        description=holding.schema.description,
-        declared_by=holding.schema.declared_by,
-        version=holding.version,
+        name=dataset_entry.name,
+        title=dataset_entry.schema.title,
+        description=dataset_entry.schema.description,
+        declared_by=dataset_entry.schema.declared_by,
+        version=dataset_entry.version,
     )
 
 
-def _whole(holding: Holding) -> pb.Dataset:
-    message = _summary(holding)
-    coding = holding.schema.coding
+def _whole(dataset_entry: DatasetEntry) -> pb.Dataset:
+    message = _summary(dataset_entry)
+    coding = dataset_entry.schema.coding
     message.attributes.extend(attribute_message(attribute) for attribute in coding.attributes)
     message.structural_zeros.extend(zeros_message(zeros) for zeros in coding.structural_zeros)
-    message.policy.CopyFrom(_policy(holding.policy))
+    message.policy.CopyFrom(_policy(dataset_entry.policy))
     return message
 
 

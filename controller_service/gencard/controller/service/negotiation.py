@@ -1,4 +1,4 @@
-"""NegotiationService: decode, ask the desk, encode."""
+"""NegotiationService: decode the request, call ``Negotiations``, encode the answer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,26 +20,26 @@ ALL = "datasets/-"
 class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     """The caller is always the certificate's; no request names another."""
 
-    desk: Negotiations
+    negotiations: Negotiations
 
     def ProposeCard(
         self, request: pb.ProposeCardRequest, context: grpc.ServicerContext
     ) -> pb.ProposeCardResponse:
         proposal = proposal_of(request.terms)
         if request.validate_only:
-            card = self.desk.price(identity(), proposal)
+            card = self.negotiations.price(identity(), proposal)
         else:
-            card = self.desk.propose(identity(), proposal, request_of("ProposeCard", request))
+            card = self.negotiations.propose(identity(), proposal, request_of("ProposeCard", request))
         return pb.ProposeCardResponse(card=card_message(card))
 
     def GetCard(self, request: pb.GetCardRequest, context: grpc.ServicerContext) -> pb.GetCardResponse:
-        return pb.GetCardResponse(card=card_message(self.desk.get(identity(), request.name)))
+        return pb.GetCardResponse(card=card_message(self.negotiations.get(identity(), request.name)))
 
     def ListCards(
         self, request: pb.ListCardsRequest, context: grpc.ServicerContext
     ) -> pb.ListCardsResponse:
         dataset = None if request.parent in ("", ALL) else request.parent
-        cards, token = self.desk.page(
+        cards, token = self.negotiations.page(
             identity(), dataset, request.page_token, page_size(request.page_size)
         )
         return pb.ListCardsResponse(cards=map(card_message, cards), next_page_token=token)
@@ -47,7 +47,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     def CounterCard(
         self, request: pb.CounterCardRequest, context: grpc.ServicerContext
     ) -> pb.CounterCardResponse:
-        card = self.desk.counter(
+        card = self.negotiations.counter(
             identity(),
             request.name,
             request.etag,
@@ -59,7 +59,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     def AcceptCard(
         self, request: pb.AcceptCardRequest, context: grpc.ServicerContext
     ) -> pb.AcceptCardResponse:
-        card = self.desk.accept(
+        card = self.negotiations.accept(
             identity(),
             request.name,
             request.etag,
@@ -71,7 +71,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     def TerminateCard(
         self, request: pb.TerminateCardRequest, context: grpc.ServicerContext
     ) -> pb.TerminateCardResponse:
-        card = self.desk.terminate(
+        card = self.negotiations.terminate(
             identity(), request.name, request.etag, request_of("TerminateCard", request)
         )
         return pb.TerminateCardResponse(card=card_message(card))

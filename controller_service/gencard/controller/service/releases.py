@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import grpc
 from google.longrunning import operations_pb2
 
-from gencard.controller.evaluation.measures import Measures
+from gencard.controller.evaluation.evaluations import Measures
 from gencard.controller.releases.releases import Releases
 from gencard.controller.service.guard import identity
 from gencard.controller.service.negotiation import request_of

@@ -147,7 +147,7 @@ class Limits(Section):
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
 
 
-class DatasetEntry(Section):
+class DatasetTable(Section):
     """A dataset on offer.
 
     ``holdout`` names other records of the same population under the same schema, for evaluations; no
@@ -189,7 +189,7 @@ class Settings(BaseSettings):
     signing: Signing = Signing()
     limits: Limits = Limits()
     cell: CellTable = CellTable()
-    datasets: tuple[DatasetEntry, ...] = ()
+    datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()
     lending: LendingTable = LendingTable()
 

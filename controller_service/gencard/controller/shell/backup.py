@@ -6,9 +6,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.desk import open_desk
+from gencard.controller.controller_state import open_controller_state
 from gencard.controller.settings.settings import Settings
-from gencard.controller.shell.terminal import HERE, ConfigFile, StewardName, console, desk, steward_uri
+from gencard.controller.shell.terminal import (
+    HERE,
+    ConfigFile,
+    StewardName,
+    console,
+    controller_state,
+    steward_uri,
+)
 from gencard.controller.upkeep.backup import back_up
 from gencard.controller.upkeep.restoration import Restored, clear, place, take_over
 from gencard.controller.upkeep.state import state_lock
@@ -21,7 +28,7 @@ def backup(
     config: ConfigFile = HERE,
 ) -> None:
     """Copy ledger, log, cards, psi and rows, while the service goes on. Keys are not in it."""
-    with desk(config) as opened, console.status("Copying"):
+    with controller_state(config) as opened, console.status("Copying"):
         made = back_up(opened, folder, steward_uri(opened.settings, steward))
     console.print(f"Made [bold]{escape(str(folder))}[/]: {made.entries} entries of the log.")
     console.print("[dim]It is not encrypted, and keys are not in it: see docs/controllers.md.[/]")
@@ -60,7 +67,7 @@ def restore(
 def _taken_over(
     settings: Settings, steward: str | None, known: list[bytes], *, complete: bool
 ) -> Restored:
-    opened = open_desk(settings)
+    opened = open_controller_state(settings)
     try:
         return take_over(opened, steward_uri(settings, steward), known, complete=complete)
     finally:

@@ -14,7 +14,7 @@ from gencard.controller.shell.terminal import (
     ConfigFile,
     StewardName,
     console,
-    desk,
+    controller_state,
     plain,
     say_json,
     stewardship,
@@ -38,7 +38,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show cards, newest first."""
-    with desk(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as opened, opened.database.reading() as tx:
         if name is not None:
             _say(opened.cards.card(tx, name), as_json)
             return
@@ -56,8 +56,8 @@ def show(
 
 def approve(name: CardName, config: ConfigFile = HERE, steward: StewardName = None) -> None:
     """Offer what was asked, or the nearest terms that the policy allows."""
-    with stewardship(config, steward) as desk_of_steward:
-        _say(desk_of_steward.approve(name))
+    with stewardship(config, steward) as steward_desk:
+        _say(steward_desk.approve(name))
 
 
 def counter(
@@ -71,27 +71,27 @@ def counter(
 ) -> None:
     """Offer other terms than asked."""
     left_out = [frozenset(part.strip() for part in marginal.split(",")) for marginal in drop or ()]
-    with stewardship(config, steward) as desk_of_steward:
-        with desk_of_steward.database.reading() as tx:
-            asked = desk_of_steward.cards.card(tx, name).proposed
+    with stewardship(config, steward) as steward_desk:
+        with steward_desk.database.reading() as tx:
+            asked = steward_desk.cards.card(tx, name).proposed
         terms = _without(asked, left_out)
-        _say(desk_of_steward.offer(name, replace(terms, rows=rows or asked.rows)))
+        _say(steward_desk.offer(name, replace(terms, rows=rows or asked.rows)))
 
 
 def reject(
     name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
 ) -> None:
     """Say no to a proposal that waits."""
-    with stewardship(config, steward) as desk_of_steward:
-        _say(desk_of_steward.reject(name, remark))
+    with stewardship(config, steward) as steward_desk:
+        _say(steward_desk.reject(name, remark))
 
 
 def revoke(
     name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
 ) -> None:
     """End an agreed card for good; a signed revocation is added to it."""
-    with stewardship(config, steward) as desk_of_steward:
-        _say(desk_of_steward.revoke(name, remark))
+    with stewardship(config, steward) as steward_desk:
+        _say(steward_desk.revoke(name, remark))
 
 
 def _without(asked: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:

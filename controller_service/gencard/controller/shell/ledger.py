@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from gencard.controller.desk import Desk
-from gencard.controller.records.holdings import PREFIX, Holding
+from gencard.controller.controller_state import ControllerState
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
     StewardName,
     console,
-    desk,
+    controller_state,
     plain,
     say_json,
     stewardship,
@@ -41,7 +41,7 @@ def show(
     if context.invoked_subcommand is not None:
         return
     name = None if dataset is None else PREFIX + dataset.removeprefix(PREFIX)
-    with desk(config) as opened:
+    with controller_state(config) as opened:
         with opened.database.reading() as tx:
             lines = opened.ledger.lines(tx, dataset=name, limit=PAGE).rows
         if as_json:
@@ -55,16 +55,16 @@ def show(
 @app.command()
 def settle(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
     """A reservation stays spent: something may have been released for it."""
-    with stewardship(config, steward) as desk_of_steward:
-        desk_of_steward.settle(line, void=False)
+    with stewardship(config, steward) as steward_desk:
+        steward_desk.settle(line, void=False)
     console.print(f"Line {line} is settled.")
 
 
 @app.command()
 def void(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
     """Give a reservation back: you know that nothing was released for it."""
-    with stewardship(config, steward) as desk_of_steward:
-        desk_of_steward.settle(line, void=True)
+    with stewardship(config, steward) as steward_desk:
+        steward_desk.settle(line, void=True)
     console.print(f"Line {line} is void.")
 
 
@@ -76,20 +76,22 @@ def _say(line: Spend) -> None:
     console.print(f"       {line.resource}", soft_wrap=True)
 
 
-def _caps(opened: Desk) -> object:
+def _caps(opened: ControllerState) -> object:
     found = table("Caps", "dataset", "spent or reserved", "cap", "all noise together")
     with opened.database.reading() as tx:
-        for holding in opened.cards.holdings:
-            account = Account(Scope.DATASET, holding.name)
+        for dataset_entry in opened.cards.catalogue:
+            account = Account(Scope.DATASET, dataset_entry.name)
             spent, cap = opened.ledger.spent(tx, account), opened.ledger.cap(account)
-            epsilons = opened.ledger.epsilons(tx, holding.name)
-            found.add_row(holding.name, str(spent), str(cap), _together(holding, epsilons, spent.rho))
+            epsilons = opened.ledger.epsilons(tx, dataset_entry.name)
+            found.add_row(
+                dataset_entry.name, str(spent), str(cap), _together(dataset_entry, epsilons, spent.rho)
+            )
     return found
 
 
-def _together(holding: Holding, epsilons: list[Decimal], rho: Decimal) -> str:
+def _together(dataset_entry: DatasetEntry, epsilons: list[Decimal], rho: Decimal) -> str:
     """What all noisy cards of a dataset come to, at the delta that its policy names."""
-    noise = holding.policy.noise
+    noise = dataset_entry.policy.noise
     delta = noise.delta if noise is not None and noise.delta is not None else USUAL_DELTA
     return in_words(together(epsilons, rho, delta), delta) if epsilons or rho else "none"
 

@@ -12,7 +12,7 @@ from gencard.controller.shell.terminal import (
     AsJson,
     ConfigFile,
     console,
-    desk,
+    controller_state,
     plain,
     say_json,
 )
@@ -34,7 +34,7 @@ def show(
     """Show the newest entries, oldest first."""
     if context.invoked_subcommand is not None:
         return
-    with desk(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as opened, opened.database.reading() as tx:
         events = [event_of(entry.body) for entry in opened.log.entries(tx)][-max(last, 0) :]
     if as_json:
         say_json(
@@ -61,7 +61,7 @@ def show(
 def verify(config: ConfigFile = HERE) -> None:
     """Check every entry, the chain and every checkpoint; names the first entry that is wrong."""
     reading = console.status("Reading the whole log")
-    with desk(config) as opened, reading, opened.database.reading() as tx:
+    with controller_state(config) as opened, reading, opened.database.reading() as tx:
         keys = key_history(tx, opened.keys[LOG])
         size = verify_log(opened.log.entries(tx), opened.log.checkpoints(tx), keys)
     console.print(f"[green]In order:[/] {size} entries, every checkpoint agrees.")
@@ -74,7 +74,7 @@ def checkpoint(
     config: ConfigFile = HERE,
 ) -> None:
     """Sign the log as it stands now."""
-    with desk(config) as opened, opened.database.transaction() as tx:
+    with controller_state(config) as opened, opened.database.transaction() as tx:
         envelope = opened.log.checkpoint(tx, opened.cards.clock())
     if output is None:
         typer.echo(envelope.decode())

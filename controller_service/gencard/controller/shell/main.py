@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gencard.controller.shell import backup, cards, ledger, log, people, reviews, setup
-from gencard.controller.shell.terminal import told
+from gencard.controller.shell.terminal import run_shell
 
 app = typer.Typer(
     name="gencard-controller",
@@ -56,4 +56,4 @@ def _options(
 def main() -> None:
     """Run ``gencard-controller``; exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # records and keys lie in no core dump
-    sys.exit(told(app))
+    sys.exit(run_shell(app))

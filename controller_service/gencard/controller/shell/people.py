@@ -21,7 +21,7 @@ from gencard.controller.shell.terminal import (
     ConfigFile,
     StewardName,
     console,
-    desk,
+    controller_state,
     say,
     say_json,
     steward_uri,
@@ -83,7 +83,7 @@ def enrol(
     where = _reachable(address or Settings.load(config).server.address)
     _say_what(enrolment)
     _compare(asked, fingerprint)
-    with desk(config) as opened:
+    with controller_state(config) as opened:
         rotation = opened.rotation(steward_uri(opened.settings, steward))
         rotation.note_enrolment(asked.name, enrolment.facts)
     answer = complete(folder, enrolment, authority, address=where, now=datetime.now(UTC))
@@ -174,7 +174,7 @@ def show_keys(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson
     """Show every key that has signed, and when it was in force."""
     if context.invoked_subcommand is not None:
         return
-    with desk(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as opened, opened.database.reading() as tx:
         periods = [
             (key.use, key_id(period.key), period.since, period.until)
             for key in opened.keys.values()
@@ -198,7 +198,7 @@ def rotate(
     config: ConfigFile = HERE,
 ) -> None:
     """Have a new key sign from now on. What the old one signed stays good; no restart is needed."""
-    with desk(config) as opened:
+    with controller_state(config) as opened:
         rotation = opened.rotation(steward_uri(opened.settings, steward))
         for asked in Use if use is None else (use,):
             change = rotation.rotate(asked)

@@ -13,7 +13,7 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import GeneratorFacts
 from gencard.controller.boxes.reviews import review_line, write_review
 from gencard.controller.operations.failures import error_of_document
-from gencard.controller.records.holdings import PREFIX
+from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.settings.boxes import BoxEntry, ReviewTable
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
@@ -22,7 +22,7 @@ from gencard.controller.shell.terminal import (
     ConfigFile,
     StewardName,
     console,
-    desk,
+    controller_state,
     plain,
     say_json,
     steward_uri,
@@ -46,7 +46,7 @@ def show_audits(context: typer.Context, config: ConfigFile = HERE, as_json: AsJs
     """Show how many ended audits count against each black box, and how many found leakage."""
     if context.invoked_subcommand is not None:
         return
-    with desk(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as opened, opened.database.reading() as tx:
         rows = sorted(AuditStore().counting(tx), key=_family)
     families = [_family_document(list(tries)) for _, tries in groupby(rows, key=_family)]
     if as_json:
@@ -71,7 +71,7 @@ def clear(
     Cards whose audit failed stay failed. Audits of the same bytes under another name keep counting.
     """
     name = PREFIX + dataset.removeprefix(PREFIX)
-    with desk(config) as opened:
+    with controller_state(config) as opened:
         clearing = opened.audit_clearing(steward_uri(opened.settings, steward))
         number = clearing.clear(name, black_box, remark)
     console.print(f"{number} audits of {black_box} on {name} count no more; the log says why.")
@@ -107,7 +107,7 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
     """
     if context.invoked_subcommand is not None:
         return
-    with desk(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as opened, opened.database.reading() as tx:
         waiting = opened.refusals.waiting(tx)
     if as_json:
         say_json([_refusal_document(row) for row in waiting])
@@ -123,8 +123,8 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
 @refusals_app.command()
 def seen(operation: Operation, config: ConfigFile = HERE, steward: StewardName = None) -> None:
     """You looked why it failed: it does not count any more. Its price stays as it is."""
-    with stewardship(config, steward) as desk_of_steward:
-        desk_of_steward.look_at(operation)
+    with stewardship(config, steward) as steward_desk:
+        steward_desk.look_at(operation)
     console.print(f"{operation} does not count any more.")
 
 

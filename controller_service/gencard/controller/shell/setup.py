@@ -16,12 +16,12 @@ from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
 from gencard.controller.settings.drafting import Draft, draft
-from gencard.controller.settings.settings import DatasetEntry, Settings
+from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import (
     HERE,
     ConfigFile,
     console,
-    desk,
+    controller_state,
     say,
     table,
 )
@@ -86,15 +86,15 @@ def check(config: ConfigFile = HERE) -> None:
     """Read settings, schemas, keys and every record once; say whether all is in order."""
     settings = Settings.load(config)
     _check_files(settings)
-    with desk(config) as opened:
-        check_policies(opened.cards.holdings, opened.boxes.names, opened.boxes.facts)
-        check_measures(opened.cards.holdings)
+    with controller_state(config) as opened:
+        check_policies(opened.cards.catalogue, opened.boxes.names, opened.boxes.facts)
+        check_measures(opened.cards.catalogue)
         check_cells(settings)
         with opened.database.reading() as tx:
             check_caps(tx, opened.ledger)
         if warning := opened.cards.quotas.reserve_warning():
             say(warning)
-    small: list[tuple[DatasetEntry, SmallCells]] = []
+    small: list[tuple[DatasetTable, SmallCells]] = []
     found = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):
@@ -118,7 +118,7 @@ def _check_files(settings: Settings) -> None:
     read_identities(settings.signing.identities)
 
 
-def _say_small_cells(small: Sequence[tuple[DatasetEntry, SmallCells]]) -> None:
+def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
     """What exact counts would tell of few people: to read before they are offered."""
     few = f"cells of fewer than {FEW}"
     heads = ("dataset", "pairs", "cells of 1 record", few, "occupied cells", "exact counts")
@@ -156,8 +156,8 @@ def serve(
         controller = serve_settings(settings, unreviewed=unreviewed)
     host = settings.server.address.rpartition(":")[0]
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
-    for holding in controller.desk.cards.holdings:
-        console.print(f"  {holding.name}  {holding.schema.title}")
+    for dataset_entry in controller.controller_state.cards.catalogue:
+        console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
     console.print("[dim]Ctrl-C ends it.[/]")
     ended.wait()
     with console.status("Stopping: running calls end first"):

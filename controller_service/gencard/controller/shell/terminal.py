@@ -1,4 +1,4 @@
-"""What all commands share: the console, the desk, errors in one line with what to do next."""
+"""What all commands share: console, controller state, errors in one line with what to do next."""
 
 import getpass
 import json
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gencard.controller.desk import Desk, open_desk
+from gencard.controller.controller_state import ControllerState, open_controller_state
 from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
@@ -44,7 +44,7 @@ _ADVICE = {NotFoundError.reason: "List cards with `gencard-controller cards`; na
 """What a steward does next, where that is not what an analyst does."""
 
 
-def told(run: Callable[[], object]) -> int:
+def run_shell(run: Callable[[], object]) -> int:
     """Run a shell; an error of ours becomes one line, what to do next, and exit code 1."""
     try:
         run()
@@ -58,9 +58,9 @@ def told(run: Callable[[], object]) -> int:
 
 
 @contextmanager
-def desk(config: Path) -> Iterator[Desk]:
+def controller_state(config: Path) -> Iterator[ControllerState]:
     """State and cards of the controller, closed at the end."""
-    opened = open_desk(Settings.load(config))
+    opened = open_controller_state(Settings.load(config))
     try:
         yield opened
     finally:
@@ -69,12 +69,12 @@ def desk(config: Path) -> Iterator[Desk]:
 
 @contextmanager
 def stewardship(config: Path, steward: str | None) -> Iterator[Stewardship]:
-    """The steward's side of the desk.
+    """The steward's actions, recorded under the steward's name.
 
     A steward's decision applies the rules as the files have them now. What changed in them since they
     were last read is logged first.
     """
-    with desk(config) as opened:
+    with controller_state(config) as opened:
         people = read_identities(opened.settings.signing.identities)
         actor = steward_uri(opened.settings, steward)
         rule_log = RuleLog(opened.database, opened.log, opened.cards.clock, actor)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.desk import Desk
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.settings.private_files import check_new, whole_folder, write_whole
 from gencard.controller.settings.settings import State
 from gencard.controller.state.database import Database
@@ -105,7 +105,7 @@ def digest_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def back_up(desk: Desk, folder: Path, steward: str) -> BackupList:
+def back_up(controller_state: ControllerState, folder: Path, steward: str) -> BackupList:
     """Put a backup into a new folder: all of it, or nothing.
 
     Raises:
@@ -114,22 +114,22 @@ def back_up(desk: Desk, folder: Path, steward: str) -> BackupList:
     """
     check_new(folder)
     with suppress(OSError), whole_folder(folder) as draft:
-        return _filled(desk, draft, steward)
+        return _filled(controller_state, draft, steward)
     raise StorageError
 
 
-def _filled(desk: Desk, draft: Path, steward: str) -> BackupList:
-    with desk.database.transaction() as tx:
-        made = _logged(tx, desk, steward)
-    desk.database.copy_to(draft / DATABASE)
+def _filled(controller_state: ControllerState, draft: Path, steward: str) -> BackupList:
+    with controller_state.database.transaction() as tx:
+        made = _logged(tx, controller_state, steward)
+    controller_state.database.copy_to(draft / DATABASE)
     copy = Database(f"sqlite:///{draft / DATABASE}")
     try:
         with copy.reading() as tx:
-            entries = desk.log.size(tx)
+            entries = controller_state.log.size(tx)
             names = [release.file_name for release in ReleaseStore().all(tx)]
     finally:
         copy.close()
-    state = desk.settings.state
+    state = controller_state.settings.state
     files = {DATABASE: digest_of_file(draft / DATABASE)}
     files |= dict(_copies(draft, "releases", state.releases, names))
     files |= dict(_kept(draft, state))
@@ -138,11 +138,13 @@ def _filled(desk: Desk, draft: Path, steward: str) -> BackupList:
     return found
 
 
-def _logged(tx: Connection, desk: Desk, steward: str) -> str:
+def _logged(tx: Connection, controller_state: ControllerState, steward: str) -> str:
     """The time of the entry; a checkpoint covers it."""
-    now = desk.cards.clock()
-    event = desk.log.append(tx, action="backup", actor=steward, resource="state", details={}, now=now)
-    desk.log.checkpoint(tx, now)
+    now = controller_state.cards.clock()
+    event = controller_state.log.append(
+        tx, action="backup", actor=steward, resource="state", details={}, now=now
+    )
+    controller_state.log.checkpoint(tx, now)
     return time_text(event.time)
 
 

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator
 from sqlalchemy import Connection
 
 from gencard.controller.boxes.generator_facts import Facts
-from gencard.controller.policy.box_policy import relation_of
-from gencard.controller.policy.measures_policy import together_of
+from gencard.controller.policy.evaluation import together_of
+from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.statistics import objection, price_of_noise
-from gencard.controller.records.holdings import Holding, Holdings
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.sandbox.trial import check_isolation
 from gencard.controller.settings.boxes import BuiltInBox, ProgramBox
 from gencard.controller.settings.settings import Settings
@@ -37,34 +37,36 @@ def check_caps(tx: Connection, ledger: Ledger) -> None:
         raise InvalidInputError(field=f"{account.dataset}: caps.{account.scope}", problem=problem)
 
 
-def check_reviewed(holdings: Holdings) -> None:
+def check_reviewed(catalogue: Catalogue) -> None:
     """A drafted schema shows labels and edges of records: a person reads it before anybody else.
 
     Raises:
         InvalidInputError: A schema was drafted from records and nobody has reviewed it.
     """
-    for holding in holdings:
-        if not holding.schema.reviewed:
+    for dataset_entry in catalogue:
+        if not dataset_entry.schema.reviewed:
             raise InvalidInputError(
-                field=f"{holding.name}: reviewed",
+                field=f"{dataset_entry.name}: reviewed",
                 problem="is false; read the schema, then set it to true",
             )
 
 
-def check_apart(holdings: Holdings) -> None:
+def check_apart(catalogue: Catalogue) -> None:
     """The same records under two names would have two ledgers, and could be told by two schemas.
 
     Raises:
         InvalidInputError: Two datasets are of one version.
     """
     first: dict[str, str] = {}
-    for holding in holdings:
-        other = first.setdefault(holding.version, holding.name)
-        if other != holding.name:
-            raise InvalidInputError(field=holding.name, problem=f"holds the same records as {other}")
+    for dataset_entry in catalogue:
+        other = first.setdefault(dataset_entry.version, dataset_entry.name)
+        if other != dataset_entry.name:
+            raise InvalidInputError(
+                field=dataset_entry.name, problem=f"holds the same records as {other}"
+            )
 
 
-def check_measures(holdings: Holdings) -> None:
+def check_measures(catalogue: Catalogue) -> None:
     """A holdout that is no holdout, or a key that nobody has, would make measures say what is not so.
 
     Raises:
@@ -73,43 +75,45 @@ def check_measures(holdings: Holdings) -> None:
             this policy leaves no release for.
         UnknownAttributeError: The gap names an attribute that is undeclared.
     """
-    versions = {holding.version for holding in holdings}
-    for holding in holdings:
-        if holding.holdout is not None and holding.holdout.version in versions:
+    versions = {dataset_entry.version for dataset_entry in catalogue}
+    for dataset_entry in catalogue:
+        if dataset_entry.holdout is not None and dataset_entry.holdout.version in versions:
             problem = "holds the same records as a dataset, which releases are made from"
-            raise InvalidInputError(field=f"{holding.name}: holdout", problem=problem)
-        declared = holding.declared
+            raise InvalidInputError(field=f"{dataset_entry.name}: holdout", problem=problem)
+        declared = dataset_entry.declared
         named = [*declared.keys, *([declared.target] if declared.target else [])]
-        if len(set(named)) != len(named) or not set(named) <= set(holding.domain.attributes):
+        if len(set(named)) != len(named) or not set(named) <= set(dataset_entry.domain.attributes):
             problem = "keys and target must be different attributes of the schema"
-            raise InvalidInputError(field=f"{holding.name}: measures", problem=problem)
+            raise InvalidInputError(field=f"{dataset_entry.name}: measures", problem=problem)
         if declared.gap is not None:
-            gap_of(declared.gap, holding.schema.coding)
-        for problem in _vain_measures(holding):
-            raise InvalidInputError(field=f"{holding.name}: policy.measures", problem=problem)
+            gap_of(declared.gap, dataset_entry.schema.coding)
+        for problem in _vain_measures(dataset_entry):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.measures", problem=problem)
 
 
-def _vain_measures(holding: Holding) -> Iterator[str]:
+def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
     """Why measures that the policy offers can be taken of no card."""
-    policy = holding.policy
+    policy = dataset_entry.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
         name = policy.measures[0]
         yield f"names '{name}', but evaluations need exact counts, without rounding or checks"
     there = tuple(
-        name for name in holding.domain.attributes if objection((name,), policy, holding.domain) is None
+        name
+        for name in dataset_entry.domain.attributes
+        if objection((name,), policy, dataset_entry.domain) is None
     )
     for name in policy.measures:
         measure = evaluation_named(name)
-        lacking = measure.lacks(there, holding.declared, holdout=holding.holdout is not None)
+        lacking = measure.lacks(there, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
         if lacking:
             yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in lacking)}"
-        if not _can_look(measure, holding):
+        if not _can_look(measure, dataset_entry):
             yield f"names '{name}', but does not allow {measure.sight} together"
 
 
-def _can_look(measure: Evaluation, holding: Holding) -> bool:
+def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
     """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
-    together, declared = together_of(holding.policy), holding.declared
+    together, declared = together_of(dataset_entry.policy), dataset_entry.declared
     if measure.sight is Sight.KEYS:
         return any(together.allows_table((key, declared.target)) for key in declared.keys)
     if measure.sight is Sight.GAP and declared.gap is not None:
@@ -136,7 +140,7 @@ def check_cells(settings: Settings) -> None:
         check_isolation(settings.cell.isolation, settings.state.folder)
 
 
-def check_policies(holdings: Holdings, generators: Collection[str], facts: Facts) -> None:
+def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Facts) -> None:
     """A policy that names what is not there forbids or allows nothing, in silence.
 
     Args:
@@ -146,15 +150,15 @@ def check_policies(holdings: Holdings, generators: Collection[str], facts: Facts
     Raises:
         InvalidInputError: It forbids undeclared attributes, or offers what cannot be carried out.
     """
-    for holding in holdings:
-        for field, problem in _mistakes(holding, generators):
-            raise InvalidInputError(field=f"{holding.name}: policy.{field}", problem=problem)
-        for problem in _private_mistakes(holding.policy, facts):
-            raise InvalidInputError(field=f"{holding.name}: policy.generators", problem=problem)
+    for dataset_entry in catalogue:
+        for field, problem in _mistakes(dataset_entry, generators):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
+        for problem in _private_mistakes(dataset_entry.policy, facts):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.generators", problem=problem)
 
 
-def _mistakes(holding: Holding, generators: Collection[str]) -> list[tuple[str, str]]:
-    policy, declared = holding.policy, set(holding.domain.attributes)
+def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
+    policy, declared = dataset_entry.policy, set(dataset_entry.domain.attributes)
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(
             not clique or not declared.issuperset(clique) for clique in policy.forbidden

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import CardAudits
 from gencard.controller.audits.resumption import KIND as AUDIT
-from gencard.controller.desk import Desk
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.settings.private_files import flush_folder
 from gencard.controller.settings.settings import State
 from gencard.controller.state.audits import AuditStore
@@ -100,7 +100,9 @@ def clear(state: State) -> None:
             path.unlink(missing_ok=True)
 
 
-def take_over(desk: Desk, steward: str, known: Sequence[bytes], *, complete: bool) -> Restored:
+def take_over(
+    controller_state: ControllerState, steward: str, known: Sequence[bytes], *, complete: bool
+) -> Restored:
     """Check the state that lies there, and write down what became of everything since.
 
     Args:
@@ -111,61 +113,69 @@ def take_over(desk: Desk, steward: str, known: Sequence[bytes], *, complete: boo
         InvalidInputError: A checkpoint shows that it is not complete.
         VerificationError, StorageError: The state is not whole.
     """
-    with desk.database.transaction() as tx:
-        entries, most = desk.log.size(tx), check_state(desk, tx, known)
+    with controller_state.database.transaction() as tx:
+        entries, most = controller_state.log.size(tx), check_state(controller_state, tx, known)
         if complete and most > entries:
             problem = f"a checkpoint covers {most} entries of the log, and the backup has {entries}"
             raise InvalidInputError(field="complete", problem=problem)
         restored = Restored(entries, most, (), 0, 0)
         if not complete:
-            restored = _close(desk, tx, entries, most)
-        _log(desk, tx, steward, "complete" if complete else "older", restored)
-    _forget_list(desk.settings.state)
+            restored = _close(controller_state, tx, entries, most)
+        _log(controller_state, tx, steward, "complete" if complete else "older", restored)
+    _forget_list(controller_state.settings.state)
     return restored
 
 
-def _close(desk: Desk, tx: Connection, entries: int, known: int) -> Restored:
-    ended = _end_operations(desk, tx)
-    settled = _settle(desk, tx)
-    held = tuple(line for name in desk.ledger.datasets if (line := _hold(desk, tx, name)))
+def _close(controller_state: ControllerState, tx: Connection, entries: int, known: int) -> Restored:
+    ended = _end_operations(controller_state, tx)
+    settled = _settle(controller_state, tx)
+    held = tuple(
+        line for name in controller_state.ledger.datasets if (line := _hold(controller_state, tx, name))
+    )
     return Restored(entries, known, held, settled, ended)
 
 
-def _end_operations(desk: Desk, tx: Connection) -> int:
+def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
     """Call off what was unfinished; it may have been finished since."""
     store, waiting = OperationStore(), OperationStore().unfinished(tx)
-    audits = CardAudits(desk.cards, desk.boxes, AuditStore())
+    audits = CardAudits(controller_state.cards, controller_state.boxes, AuditStore())
     for operation in waiting:
-        store.cancel(tx, operation.name, desk.cards.clock())
+        store.cancel(tx, operation.name, controller_state.cards.clock())
         if operation.kind == AUDIT:
             audits.give_up(tx, operation.resource, ())
     return len(waiting)
 
 
-def _settle(desk: Desk, tx: Connection) -> int:
+def _settle(controller_state: ControllerState, tx: Connection) -> int:
     """Reservations stay spent; what is held since an earlier restore stays held."""
-    lines = [line for line in desk.ledger.all(tx) if line.state is SpendState.RESERVED]
+    lines = [line for line in controller_state.ledger.all(tx) if line.state is SpendState.RESERVED]
     used = [line for line in lines if line.kind != HELD]
     for line in used:
-        desk.ledger.settle(tx, line.line, desk.cards.clock())
+        controller_state.ledger.settle(tx, line.line, controller_state.cards.clock())
     return len(used)
 
 
-def _hold(desk: Desk, tx: Connection, dataset: str) -> Spend | None:
-    controller = desk.cards.controller
+def _hold(controller_state: ControllerState, tx: Connection, dataset: str) -> Spend | None:
+    controller = controller_state.cards.controller
     project = Identity.of(controller).project
-    now = desk.cards.clock()
-    return desk.ledger.hold_rest(tx, dataset, project=project, holder=controller, kind=HELD, now=now)
+    now = controller_state.cards.clock()
+    return controller_state.ledger.hold_rest(
+        tx, dataset, project=project, holder=controller, kind=HELD, now=now
+    )
 
 
-def _log(desk: Desk, tx: Connection, steward: str, reason: str, restored: Restored) -> None:
+def _log(
+    controller_state: ControllerState, tx: Connection, steward: str, reason: str, restored: Restored
+) -> None:
     details = {
         "reason": reason,
         "entries": str(restored.entries),
         "known_entries": str(restored.known),
     }
-    now = desk.cards.clock()
-    desk.log.append(tx, action="restore", actor=steward, resource="state", details=details, now=now)
+    now = controller_state.cards.clock()
+    controller_state.log.append(
+        tx, action="restore", actor=steward, resource="state", details=details, now=now
+    )
 
 
 def _forget_list(state: State) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from gencard.controller.cards.body import ENDED, negotiation_of
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import forget
 from gencard.core.card.card import Card
@@ -30,7 +30,7 @@ class Retention:
     """
 
     database: Database
-    cards: Cards
+    cards: CardBook
     keep_days: int
     _due: datetime | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from gencard.controller.desk import Desk
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.state.accounts import accounts_of, columns_of
@@ -25,7 +25,7 @@ from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.documents.statements import RECEIPT, predicate_of
 
 
-def check_state(desk: Desk, tx: Connection, known: Iterable[bytes] = ()) -> int:
+def check_state(controller_state: ControllerState, tx: Connection, known: Iterable[bytes] = ()) -> int:
     """Check everything; the number of entries that the log is known to have had.
 
     Args:
@@ -35,18 +35,21 @@ def check_state(desk: Desk, tx: Connection, known: Iterable[bytes] = ()) -> int:
         VerificationError: Names the first thing that is wrong.
         StorageError: Rows of a release are not there.
     """
-    keys, size = key_history(tx, desk.keys[LOG]), desk.log.size(tx)
+    keys, size = key_history(tx, controller_state.keys[LOG]), controller_state.log.size(tx)
     sizes = {envelope: checkpoint_of(envelope, keys).size for envelope in known}
     within = [envelope for envelope in sizes if sizes[envelope] <= size]
-    verify_log(desk.log.entries(tx), [*desk.log.checkpoints(tx), *within], keys)
-    _check_ledger(desk, tx)
-    _check_releases(desk, tx)
+    verify_log(controller_state.log.entries(tx), [*controller_state.log.checkpoints(tx), *within], keys)
+    _check_ledger(controller_state, tx)
+    _check_releases(controller_state, tx)
     return max([size, *sizes.values()])
 
 
-def _check_releases(desk: Desk, tx: Connection) -> None:
+def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
     """Rows must be those that were signed."""
-    keys, folder = key_history(tx, desk.keys[CARDS]), desk.settings.state.releases
+    keys, folder = (
+        key_history(tx, controller_state.keys[CARDS]),
+        controller_state.settings.state.releases,
+    )
     for release in ReleaseStore().all(tx):
         signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
         digests = {release.digest, receipt_of_document(signed).rows_digest}
@@ -54,10 +57,10 @@ def _check_releases(desk: Desk, tx: Connection) -> None:
             raise VerificationError(problem=f"the rows of {release.name} are not those that were signed")
 
 
-def _check_ledger(desk: Desk, tx: Connection) -> None:
+def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
     """Balances must be the sums of lines."""
     sums: Counter[tuple[str, ...]] = Counter()
-    for line in desk.ledger.all(tx):
+    for line in controller_state.ledger.all(tx):
         if line.state is not SpendState.VOIDED:
             for account in accounts_of(line.dataset, line.project, line.analyst):
                 for name, units in columns_of(line.price).items():

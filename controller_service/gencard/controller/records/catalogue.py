@@ -23,7 +23,7 @@ class Holdout:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class DatasetEntry:
     """One dataset on offer.
 
     Args:
@@ -51,16 +51,19 @@ class Holding:
         return coding_digest(self.schema.coding)
 
 
-class Holdings:
+class Catalogue:
     """All datasets on offer, by name."""
 
-    def __init__(self, holdings: Iterable[Holding]) -> None:
-        self._by_name = {holding.name: holding for holding in sorted(holdings, key=lambda one: one.name)}
+    def __init__(self, catalogue: Iterable[DatasetEntry]) -> None:
+        self._by_name = {
+            dataset_entry.name: dataset_entry
+            for dataset_entry in sorted(catalogue, key=lambda one: one.name)
+        }
 
-    def __iter__(self) -> Iterator[Holding]:
+    def __iter__(self) -> Iterator[DatasetEntry]:
         return iter(self._by_name.values())
 
-    def named(self, name: str) -> Holding:
+    def named(self, name: str) -> DatasetEntry:
         """Raises NotFoundError for a name that is not on offer."""
         if name not in self._by_name:
             raise NotFoundError

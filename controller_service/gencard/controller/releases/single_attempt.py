@@ -19,7 +19,7 @@ from gencard.core.errors import (
 _UNTRIED = (*UNSEEN, ServiceUnavailableError)
 
 
-def check_untried(releases: Iterable[OperationRow]) -> None:
+def check_not_attempted(releases: Iterable[OperationRow]) -> None:
     """Look at all that was ever begun under the card, before another try begins.
 
     Raises:
@@ -34,7 +34,7 @@ def check_untried(releases: Iterable[OperationRow]) -> None:
 
 
 @contextmanager
-def one_try() -> Iterator[None]:
+def single_attempt() -> Iterator[None]:
     """Around all that follows a look at the records.
 
     Raises:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
 from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
-from gencard.controller.records.holdings import PREFIX, Holdings
-from gencard.controller.records.records import holding_of
+from gencard.controller.records.catalogue import PREFIX, Catalogue
+from gencard.controller.records.records import entry_of
 from gencard.controller.settings.private_files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.accounts import Caps
@@ -32,13 +32,13 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ControllerState:
     """State and cards: all that a steward's shell needs; no server, no jobs."""
 
     settings: Settings
     database: Database
     ledger: Ledger
-    cards: Cards
+    cards: CardBook
     boxes: Boxes
     keys: Mapping[str, SigningKey]
     """The controller's signing keys, by use."""
@@ -63,14 +63,14 @@ class Desk:
         return KeyRotation(self.database, self.log, self.keys, self.cards.clock, steward)
 
 
-def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
+def open_controller_state(settings: Settings, clock: Clock = utc_now) -> ControllerState:
     """The state and the cards.
 
     Raises:
         InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
     """
     salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
-    holdings = Holdings(holding_of(entry, salt) for entry in settings.datasets)
+    catalogue = Catalogue(entry_of(entry, salt) for entry in settings.datasets)
     keys = _signing_keys(settings)
     database = Database(settings.state.database_url)
     database.migrate()
@@ -78,10 +78,10 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
         for key in keys.values():
             key.check(tx)
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
-    cards = Cards(
+    cards = CardBook(
         store=CardStore(),
         log=EventLog(keys[LOG].current),
-        holdings=holdings,
+        catalogue=catalogue,
         limits=_limits(settings),
         quotas=quotas_of(settings),
         facts=boxes.facts,
@@ -89,7 +89,7 @@ def open_desk(settings: Settings, clock: Clock = utc_now) -> Desk:
         signing_key=keys[CARDS].current,
         clock=clock,
     )
-    return Desk(settings, database, Ledger(_caps(settings)), cards, boxes, keys, salt)
+    return ControllerState(settings, database, Ledger(_caps(settings)), cards, boxes, keys, salt)
 
 
 def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:

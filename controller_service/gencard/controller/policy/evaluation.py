@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from gencard.controller.policy.box_policy import READS_RECORDS as GENERATOR_READS_RECORDS
-from gencard.controller.policy.box_policy import is_black_box
+from gencard.controller.policy.generators import READS_RECORDS as GENERATOR_READS_RECORDS
+from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import Policy
-from gencard.controller.records.holdings import Holding
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.budget import Mechanism, Price, Privacy
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
@@ -120,50 +120,57 @@ def together_of(policy: Policy) -> Together:
     return Together(policy.forbidden, policy.largest_order)
 
 
-def why_unavailable(measure: Evaluation, holding: Holding, terms: Proposal) -> str | None:
+def why_unavailable(measure: Evaluation, dataset_entry: DatasetEntry, terms: Proposal) -> str | None:
     """Why no card with these terms could have a measure; None where one could. All of it is public."""
-    attributes = holding.domain.covered_by(terms.cliques).attributes
-    together = together_of(holding.policy)
-    reason = measure.why_not(together, attributes, holding.declared, terms.marginals)
+    attributes = dataset_entry.domain.covered_by(terms.cliques).attributes
+    together = together_of(dataset_entry.policy)
+    reason = measure.why_not(together, attributes, dataset_entry.declared, terms.marginals)
     if reason is not None:
         return reason
-    lacking = measure.lacks(attributes, holding.declared, holdout=holding.holdout is not None)
+    lacking = measure.lacks(
+        attributes, dataset_entry.declared, holdout=dataset_entry.holdout is not None
+    )
     return f"needs {' and '.join(lacking)}" if lacking else None
 
 
-def why_withheld(measure: Evaluation, card: CardTerms, holding: Holding) -> str | None:
+def why_withheld(measure: Evaluation, card: CardTerms, dataset_entry: DatasetEntry) -> str | None:
     """Why a measure is neither taken nor shown, even if it was taken before; None where it may be."""
-    protected = why_protected(card, holding.policy)
+    protected = why_protected(card, dataset_entry.policy)
     if protected is not None and (measure.reads_records or protected == TIER):
         return protected
-    attributes = holding.domain.covered_by(card.terms.cliques).attributes
-    together = together_of(holding.policy)
-    return measure.why_not(together, attributes, holding.declared, card.terms.marginals)
+    attributes = dataset_entry.domain.covered_by(card.terms.cliques).attributes
+    together = together_of(dataset_entry.policy)
+    return measure.why_not(together, attributes, dataset_entry.declared, card.terms.marginals)
 
 
-def unavailable(card: CardTerms, holding: Holding) -> dict[str, str]:
+def unavailable(card: CardTerms, dataset_entry: DatasetEntry) -> dict[str, str]:
     """Every measure that a card cannot have, and why; depends on no record."""
     reasons = {
-        name: why_withheld(measure, card, holding) or why_unavailable(measure, holding, card.terms)
+        name: why_withheld(measure, card, dataset_entry)
+        or why_unavailable(measure, dataset_entry, card.terms)
         for name, measure in EVALUATIONS.items()
     }
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def fitting(measures: Iterable[Evaluation], holding: Holding, terms: Proposal) -> tuple[Evaluation, ...]:
+def fitting(
+    measures: Iterable[Evaluation], dataset_entry: DatasetEntry, terms: Proposal
+) -> tuple[Evaluation, ...]:
     """Those that a card with these terms could have; all of that is public."""
-    return tuple(one for one in measures if why_unavailable(one, holding, terms) is None)
+    return tuple(one for one in measures if why_unavailable(one, dataset_entry, terms) is None)
 
 
-def price_of_measures(measures: Iterable[Evaluation], holding: Holding, terms: Proposal) -> Price:
+def price_of_measures(
+    measures: Iterable[Evaluation], dataset_entry: DatasetEntry, terms: Proposal
+) -> Price:
     """What whoever asks first pays for these measures of one card."""
-    attributes = len(holding.domain.covered_by(terms.cliques).attributes)
+    attributes = len(dataset_entry.domain.covered_by(terms.cliques).attributes)
     names = [measure.name for measure in measures]
     marginals = len(terms.marginals)
     return Price(statistics=price_in_statistics(names, attributes=attributes, marginals=marginals))
 
 
-def price_of_named(holding: Holding, terms: Proposal) -> Price:
+def price_of_named(dataset_entry: DatasetEntry, terms: Proposal) -> Price:
     """What all measures that the terms name cost together, once for the card."""
-    named = fitting(map(evaluation_named, terms.measures), holding, terms)
-    return price_of_measures(named, holding, terms)
+    named = fitting(map(evaluation_named, terms.measures), dataset_entry, terms)
+    return price_of_measures(named, dataset_entry, terms)

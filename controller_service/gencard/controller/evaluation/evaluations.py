@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import is_private
 from gencard.controller.cards.body import in_force, offer_of, signed_card
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
-from gencard.controller.policy.measures_policy import price_of_measures, unavailable, why_withheld
-from gencard.controller.records.holdings import dataset_of
+from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
@@ -46,7 +46,7 @@ class Measures:
     """Measures of cards at the records, and what they found."""
 
     database: Database
-    cards: Cards
+    cards: CardBook
     ledger: Ledger
     releases: ReleaseStore
     psis: PsiStore
@@ -101,8 +101,8 @@ class Measures:
             card = self.cards.readable(tx, who, row.card)
             if row.measure not in allowed(who, card):
                 raise NotFoundError
-            holding = self.cards.holdings.named(dataset_of(card.name))
-            reason = why_withheld(evaluation_named(row.measure), signed_card(card), holding)
+            dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
+            reason = why_withheld(evaluation_named(row.measure), signed_card(card), dataset_entry)
         if reason is not None:
             raise _refusal(row.measure, reason)
         return measure_message(row)
@@ -134,7 +134,7 @@ class Measures:
 
     def unavailable(self, card: Card) -> dict[str, str]:
         """Measures that a card cannot have, and why."""
-        return unavailable(signed_card(card), self.cards.holdings.named(dataset_of(card.name)))
+        return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
 
     def _check_ready(self, tx: Connection, card: str) -> None:
         """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
@@ -151,7 +151,7 @@ class Measures:
             raise PermissionDeniedError
         if names and len(names) != len(asked):
             raise InvalidInputError(field="measures", problem="must not repeat a name")
-        self.cards.holding_of(card)
+        self.cards.entry_of(card)
         missing = self.unavailable(card)
         refused = [name for name in EVALUATIONS if name in asked and name in missing]
         if refused and (names or len(refused) == len(asked)):
@@ -165,7 +165,7 @@ class Measures:
         if not fresh:
             return None
         resource = f"{card.name}/measures/{secrets.token_hex(8)}"
-        price = price_of_measures(fresh, self.cards.holding_of(card), offer_of(card).terms)
+        price = price_of_measures(fresh, self.cards.entry_of(card), offer_of(card).terms)
         self.cards.log.append(
             tx,
             action="compare",

@@ -18,7 +18,7 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT
 from gencard.controller.operations.run import Run
-from gencard.controller.records.holdings import Holding
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.settings.private_files import write_whole
 from gencard.controller.state.database import Database
 from gencard.controller.state.releases import ReleaseStore
@@ -62,7 +62,7 @@ class BoxRelease:
         """
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
-    def keep(self, run: Run, card: Card, holding: Holding) -> None:
+    def keep(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> None:
         """Run the black box at the records, where that was not done yet.
 
         Raises:
@@ -81,9 +81,9 @@ class BoxRelease:
             self._log(tx, card, self.audited(tx, usable))
         signed = signed_card(card)
         job = self.jobs.keep(
-            holding,
+            dataset_entry,
             signed.version,
-            self._recipe(card, holding),
+            self._recipe(card, dataset_entry),
             rows=rows_of_run(signed.terms.rows),
             folder=folder,
         )
@@ -106,15 +106,17 @@ class BoxRelease:
             write_whole(failed, [])
         raise BoxRunFailedError
 
-    def draw(self, run: Run, card: Card, holding: Holding, rows_file: Path, *, rows: int) -> str:
+    def draw(
+        self, run: Run, card: Card, dataset_entry: DatasetEntry, rows_file: Path, *, rows: int
+    ) -> str:
         """Rows of what the run left, in a file; their digest.
 
         There are fewer where it left fewer rows than are asked for.
         """
         job = self.jobs.draw(
-            self._recipe(card, holding),
-            holding,
-            domain=holding.domain.covered_by(offer_of(card).terms.cliques),
+            self._recipe(card, dataset_entry),
+            dataset_entry,
+            domain=dataset_entry.domain.covered_by(offer_of(card).terms.cliques),
             rows=rows,
             folder=self._folder(card),
             rows_file=rows_file,
@@ -122,11 +124,11 @@ class BoxRelease:
         digest: str = run.job(tasks.DRAW, job)["digest"]
         return digest
 
-    def _recipe(self, card: Card, holding: Holding) -> Document:
+    def _recipe(self, card: Card, dataset_entry: DatasetEntry) -> Document:
         """Raises GeneratorChangedError where it would build another box than the card's."""
         boxes, terms = self.card_audits.boxes, offer_of(card).terms
         boxes.check_unchanged(signed_card(card))
-        linear = statistics_of(terms.moments, holding.schema.coding)
+        linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
     def _folder(self, card: Card) -> Path:

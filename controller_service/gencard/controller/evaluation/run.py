@@ -15,14 +15,14 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import is_audited
 from gencard.controller.cards.body import offer_of, signed_card
-from gencard.controller.evaluation.measures import Measures
+from gencard.controller.evaluation.evaluations import Measures
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.run import Run, scratch_folder
-from gencard.controller.policy.measures_policy import price_of_measures
-from gencard.controller.records.holdings import Holding
-from gencard.controller.releases.box_release import BoxRelease
+from gencard.controller.policy.evaluation import price_of_measures
+from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import MeasureRow
 from gencard.core.card.card import Card
@@ -72,8 +72,8 @@ class MeasuresRun:
             refund(tx, line, error, ledger=self.measures.ledger, cards=self.measures.cards)
 
     def _found(self, run: Run, card: Card, psi: bytes, rows: Path) -> list[dict[str, Any]]:
-        holding = self.measures.cards.holding_of(card)
-        self._draw(run, card, holding, psi, rows)
+        dataset_entry = self.measures.cards.entry_of(card)
+        self._draw(run, card, dataset_entry, psi, rows)
         described = {
             "rows_file": str(rows),
             "psi": psi.decode(),
@@ -81,18 +81,20 @@ class MeasuresRun:
             "seed": secrets.randbits(63),
         }
         chosen = [evaluation_named(name) for name in run.request["measures"]]
-        job = self.jobs.compare(holding, signed_card(card).version, chosen, described)
+        job = self.jobs.compare(dataset_entry, signed_card(card).version, chosen, described)
         measured: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
         return measured
 
-    def _draw(self, run: Run, card: Card, holding: Holding, psi: bytes, rows_file: Path) -> None:
+    def _draw(
+        self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
+    ) -> None:
         """Rows of the card's generator into a file, as many as there are records."""
         rows = records_in(psi_of_document(psi))
         if is_audited(card):
-            self.black_boxes.draw(run, card, holding, rows_file, rows=rows)
+            self.black_boxes.draw(run, card, dataset_entry, rows_file, rows=rows)
             return
         job = self.jobs.synthesise(
-            holding,
+            dataset_entry,
             psi=psi,
             generator=offer_of(card).terms.generator,
             rows=rows,
@@ -114,7 +116,7 @@ class MeasuresRun:
             measures.operations.finish(tx, run.row.name, response.SerializeToString())
 
     def _row(self, run: Run, card: Card, found: dict[str, Any]) -> MeasureRow:
-        holding, terms = self.measures.cards.holding_of(card), offer_of(card).terms
+        dataset_entry, terms = self.measures.cards.entry_of(card), offer_of(card).terms
         name = found["name"]
         document = {
             "format": FORMAT,
@@ -127,7 +129,7 @@ class MeasuresRun:
             card=card.name,
             measure=name,
             submitter=run.row.owner,
-            statistics=price_of_measures([evaluation_named(name)], holding, terms).statistics,
+            statistics=price_of_measures([evaluation_named(name)], dataset_entry, terms).statistics,
             document=json.dumps(document).encode(),
             created=self.measures.cards.clock(),
         )

@@ -18,15 +18,15 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import is_audited, is_private
 from gencard.controller.cards.body import in_force, offer_of, signed_card
-from gencard.controller.cards.book import Cards
+from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
-from gencard.controller.records.holdings import Holding
-from gencard.controller.releases.box_release import BoxRelease
-from gencard.controller.releases.one_try import one_try
+from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases, release_message
+from gencard.controller.releases.single_attempt import single_attempt
 from gencard.controller.settings.private_files import flush_folder
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.operations import OperationRow
@@ -59,7 +59,7 @@ class ReleaseRun:
     _measuring: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
     @property
-    def cards(self) -> Cards:
+    def cards(self) -> CardBook:
         return self.releases.cards
 
     def __call__(self, run: Run) -> None:
@@ -67,30 +67,30 @@ class ReleaseRun:
         with self.releases.database.reading() as tx:
             card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
             self.black_boxes.audited(tx, card)
-        holding = self.cards.holding_of(card)
+        dataset_entry = self.cards.entry_of(card)
         with self._measuring[card.name]:
-            psi = self._prepared(run, card, holding)
+            psi = self._prepared(run, card, dataset_entry)
         with scratch_folder(self.work, run.row.name) as scratch:
             rows = scratch / "rows"
             if is_audited(card) or is_private(card):
                 many = run.request["rows"]
-                digest = self.black_boxes.draw(run, card, holding, rows, rows=many)
+                digest = self.black_boxes.draw(run, card, dataset_entry, rows, rows=many)
             elif offer_of(card).terms.without_uniques:
-                self._publish_unique_free(run, card, holding, psi, rows)
+                self._publish_unique_free(run, card, dataset_entry, psi, rows)
                 return
             else:
                 many, seed = run.request["rows"], run.request["seed"]
-                digest = self._synthesised(run, card, holding, psi, rows, rows=many, seed=seed)
+                digest = self._synthesised(run, card, dataset_entry, psi, rows, rows=many, seed=seed)
             self._publish(run, card, digest, rows)
 
-    def _prepared(self, run: Run, card: Card, holding: Holding) -> bytes:
+    def _prepared(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
         """Psi, and of a black box what its one run left; of tier private that alone, and no psi."""
         if is_private(card):
-            self._fitted(run, card, holding)
+            self._fitted(run, card, dataset_entry)
             return b""
-        psi = self._stored(card) or self._shared(run, card) or self._measured(run, card, holding)
+        psi = self._stored(card) or self._shared(run, card) or self._measured(run, card, dataset_entry)
         if is_audited(card):
-            self.black_boxes.keep(run, card, holding)
+            self.black_boxes.keep(run, card, dataset_entry)
         return psi
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -103,22 +103,22 @@ class ReleaseRun:
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
 
     def _publish_unique_free(
-        self, run: Run, card: Card, holding: Holding, psi: bytes, rows_file: Path
+        self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
         """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
         drawn, rows = rows_file.with_name("drawn"), run.request["rows"]
         many, seed = SPARE + 2 * rows, secrets.randbits(63)
-        self._synthesised(run, card, holding, psi, drawn, rows=many, seed=seed)
+        self._synthesised(run, card, dataset_entry, psi, drawn, rows=many, seed=seed)
         version = signed_card(card).version
-        job = self.jobs.thin_out(holding, version, drawn=drawn, rows=rows, rows_file=rows_file)
-        with one_try():
+        job = self.jobs.thin_out(dataset_entry, version, drawn=drawn, rows=rows, rows_file=rows_file)
+        with single_attempt():
             self._publish(run, card, run.job(tasks.THIN_OUT, job)["digest"], rows_file)
 
     def _synthesised(
         self,
         run: Run,
         card: Card,
-        holding: Holding,
+        dataset_entry: DatasetEntry,
         psi: bytes,
         rows_file: Path,
         *,
@@ -127,7 +127,7 @@ class ReleaseRun:
     ) -> str:
         """Psi -> rows in a file; their digest."""
         job = self.jobs.synthesise(
-            holding,
+            dataset_entry,
             psi=psi,
             generator=offer_of(card).terms.generator,
             rows=rows,
@@ -157,13 +157,13 @@ class ReleaseRun:
                 self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
         return row.document
 
-    def _measured(self, run: Run, card: Card, holding: Holding) -> bytes:
+    def _measured(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
         """psi, stored and paid for in one transaction; its price is held before records are opened."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
         agreed = signed_card(card)
-        job = self.jobs.measure(holding, agreed.version, agreed.terms)
+        job = self.jobs.measure(dataset_entry, agreed.version, agreed.terms)
         result = run.job(tasks.MEASURE, job)
         psi: bytes = result["psi"].encode()
         with self.releases.database.transaction() as tx:
@@ -177,13 +177,13 @@ class ReleaseRun:
             self.releases.ledger.settle(tx, line.line, now)
         return psi
 
-    def _fitted(self, run: Run, card: Card, holding: Holding) -> None:
+    def _fitted(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> None:
         """Fit a private black box, once for a card; its price is held before records are opened."""
         releases = self.releases
         with releases.database.transaction() as tx:
             releases.operations.check(tx, run.row)
             releases.hold(tx, Identity.of(run.row.owner), card.name)
-        self.black_boxes.keep(run, card, holding)
+        self.black_boxes.keep(run, card, dataset_entry)
         with releases.database.transaction() as tx:
             line = releases.ledger.held(tx, resource=card.name, kind=FIT)
             if line is not None:
