@@ -56,7 +56,7 @@ class Descriptions:
         seed: int,
         rows_file: Path,
     ) -> Job:
-        """Nothing of the holding but what cannot occur in it; psi is all that the job knows."""
+        """Nothing of the dataset but what cannot occur in it; psi is all that the job knows."""
         return {
             "psi": psi.decode(),
             "generator": generator,
