@@ -144,12 +144,12 @@ def test_counting_record_by_record(pair, most, kind):
     found = disclosure_risk(*pair, tuple(keys), target, Exclusions(named, most))
     uniques, attribute, attribution = brute_force(*map(records, pair), excluded, most)
     ids, told, guesses = found.uniques, found.attribute, found.attribution
-    assert [ids.in_original, ids.in_synthetic, ids.found, ids.replicated] == uniques
+    assert [ids.in_original, ids.in_synthetic, ids.matched, ids.replicated] == uniques
     assert [
-        told.told_by_original,
-        told.told_by_synthetic,
-        told.found,
-        told.told,
+        told.disclosed_by_original,
+        told.disclosed_by_synthetic,
+        told.covered,
+        told.disclosed,
         told.correct,
         told.correct_and_in_original,
     ] == attribute
@@ -158,7 +158,7 @@ def test_counting_record_by_record(pair, most, kind):
         guesses.synthetic,
         guesses.across,
         guesses.targeted,
-        guesses.targeted_told,
+        guesses.targeted_disclosed,
     ] == pytest.approx(attribution)
 
 
@@ -167,12 +167,12 @@ def test_laws(pair, random):
     *keys, target = pair[0].domain.attributes
     found = disclosure_risk(*pair, tuple(keys), target)
     told, ids = found.attribute, found.uniques
-    assert told.records >= told.found >= told.told >= told.correct >= told.correct_and_in_original
-    assert told.correct_and_in_original <= told.told_by_original
-    assert ids.replicated <= ids.found <= ids.in_original <= told.told_by_original
+    assert told.records >= told.covered >= told.disclosed >= told.correct >= told.correct_and_in_original
+    assert told.correct_and_in_original <= told.disclosed_by_original
+    assert ids.replicated <= ids.matched <= ids.in_original <= told.disclosed_by_original
     assert all(0 <= value <= 1 for value in found.attribution.named.values())
-    assert found.attribution.across <= found.attribution.across_found + 1e-12 <= 1 + 2e-12
-    assert found.attribution.targeted_told * told.told == pytest.approx(told.correct)
+    assert found.attribution.across <= found.attribution.across_covered + 1e-12 <= 1 + 2e-12
+    assert found.attribution.targeted_disclosed * told.disclosed == pytest.approx(told.correct)
     shuffled = [data.take(np.array(random.sample(range(len(data)), len(data)))) for data in pair]
     assert disclosure_risk(*shuffled, tuple(reversed(keys)), target) == found
 
@@ -182,8 +182,8 @@ def test_a_copy_tells_what_the_original_tells(dataset):
     *keys, target = dataset.domain.attributes
     found = disclosure_risk(dataset, dataset, tuple(keys), target)
     told, guesses = found.attribute, found.attribution
-    assert told.found == told.records
-    assert told.told_by_original == told.told == told.correct == told.correct_and_in_original
+    assert told.covered == told.records
+    assert told.disclosed_by_original == told.disclosed == told.correct == told.correct_and_in_original
     assert found.uniques.replicated == found.uniques.in_original
     assert guesses.original == guesses.synthetic == guesses.across >= guesses.baseline - 1e-12
 

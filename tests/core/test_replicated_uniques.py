@@ -61,7 +61,7 @@ def test_another_program_says_the_same():
         assert 100 * found.replicated / found.synthetic_records == pytest.approx(case["pct_of_syn"])
         share = 100 * found.replicated / found.in_original
         assert share == pytest.approx(case["pct_of_orig_uniques"])
-        assert found.found == case["orig_uniques_present_in_syn_any_multiplicity"]
+        assert found.matched == case["orig_uniques_present_in_syn_any_multiplicity"]
 
 
 @given(domains(largest=3).flatmap(lambda d: st.tuples(datasets(d), datasets(d))), st.data())
@@ -75,7 +75,7 @@ def test_counting_by_hand(pair, data):
     assert found.in_synthetic == len(once)
     assert found.present == len(once & set(ours))
     assert found.replicated == sum(ours[key] == 1 for key in once)
-    assert found.found == sum(times == 1 and key in theirs for key, times in ours.items())
+    assert found.matched == sum(times == 1 and key in theirs for key, times in ours.items())
 
 
 @given(domains(largest=3).flatmap(lambda d: st.tuples(datasets(d), datasets(d))))

@@ -35,7 +35,7 @@ def test_dcr_overfitting_protection():
     assert 1 - share.strict == pytest.approx(percentages["closer_to_holdout"], abs=1e-12)
 
 
-@pytest.mark.parametrize(("name", "measure"), [("cap", "across_found"), ("zero_cap", "across")])
+@pytest.mark.parametrize(("name", "measure"), [("cap", "across_covered"), ("zero_cap", "across")])
 def test_correct_attribution(name, measure):
     keys, sensitive = tuple(figures("keys")), tuple(figures("sensitive"))
     train, synthetic = coded(f"metrics/{TRAIN}", f"metrics/{SYNTHETIC}")
@@ -50,7 +50,7 @@ def test_correct_attribution_with_a_numeric_key_and_two_targets():
     train, synthetic = grouped(keys, ("occupation", "income"))
     attribution = disclosure_risk(train, synthetic, keys, "occupation, income").attribution
     protection = figures("DisclosureProtection_cont")["cap_protection"]
-    assert 1 - attribution.across_found == pytest.approx(protection, abs=1e-12)
+    assert 1 - attribution.across_covered == pytest.approx(protection, abs=1e-12)
 
 
 def grouped(keys, targets):

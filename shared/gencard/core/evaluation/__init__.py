@@ -1,1 +1,1 @@
-"""Risk and utility of a release by name, as the controller measures them and a report shows them."""
+"""Risk and utility of a release: which evaluations exist, what they need and cost, and their numbers."""

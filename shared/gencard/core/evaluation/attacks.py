@@ -71,19 +71,19 @@ class AttackFinding(Finding):
 
 def singling_out_finding(material: Material) -> AttackFinding:
     width = min(WIDTH, len(material.synthetic.domain))
-    found = singling_out(
+    result = singling_out(
         material.tables,
         width=width,
         attacks=material.declared.attacks,
         rng=material.rng("singling-out"),
     )
-    return _finding(found)
+    return _finding(result)
 
 
 def linkability_finding(material: Material) -> AttackFinding:
     """The sides know every other attribute each, in the schema's order."""
     attributes = material.synthetic.domain.attributes
-    found = linkability(
+    result = linkability(
         material.tables,
         material.gower,
         (attributes[::2], attributes[1::2]),
@@ -91,7 +91,7 @@ def linkability_finding(material: Material) -> AttackFinding:
         count=min(NEIGHBOURS, len(material.synthetic)),
         rng=material.rng("linkability"),
     )
-    return _finding(found)
+    return _finding(result)
 
 
 def inference_finding(material: Material) -> AttackFinding:
@@ -106,8 +106,8 @@ def inference_finding(material: Material) -> AttackFinding:
     return _finding(ask(attacks=attacks))
 
 
-def _finding(found: Attack) -> AttackFinding:
-    return AttackFinding(found.attack, found.control, found.naive)
+def _finding(result: Attack) -> AttackFinding:
+    return AttackFinding(result.attack, result.control, result.naive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class MembershipFinding(Finding):
 
 
 def membership_finding(material: Material) -> MembershipFinding:
-    found = membership(material.tables, material.gower)
-    return MembershipFinding(found.area, *found.interval())
+    result = membership(material.tables, material.gower)
+    return MembershipFinding(result.area, *result.interval())
 
 
 UNIQUE_NUMBERS, DISCLOSURE_NUMBERS = 4, 16
@@ -164,8 +164,8 @@ class UniquesFinding(Finding):
 
 
 def uniques_finding(material: Material) -> UniquesFinding:
-    found = replicated_uniques(material.records, material.synthetic)
-    return UniquesFinding(tuple(found.named.items()))
+    result = replicated_uniques(material.records, material.synthetic)
+    return UniquesFinding(tuple(result.named.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,6 @@ def disclosure_finding(material: Material) -> DisclosureFinding:
     """By the declared keys, those of them that the release has."""
     domain, declared = material.synthetic.domain, material.declared
     keys = domain.canonical(tuple(name for name in declared.keys if name in domain.attributes))
-    found = disclosure_risk(material.records, material.synthetic, keys, declared.target)
-    shares = found.uniques.named | found.attribute.named | found.attribution.named
-    return DisclosureFinding(keys, found.target, tuple(shares.items()))
+    result = disclosure_risk(material.records, material.synthetic, keys, declared.target)
+    shares = result.uniques.named | result.attribute.named | result.attribution.named
+    return DisclosureFinding(keys, result.target, tuple(shares.items()))

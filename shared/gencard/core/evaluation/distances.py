@@ -62,16 +62,16 @@ class Curve:
         )
 
     @classmethod
-    def of(cls, found: Nearest) -> "Curve":
-        counted = distance_histogram(found.distance, round(1 / STEP))
-        shares = counted.counts / len(found)
+    def of(cls, result: Nearest) -> "Curve":
+        counted = distance_histogram(result.distance, round(1 / STEP))
+        shares = counted.counts / len(result)
         return cls(
-            zeros=counted.zeros / len(found),
+            zeros=counted.zeros / len(result),
             bins=tuple(map(float, shares[:BINS])),
             farther=float(shares[BINS:].sum()),
-            undefined=counted.undefined / len(found),
-            median=_median(found.distance),
-            second=_median(found.second),
+            undefined=counted.undefined / len(result),
+            median=_median(result.distance),
+            second=_median(result.second),
         )
 
 
@@ -142,20 +142,20 @@ def distance_finding(material: Material) -> DistanceFinding:
     sizes = len(tables.train), len(tables.holdout)
     to_train, to_holdout = material.to_train, material.to_holdout
     share = closer_share(to_train.distance, to_holdout.distance, sizes)
-    found = Dcr(to_train, to_holdout, nearest(tables.train, tables.holdout, material.gower), share)
+    result = Dcr(to_train, to_holdout, nearest(tables.train, tables.holdout, material.gower), share)
     rng = material.rng("dcr")
     equal = equal_share(
         tables.synthetic, tables.train, tables.holdout, material.gower, draws=DRAWS, rng=rng
     )
-    return _finding(found, found.share, equal)
+    return _finding(result, result.share, equal)
 
 
-def _finding(found: Dcr, share: CloserShare, equal: EqualShare) -> DistanceFinding:
+def _finding(result: Dcr, share: CloserShare, equal: EqualShare) -> DistanceFinding:
     low, high = equal.interval()
     return DistanceFinding(
-        to_train=Curve.of(found.to_train),
-        to_holdout=Curve.of(found.to_holdout),
-        baseline=Curve.of(found.baseline),
+        to_train=Curve.of(result.to_train),
+        to_holdout=Curve.of(result.to_holdout),
+        baseline=Curve.of(result.baseline),
         closer=share.strict,
         ties=share.ties,
         by_size=share.by_size,
@@ -204,12 +204,14 @@ class CloneFinding(Finding):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        found = (
+        result = (
             ("Clones of train", self.train),
             ("Clones of train, as many as holdout", self.equal),
             ("Clones of holdout", self.holdout),
         )
-        return found if self.chance is None else (*found, ("By the number of cells alone", self.chance))
+        return (
+            result if self.chance is None else (*result, ("By the number of cells alone", self.chance))
+        )
 
     def rounded(self, material: Material) -> "CloneFinding":
         rows = len(material.synthetic)
@@ -227,7 +229,7 @@ def clone_finding(material: Material) -> CloneFinding:
     tables, rows = material.tables, len(material.synthetic)
     numeric = any(span is not None for span in material.gower.ranges)
     cells = None if numeric else material.synthetic.domain.cells
-    found = clones(material.to_train, len(tables.train), cells)
+    result = clones(material.to_train, len(tables.train), cells)
     size = min(len(tables.train), len(tables.holdout))
     ours, theirs = (
         drawn(table, size, material.rng("clones")) for table in (tables.train, tables.holdout)
@@ -237,10 +239,10 @@ def clone_finding(material: Material) -> CloneFinding:
     )
     return CloneFinding(
         rows=rows,
-        train=found.share,
+        train=result.share,
         equal=float(np.mean(equal.distance == 0)),
         holdout=float(np.mean(others.distance == 0)),
-        chance=found.chance,
+        chance=result.chance,
     )
 
 

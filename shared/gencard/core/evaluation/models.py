@@ -153,22 +153,22 @@ def predictions_finding(material: Material) -> PredictionsFinding:
     target = material.declared.target
     predictors = tuple(name for name in material.synthetic.domain.attributes if name != target)
     values = {name: each for name, each in level_values(material.coding).items() if name in predictors}
-    found = analyses(
+    result = analyses(
         Task(target, predictors, values),
         Split(material.records, material.unseen),
         material.synthetic,
         rng=material.rng("predictions"),
     )
-    forest = found.forest.accuracies
+    forest = result.forest.accuracies
     return PredictionsFinding(
         regression=Taught(
-            found.real_regression, found.regression.on_real, found.regression.on_synthetic
+            result.real_regression, result.regression.on_real, result.regression.on_synthetic
         ),
-        forest=Taught(found.real_forest.accuracy, forest.on_real, forest.on_synthetic),
+        forest=Taught(result.real_forest.accuracy, forest.on_real, forest.on_synthetic),
         predictors=predictors,
-        real=found.real_forest.importances,
-        synthetic=found.forest.importances,
-        similarity=found.forest.similarity,
+        real=result.real_forest.importances,
+        synthetic=result.forest.importances,
+        similarity=result.forest.similarity,
     )
 
 

@@ -86,9 +86,9 @@ class TablesFinding(Finding):
     @property
     def lines(self) -> tuple[Line, ...]:
         return tuple(
-            (f"{name}, mean over tables of {found.width}", value)
-            for found in self.widths
-            for name, value in found.means
+            (f"{name}, mean over tables of {tables.width}", value)
+            for tables in self.widths
+            for name, value in tables.means
             if name in ("S_pMSE", "SPECKS", "JSD", "PO50")
         )
 
@@ -110,11 +110,11 @@ class TablesFinding(Finding):
 def tables_finding(material: Material) -> TablesFinding:
     """Compare all tables of one, two and three attributes that may be looked at together."""
     attributes = material.synthetic.domain.attributes
-    found = _by_width(material)
-    pairs = [found[2].get(pair) for pair in combinations(attributes, 2)] if 2 in found else []
+    result = _by_width(material)
+    pairs = [result[2].get(pair) for pair in combinations(attributes, 2)] if 2 in result else []
     return TablesFinding(
         attributes=attributes,
-        widths=tuple(_summed(width, tables) for width, tables in found.items()),
+        widths=tuple(_summed(width, tables) for width, tables in result.items()),
         pairs=tuple(None if one is None else one.standardised for one in pairs),
         variations=tuple(None if one is None else one.total_variation for one in pairs),
     )
@@ -123,12 +123,12 @@ def tables_finding(material: Material) -> TablesFinding:
 def _by_width(material: Material) -> dict[int, dict[Clique, TableUtility]]:
     """All tables of one, two and three attributes, as far as they may be counted."""
     original, synthetic = material.records, material.synthetic
-    found: dict[int, dict[Clique, TableUtility]] = {}
+    result: dict[int, dict[Clique, TableUtility]] = {}
     for width in range(1, min(3, len(synthetic.domain)) + 1):
         with suppress(TooLargeError):
             tables = table_utilities(original, synthetic, width, material.together.allows_table)
-            found |= {width: tables} if tables else {}
-    return found
+            result |= {width: tables} if tables else {}
+    return result
 
 
 def table_numbers(attributes: int) -> int:
@@ -137,7 +137,7 @@ def table_numbers(attributes: int) -> int:
 
 
 def _summed(width: int, tables: dict[Clique, TableUtility]) -> TablesOfWidth:
-    named = {clique: found.named for clique, found in tables.items()}
+    named = {clique: table.named for clique, table in tables.items()}
     names = next(iter(named.values()))
     means = {name: float(np.mean([one[name] for one in named.values()])) for name in names}
     worst = sorted(tables, key=lambda clique: -tables[clique].standardised)[:WORST]
@@ -215,7 +215,9 @@ class FidelityFinding(Finding):
     @property
     def ordered(self) -> list[MarginalFidelity]:
         """The marginals, those that are furthest beyond their bounds first."""
-        return sorted(self.facts.marginals, key=lambda found: found.bound - found.total_variation)
+        return sorted(
+            self.facts.marginals, key=lambda marginal: marginal.bound - marginal.total_variation
+        )
 
     @property
     def stands_out(self) -> bool:

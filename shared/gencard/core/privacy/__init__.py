@@ -1,1 +1,1 @@
-"""What a synthetic dataset gives away about the records behind it."""
+"""Privacy risk: uniques and disclosure; distances, attacks and canaries in folders."""

@@ -1,9 +1,8 @@
-r"""Original and synthetic records by what an intruder knows of somebody and what he wants to know.
+"""Counts of original and synthetic records by keys and target, for measures of disclosure.
 
-He knows the *keys*, some attributes, and looks for the *target*, another one. A cell is a combination of
-keys and a level of the target; all disclosure measures follow from the counts of the cells.
-
-Records that disclosure measures leave out, since to guess them does no harm or is no news.
+The *keys* are attributes that an intruder knows; the *target* is the sensitive attribute. A cell is a
+combination of keys and a level of the target; all measures of disclosure follow from the counts of the
+cells. ``Exclusions`` leave out records whose disclosure does no harm or is common knowledge.
 """
 
 from collections.abc import Mapping
@@ -72,12 +71,12 @@ class Exclusions:
         Args:
             columns: The codes of n records, by attribute.
         """
-        found = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+        mask = np.zeros(len(next(iter(columns.values()))), dtype=bool)
         for one in self.named:
             for cell in one.cells:
                 agrees = [columns[name] == code for name, code in zip(one.clique, cell, strict=True)]
-                found |= np.logical_and.reduce(agrees)
-        return found
+                mask |= np.logical_and.reduce(agrees)
+        return mask
 
 
 NOTHING = Exclusions()

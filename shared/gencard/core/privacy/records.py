@@ -1,7 +1,4 @@
-r"""Records of mixed attributes, numbers and levels, as distances read them.
-
-Numbers for combinations of codes, so that equal records have equal numbers.
-"""
+r"""Records of mixed attributes, numbers and levels, as distances read them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -164,8 +161,8 @@ def _without_gaps(numbers: NDArray[np.int64], levels: int) -> tuple[NDArray[np.i
     A table of all levels is many times as fast as to sort, as long as it is not much longer.
     """
     if levels > 8 * len(numbers):
-        found, ranks = np.unique(numbers, return_inverse=True)
-        return ranks, max(len(found), 1)
+        values, ranks = np.unique(numbers, return_inverse=True)
+        return ranks, max(len(values), 1)
     held = np.zeros(levels, dtype=bool)
     held[numbers] = True
     places = np.cumsum(held) - 1

@@ -1,14 +1,13 @@
-r"""Replicated uniques: combinations that one original and one synthetic record have, and no other.
+"""Replicated uniques: combinations that exactly one original and exactly one synthetic record have.
 
-A record that is unique on some keys in the original, and whose combination is unique in the synthetic
-data too, looks as if that person were in there. Raab (PSD 2022) prints the number divided by the number
-of table cells, but her tables divide by the number of original records, as is done here.
+A unique original record whose combination is unique in the synthetic data too looks as if that person
+were in it. Raab (PSD 2022) prints the number divided by the number of table cells, but her tables divide
+by the number of original records, as is done here.
 
-Rows without replicated uniques: other rows in the place of those that are one record's alone.
-
-Whoever knew psi and the seed could draw the rows again, and would see which are missing: exactly the
-records that were to be hidden. So the seed of such rows must stay unknown, and nothing is to be told of
-how many were exchanged. That a row is there still tells that no record is alone with it.
+``unique_free`` replaces such rows by others. Whoever knows psi and the seed could draw the rows again
+and see which are missing: exactly the records that were to be hidden. So the seed of such rows must
+remain secret, and the number of replaced rows is not released. A row that remains still shows that no
+record is alone with its combination.
 """
 
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class ReplicatedUniques:
         synthetic_records: Number of synthetic records.
         in_original: UiO: combinations of exactly one original record.
         in_synthetic: UiS: combinations of exactly one synthetic record.
-        found: UiOiS: those of ``in_original`` that some synthetic record has.
+        matched: UiOiS: those of ``in_original`` that some synthetic record has.
         present: Those of ``in_synthetic`` that some original record has.
         replicated: repU: those that are unique in both.
     """
@@ -41,7 +40,7 @@ class ReplicatedUniques:
     synthetic_records: int
     in_original: int
     in_synthetic: int
-    found: int
+    matched: int
     present: int
     replicated: int
 
@@ -59,7 +58,7 @@ class ReplicatedUniques:
         return {
             "UiO": self.in_original / max(self.records, 1),
             "UiS": self.in_synthetic / max(self.synthetic_records, 1),
-            "UiOiS": self.found / max(self.records, 1),
+            "UiOiS": self.matched / max(self.records, 1),
             "repU": self.share,
         }
 
@@ -98,7 +97,7 @@ def uniques_among(
     Args:
         ours: Original records of each combination, shape ``(k,)``.
         theirs: Synthetic records of each.
-        among: Synthetic records that an original unique may be found among; ``theirs``, or more.
+        among: Synthetic records that an original unique is looked for among; ``theirs``, or more.
         records: Number of original records to take shares of.
         synthetic_records: Number of synthetic ones.
     """
@@ -108,7 +107,7 @@ def uniques_among(
         synthetic_records=synthetic_records,
         in_original=int(unique.sum()),
         in_synthetic=int(twin.sum()),
-        found=int((unique & (among > 0)).sum()),
+        matched=int((unique & (among > 0)).sum()),
         present=int((twin & (ours > 0)).sum()),
         replicated=int((unique & twin).sum()),
     )

@@ -1,1 +1,1 @@
-"""How much of the original a synthetic dataset keeps."""
+"""Utility of synthetic data: tables, fidelity to psi, propensity scores and predictions."""

@@ -1,9 +1,8 @@
-r"""A random forest, and which attributes it leans on: Application 3 of Houssiau et al. (2022).
+r"""Utility for predictions: accuracy and importance of attributes, as in Houssiau et al. (2022).
 
-Jaro's similarity of two sequences, such as two orders of the same attributes.
-
-Symbols match where they are equal and at most :math:`\lfloor \max(|a|, |b|) / 2 \rfloor - 1` places
-apart; with m matches, t of which stand in another order,
+Orders of importance are compared by Jaro's similarity. Symbols match where they are equal and at most
+:math:`\lfloor \max(|a|, |b|) / 2 \rfloor - 1` places apart; with m matches, t of which stand in another
+order,
 
 .. math:: \frac{1}{3} \Big( \frac{m}{|a|} + \frac{m}{|b|} + \frac{m - t / 2}{m} \Big)
 
@@ -13,8 +12,6 @@ and 0 without a match. Half of t is not rounded down, as in the code that made T
 References:
     M. Jaro, "Advances in Record-Linkage Methodology as Applied to Matching the 1985 Census of Tampa,
     Florida", Journal of the American Statistical Association 84, 1989.
-
-Both predictions of Houssiau et al. (2022) at once, for any target: a regression and a forest.
 """
 
 from collections.abc import Hashable, Sequence
@@ -76,8 +73,8 @@ def forest_reference(
 ) -> ForestReference:
     """Learn from real records, and be tried on others; raises as ``Learner.fit`` does."""
     taught = forest.fit(task, real.training)
-    found = accuracy(taught, real.test, task.target)
-    return ForestReference(found, importances(taught, real.test, task, rng=rng))
+    result = accuracy(taught, real.test, task.target)
+    return ForestReference(result, importances(taught, real.test, task, rng=rng))
 
 
 def forest_utility(
@@ -100,9 +97,11 @@ def forest_utility(
         UnknownAttributeError: An attribute is not in the domain.
     """
     taught = forest.fit(task, synthetic.training)
-    found = accuracies(taught, task.target, real=real, synthetic=synthetic.test)
+    result = accuracies(taught, task.target, real=real, synthetic=synthetic.test)
     theirs = importances(taught, synthetic.test, task, rng=rng)
-    return ForestUtility(found, theirs, order_similarity(task.predictors, reference.importances, theirs))
+    return ForestUtility(
+        result, theirs, order_similarity(task.predictors, reference.importances, theirs)
+    )
 
 
 def importances(
@@ -156,10 +155,10 @@ def _matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[i
     pairs = []
     for place, symbol in enumerate(one):
         near = range(max(0, place - apart), min(place + apart + 1, len(other)))
-        found = next((at for at in near if at not in taken and other[at] == symbol), None)
-        if found is not None:
-            taken.add(found)
-            pairs.append((place, found))
+        result = next((at for at in near if at not in taken and other[at] == symbol), None)
+        if result is not None:
+            taken.add(result)
+            pairs.append((place, result))
     return pairs
 
 

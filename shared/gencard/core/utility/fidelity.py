@@ -1,10 +1,8 @@
-r"""How well released rows follow psi, and how much of the difference is the luck of the draw.
+r"""How well released rows follow psi, compared with the expected sampling error.
 
 The distance between a marginal's shares in psi and among the rows is their total variation: the share of
-the rows that would have to move. Beside it stands what rows drawn from psi itself would have; see
-``sampling_error``.
-
-How far the shares of n rows lie from the shares p that they are drawn from, by chance alone.
+the rows that would have to move. It is compared with what n rows drawn from the
+shares p of psi would have.
 
 Total variation is :math:`TV = \frac{1}{2} \sum_i |p_i - q_i|` with the shares q of the rows. The count
 of a cell is binomial, and its mean absolute deviation known in closed form [1]_:
@@ -208,8 +206,8 @@ def _deviations(shares: Shares, rows: int) -> Shares:
         - betaln(rows - nearest + 1, nearest + 1)
         - np.log(rows + 1)
     )
-    found: Shares = 2 * nearest * (1 - shares) * np.exp(log_chance) / rows
-    return found
+    result: Shares = 2 * nearest * (1 - shares) * np.exp(log_chance) / rows
+    return result
 
 
 def _variance(shares: Shares, deviations: Shares, rows: int) -> float:

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression: Application 2 of Houssiau et al. (2022)."""
+"""Multinomial logistic regression and random forest: Applications 2 and 3 of Houssiau et al. (2022)."""
 
 from dataclasses import dataclass
 from typing import Any

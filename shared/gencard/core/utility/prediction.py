@@ -1,9 +1,9 @@
-r"""Predictions learned from synthetic records, tried on real ones: what a task is, and how it is judged.
+r"""Prediction tasks: models trained on synthetic records, tested on real ones.
 
 A predictor is trained on three quarters of the synthetic records. Its accuracy on the last quarter is
 what somebody without the real records would believe; its accuracy on real records is the truth.
 
-scikit-learn, which comes with the extra ``utility`` and is loaded only where something is learned.
+scikit-learn comes with the extra ``utility`` and is imported only when a model is trained.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-r"""Attributes as columns of numbers, as learners want them.
+r"""Attributes as columns of numbers, for models.
 
-Original and synthetic records put together, as models that tell them apart see them.
+``Cells`` are the distinct records of the original and the synthetic dataset together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,10 +55,10 @@ def numbers_of(name: str, size: int, values: Values) -> FloatArray:
 
 def products(blocks: Sequence[FloatArray]) -> FloatArray:
     """Every product of one column of each block, those of the last block the fastest to change."""
-    found = blocks[0]
+    product = blocks[0]
     for block in blocks[1:]:
-        found = (found[:, :, None] * block[:, None, :]).reshape(len(found), -1)
-    return found
+        product = (product[:, :, None] * block[:, None, :]).reshape(len(product), -1)
+    return product
 
 
 def _indicators(records: Dataset, name: str, values: Values) -> FloatArray:
@@ -154,9 +154,9 @@ def _columns(codes: NDArray[Any], numbers: FloatArray | None) -> Iterator[Column
     if numbers is None:
         yield Column(_ranks(codes))
         return
-    found = numbers[codes]
-    absent = np.isnan(found)
-    filled = np.where(absent, 0.0, found)
+    values = numbers[codes]
+    absent = np.isnan(values)
+    filled = np.where(absent, 0.0, values)
     yield Column(_ranks(filled), filled)
     if absent.any():
         yield Column(_ranks(absent), absent.astype(np.float64))

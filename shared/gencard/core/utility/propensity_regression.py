@@ -5,7 +5,7 @@ every set of up to ``order`` attributes. Columns that others determine are left 
 rank r. Where synthetic records are drawn from the original ones, the expected pMSE is
 :math:`(r - 1) c (1 - c)^2 / N` (Snoke et al. 2018, with the original taken as given).
 
-Logistic regression on a matrix that is given: the likeliest log odds, by iterated least squares.
+The maximum-likelihood log odds are found by iterated least squares (``binomial_fit``).
 """
 
 from dataclasses import dataclass
@@ -149,17 +149,17 @@ def _no_worse(
     """The way to ``after``, halved until it raises the deviance no more; and the deviance there."""
     deviance = _deviance(before, totals, ones)
     for _ in range(_MOST_HALVINGS):
-        found = _deviance(after, totals, ones)
-        if found <= deviance + _CONVERGED * (deviance + 0.1):
-            return after, found
+        reached = _deviance(after, totals, ones)
+        if reached <= deviance + _CONVERGED * (deviance + 0.1):
+            return after, reached
         after = (before + after) / 2
     return before, deviance
 
 
 def _least_squares(matrix: FloatArray, weights: FloatArray, response: FloatArray) -> FloatArray:
     roots = np.sqrt(weights)
-    found = lstsq(matrix * roots[:, None], response * roots, lapack_driver="gelsy")
-    return np.asarray(matrix @ found[0])
+    result = lstsq(matrix * roots[:, None], response * roots, lapack_driver="gelsy")
+    return np.asarray(matrix @ result[0])
 
 
 def _deviance(predicted: FloatArray, totals: FloatArray, ones: FloatArray) -> float:

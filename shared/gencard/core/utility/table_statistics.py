@@ -1,7 +1,6 @@
-r"""Two tables of counts on the same cells, as every measure of table utility takes them.
+r"""Statistics of two tables of counts on the same cells.
 
-Statistics that are chi-squared, or nearly, where records are drawn from the original table.
-
+**Chi-squared**, or nearly, where records are drawn from the original table.
 With counts o and s of the k cells, :math:`r = \sum s / \sum o`, :math:`c = \sum s / N`, the expected
 :math:`E = (o + s) c` and the differences :math:`d = s - r o`:
 
@@ -16,7 +15,7 @@ References:
     G. Raab, B. Nowok, C. Dibben, "Assessing, visualizing and improving the utility of synthetic data",
     2021, arXiv:2109.12717.
 
-Distances between the shares p of an original table and the shares q of a synthetic one, from 0 to 1.
+**Distances** between the shares p of the original and q of the synthetic table, from 0 to 1:
 
 .. math:: TV = \frac{1}{2} \sum |p - q|, \quad
    JSD = \frac{1}{2} \sum \Big( p \log_2 \frac{p}{h} + q \log_2 \frac{q}{h} \Big), \quad
@@ -24,7 +23,7 @@ Distances between the shares p of an original table and the shares q of a synthe
 
 with :math:`h = (p + q) / 2`. Each is 0 where the shares agree and 1 where no cell holds both kinds.
 
-How well propensity scores tell synthetic records from original ones, by their order.
+**Ranks** of propensity scores, which tell synthetic from original records.
 
 With the score t of each record and F, the distribution functions of the original and of the synthetic
 records' scores, over cells of o original and s synthetic records each:

@@ -14,7 +14,7 @@ References:
     G. Raab, "Utility and Disclosure Risk for Differentially Private Synthetic Categorical Data", PSD
     2022. Its section 3.2 prints the formula of VW and calls it pMSE; its tables show S_pMSE.
 
-Root mean squared error of one marginal: how far synthetic shares lie from the original ones.
+The root mean squared error of one marginal is
 
 :math:`\sqrt{\frac{1}{k} \sum_i (p_i - q_i)^2}` over all k cells of the domain, empty ones too, with the
 shares p of the original and q of the synthetic records (Houssiau et al. 2022, Table 1).

@@ -1,4 +1,4 @@
-r"""An attack beside its two baselines, and what of its success is due to records in train.
+r"""An attack with control and random baseline, and the tables that attacks use.
 
 Guesses succeed without any leak: by luck, which ``naive`` shows, and by what synthetic records rightly
 teach of everybody, which ``control`` shows, the same attack on records that the generator never saw.
@@ -13,8 +13,6 @@ A risk of 0 is no proof of privacy: a better attack may succeed where this one d
 References:
     M. Giomi, F. Boenisch, C. Wehmeyer, B. Tasnádi, "A Unified Framework for Quantifying Privacy Risk in
     Synthetic Data", PoPETs 2023(2).
-
-Whom an attack is aimed at, and what of them it knows.
 """
 
 from collections.abc import Iterable
@@ -67,7 +65,7 @@ class Attack:
             InvalidNumberError: The confidence is not between 0 and 1.
         """
         (hit, hit_width), (base, base_width) = (
-            found.wilson(confidence) for found in (self.attack, self.control)
+            proportion.wilson(confidence) for proportion in (self.attack, self.control)
         )
         gain = (hit - base) / (1 - base)
         width = hypot(hit_width / (1 - base), (1 - hit) * base_width / (1 - base) ** 2)

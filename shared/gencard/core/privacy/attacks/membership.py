@@ -118,7 +118,7 @@ def membership(tables: Tables, gower: Gower) -> Membership:
         DomainMismatchError: The attributes are not those of the distance.
         InvalidDatasetError: No record of train, or none of holdout, can be compared.
     """
-    found = (
+    results = (
         nearest(table, tables.synthetic, gower, second=False) for table in (tables.train, tables.holdout)
     )
-    return Membership(*(each.distance for each in found))
+    return Membership(*(each.distance for each in results))

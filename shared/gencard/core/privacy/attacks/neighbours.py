@@ -49,8 +49,8 @@ def neighbours(
     for start in range(0, len(targets), step):
         stop = min(start + step, len(targets))
         shape = (stop - start, len(synthetic))
-        found = pairs.distances((slice(start, stop), None), slice(None), shape)
-        for row in np.round(found, DIGITS):
+        distances = pairs.distances((slice(start, stop), None), slice(None), shape)
+        for row in np.round(distances, DIGITS):
             yield _closest(row, count, rng)
 
 
@@ -100,19 +100,19 @@ def inference(
     secrets = [_column(table, secret) for table in targets]
     guesses = [_guessed_secrets(tables.synthetic, table, distance, secret, rng) for table in targets]
     lucky = rng.choice(_column(tables.synthetic, secret), attacks)
-    found = zip((*guesses, lucky), (*secrets, secrets[0]), strict=True)
-    return Attack(*(_right(guess, truth, tolerance) for guess, truth in found))
+    pairs = zip((*guesses, lucky), (*secrets, secrets[0]), strict=True)
+    return Attack(*(_right(guess, truth, tolerance) for guess, truth in pairs))
 
 
 def _guessed_secrets(
     synthetic: Records, targets: Records, distance: Gower, secret: str, rng: np.random.Generator
 ) -> Column:
     """The secret of the synthetic record nearest to each target, or of any if none compares."""
-    found = (
+    positions = (
         near[0] if len(near) else rng.integers(len(synthetic))
         for near in neighbours(targets, synthetic, distance, 1, rng)
     )
-    guesses: Column = _column(synthetic, secret)[np.fromiter(found, np.intp)]
+    guesses: Column = _column(synthetic, secret)[np.fromiter(positions, np.intp)]
     return guesses
 
 

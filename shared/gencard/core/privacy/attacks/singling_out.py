@@ -7,7 +7,7 @@ How likely conditions single a record out depends on how many records there are,
 and holdout is drawn from to the size of the smaller; numbers of successes are counted, never fitted, and
 speak of tables of that size. (Giomi et al.; see ``attack``.)
 
-Conditions on attributes that hold for some records, as a guess that they hold for exactly one.
+A guess is a predicate: conditions on attributes that are to hold together for exactly one record.
 """
 
 from collections.abc import Iterator
@@ -46,17 +46,17 @@ class Condition:
     def holds(self, records: Records) -> NDArray[np.bool_]:
         """For which records, shape ``(n,)``; a missing value is neither equal nor more nor less."""
         column = records.columns[self.axis]
-        found: NDArray[np.bool_]
+        result: NDArray[np.bool_]
         match self.relation:
             case Relation.EQUAL:
-                found = column == self.value
+                result = column == self.value
             case Relation.AT_MOST:
-                found = column <= self.value
+                result = column <= self.value
             case Relation.AT_LEAST:
-                found = column >= self.value
+                result = column >= self.value
             case Relation.MISSING:
-                found = ~present(column)
-        return found
+                result = ~present(column)
+        return result
 
 
 Predicate = frozenset[Condition]
@@ -166,16 +166,16 @@ def _portraits(
     synthetic: Records, width: int, attacks: int, rng: np.random.Generator
 ) -> list[Predicate]:
     """Different descriptions of random records by random attributes, of no other synthetic record."""
-    found: dict[Predicate, None] = {}
+    guesses: dict[Predicate, None] = {}
     medians = middles(synthetic)
     for _ in range(_TRIES * attacks):
         row = int(rng.integers(len(synthetic)))
         guess = portrait(synthetic, row, _axes(synthetic, width, rng), medians)
-        if guess not in found and singles_out(guess, synthetic):
-            found[guess] = None
-        if len(found) == attacks:
+        if guess not in guesses and singles_out(guess, synthetic):
+            guesses[guess] = None
+        if len(guesses) == attacks:
             break
-    return list(found)
+    return list(guesses)
 
 
 def _axes(records: Records, width: int, rng: np.random.Generator) -> Positions:

@@ -1,6 +1,6 @@
 r"""Canaries: records drawn uniformly, planted in the input of a generator and looked for in its rows.
 
-What makes a bound of the distances (``published_sum``, ``refined_sum``, ``hit_count``):
+What makes a bound of the distances (``sums``, ``counts``):
 
 * Canaries are drawn after all other records are fixed, and kept secret from whoever runs the generator.
 * Every row that was released counts, also those that one would rather leave out.
@@ -9,14 +9,13 @@ What makes a bound of the distances (``published_sum``, ``refined_sum``, ``hit_c
   copy: the audit keeps the canaries as drawn. Levels are uniform over all cells of a domain.
 
 References:
-    Betterdata's reconstruction audit; its bound is that of ``published_sum``.
+    Betterdata's reconstruction audit; its bound is the published one of ``sums``.
 
-Canaries planted in a made-up dataset: some by the toss of a coin, so that one run serves all audits.
-
-Each canary is a uniform point of the unit cube, one axis for each attribute; its record is the cell that
-the point lies in, with attributes cut into equal intervals. Those that were put in are uniform over all
-cells and independent of everything else, as ``canaries`` asks; that each was in with probability 1/2 is
-what ``one_run`` asks.
+``plant`` puts each canary into a made-up dataset with probability 1/2, so that one run serves all
+audits. Each canary is a uniform point of the unit cube, one axis for each attribute; its record is the
+cell that the point lies in, with attributes cut into equal intervals. Those that were put in are
+uniform over all cells and independent of everything else, as ``canaries`` asks; that each was in with
+probability 1/2 is what ``one_run`` asks.
 """
 
 from dataclasses import dataclass
@@ -126,8 +125,8 @@ def reconstruct_cells(canaries: Dataset, synthetic: Dataset) -> Reconstruction:
     domain = canaries.domain
     equal = (1.0,) * len(domain)
     gower = Gower(domain.attributes, (None,) * len(domain), equal)
-    found = nearest(_levels_of(canaries), _levels_of(synthetic), gower, second=False)
-    return Reconstruction(Cells(domain), len(synthetic), np.rint(found.distance * len(domain)))
+    result = nearest(_levels_of(canaries), _levels_of(synthetic), gower, second=False)
+    return Reconstruction(Cells(domain), len(synthetic), np.rint(result.distance * len(domain)))
 
 
 def _levels_of(dataset: Dataset) -> Records:

@@ -1,17 +1,16 @@
-r"""The reconstruction audit by counting: how many of m canaries have a row within a radius.
+r"""Bounds on epsilon from counts: canaries with a row within a radius, and guesses of membership.
 
-With :math:`G(r)` as in ``refined_sum`` and K canaries within r, which is fixed before the run,
+**Hits.** With :math:`G(r)` as in ``sums`` and K canaries within r, which is fixed before the run,
 
 .. math:: p = P[B(m, G(r)) \ge K]
 
 Canaries that were not memorised do no harm, so it finds most where a generator copies some records.
 Valid for numbers and for levels; pure differential privacy alone; under add-remove epsilon halves.
 
-Steinke's audit of one run: a lower bound on epsilon at a given delta, by guesses who was in.
-
-Each of m canaries is put in with probability 1/2; from the output, r of them are guessed in or out and
-the rest left open, and v guesses are right. If the generator is (epsilon, delta)-differentially private,
-with :math:`B \sim B(r, e^\varepsilon / (1 + e^\varepsilon))`,
+**Guesses** (Steinke's audit of one run) bound epsilon at a given delta. Each of m canaries is put in
+with probability 1/2; from the output, r of them are guessed in or out and the rest left open, and v
+guesses are right. If the generator is (epsilon, delta)-differentially private, with :math:`B \sim B(r,
+e^\varepsilon / (1 + e^\varepsilon))`,
 
 .. math:: p = P[B \ge v] + 2 m \delta \max_{1 \le i \le v} \frac{P[v > B \ge v - i]}{i}
 
@@ -95,14 +94,14 @@ class HitCount:
         return max(0.0, float(logit(chance)) - log_odds)
 
 
-def hit_count(found: Reconstruction, radius: float) -> HitCount:
+def hit_count(reconstruction: Reconstruction, radius: float) -> HitCount:
     """Count the canaries within ``radius``, which must not depend on the rows.
 
     Raises:
         InvalidNumberError: The radius is negative or not finite, or 0 among numbers.
     """
-    log_q = log_q_of(found.space, radius, found.rows)
-    return HitCount(len(found.radii), int(np.sum(found.radii <= radius)), log_q)
+    log_q = log_q_of(reconstruction.space, radius, reconstruction.rows)
+    return HitCount(len(reconstruction.radii), int(np.sum(reconstruction.radii <= radius)), log_q)
 
 
 def log_q_of(space: Space, radius: float, rows: int) -> float:
@@ -117,10 +116,10 @@ def log_q_of(space: Space, radius: float, rows: int) -> float:
         raise InvalidNumberError(field="The number of rows", expected="at least 1")
     if not 0 <= radius < inf:
         raise InvalidNumberError(field="The radius", expected="finite and at least 0")
-    found = float(log_chance(space, np.array([radius]), rows)[0])
-    if found == -inf:
+    log_q = float(log_chance(space, np.array([radius]), rows)[0])
+    if log_q == -inf:
         raise InvalidNumberError(field="The radius", expected="above 0 among numbers")
-    return found
+    return log_q
 
 
 def _log_tail(trials: int, hits: int, log_chance: float) -> float:

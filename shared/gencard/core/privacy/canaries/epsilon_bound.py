@@ -1,6 +1,4 @@
-r"""A lower bound on epsilon: what an audit of one run proves, and which claims it speaks of.
-
-Where canaries are drawn uniformly, and how likely n rows chosen blindly come near one.
+r"""Lower bounds on epsilon that an audit of one run proves, and the spaces that canaries are drawn from.
 
 The rows that come within r of a canary are at most those in n balls of radius r, so that
 

@@ -147,22 +147,24 @@ def _published(
         return CanaryFinding("published sum", "", None, refusal)
     axes = list(synthetic.domain.axes(plan.numbers))
     canaries = planted.points[planted.put_in][:, axes]
-    found = reconstruct_points(canaries, points_of(synthetic, rng=rng)[:, axes])
-    bound = published_bound(found, beta=plan.beta / STATISTICS, neighbouring=planted.neighbouring)
-    return CanaryFinding("published sum", f"nu = {found.nu:.4g}", bound)
+    reconstruction = reconstruct_points(canaries, points_of(synthetic, rng=rng)[:, axes])
+    bound = published_bound(
+        reconstruction, beta=plan.beta / STATISTICS, neighbouring=planted.neighbouring
+    )
+    return CanaryFinding("published sum", f"nu = {reconstruction.nu:.4g}", bound)
 
 
 def _among_cells(
     planted: Planted, synthetic: Dataset, plan: CanaryPlan
 ) -> tuple[CanaryFinding, CanaryFinding]:
     """By all attributes, as levels."""
-    found = reconstruct_cells(planted.cells.take(np.flatnonzero(planted.put_in)), synthetic)
-    count, beta = hit_count(found, plan.radius), plan.beta / STATISTICS
-    by_sum = sum_bound(found, beta=beta, neighbouring=planted.neighbouring)
+    reconstruction = reconstruct_cells(planted.cells.take(np.flatnonzero(planted.put_in)), synthetic)
+    count, beta = hit_count(reconstruction, plan.radius), plan.beta / STATISTICS
+    by_sum = sum_bound(reconstruction, beta=beta, neighbouring=planted.neighbouring)
     by_count = count.bound(beta=beta, neighbouring=planted.neighbouring)
-    blind = log_q_of(found.space, 0, found.rows) == 0, count.log_q == 0
+    blind = log_q_of(reconstruction.space, 0, reconstruction.rows) == 0, count.log_q == 0
     return (
-        _finding("refined sum", f"nu = {found.nu:.4g}", by_sum, blind[0]),
+        _finding("refined sum", f"nu = {reconstruction.nu:.4g}", by_sum, blind[0]),
         _finding("count", f"{count.hits} of {count.canaries} found", by_count, blind[1]),
     )
 

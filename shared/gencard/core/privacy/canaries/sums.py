@@ -1,5 +1,6 @@
-r"""The reconstruction audit as published: the sum nu of m canaries' distances in the unit cube.
+r"""Bounds on epsilon from the sum nu of the distances of m canaries to their closest rows.
 
+**The published bound** holds in the unit cube.
 A generator of n rows that never saw the canaries comes to nu or less with a probability of at most the
 volume of :math:`n^m` bodies; epsilon-differential privacy multiplies it by :math:`e^{m \varepsilon}`:
 
@@ -11,12 +12,11 @@ volume of :math:`n^m` bodies; epsilon-differential privacy multiplies it by :mat
 
 The published text rejects a claim where nu *exceeds* the threshold; nearness is the evidence, so it is
 rejected where nu is at or below it. Valid for every m, n and d, under both neighbouring relations, and
-for pure differential privacy alone. One canary that was not memorised hides many: see ``hit_count``.
+for pure differential privacy alone. One canary that was not memorised hides many: see ``counts``.
 
-The reconstruction audit by the sum of distances, with its distribution instead of a volume.
-
-Under replace-one epsilon-differential privacy, given the rows and all other canaries, each distance is
-within r with probability at most
+**The refined bound** uses the distribution of the sum instead of a volume. Under replace-one
+epsilon-differential privacy, given the rows and all other canaries, each distance is within r with
+probability at most
 
 .. math:: G(r) = \frac{q(r)}{q(r) + e^{-\varepsilon} (1 - q(r))}
 
@@ -25,10 +25,9 @@ with numbers rounded down to a grid, which makes p too large rather than too sma
 strong as the published sum but for that, and valid for levels, where the distance is Hamming's.
 Pure differential privacy alone; under add-remove a replacement is two steps, and epsilon halves.
 
-How likely a sum of independent whole numbers is small, also where that is very unlikely.
-
-Masses :math:`f(k)` are tilted to :math:`f(k) e^{-\theta k} / M`, so that the sum of m falls near the
-bound K; then they are convolved by the fast Fourier transform and tilted back:
+**The tail** of a sum of independent whole numbers is computed also where floats would underflow: masses
+:math:`f(k)` are tilted to :math:`f(k) e^{-\theta k} / M`, so that the sum of m falls near the bound K;
+then they are convolved by the fast Fourier transform and tilted back:
 
 .. math:: P[S \le K] = M^m \sum_{s \le K} f_\theta^{*m}(s)\, e^{\theta s}
 
@@ -82,17 +81,19 @@ def epsilon_lower(nu: float, m: int, n: int, d: int, *, beta: float) -> float:
     return max(0.0, (log(beta) + lgamma(m * d + 1)) / m - growth)
 
 
-def published_bound(found: Reconstruction, *, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
+def published_bound(
+    reconstruction: Reconstruction, *, beta: float, neighbouring: Neighbouring
+) -> EpsilonBound:
     """The bound of one run.
 
     Raises:
         ComputationError: The canaries are levels, of which the theorem does not speak.
         InvalidNumberError: beta is not above 0 and at most 1/2.
     """
-    if not isinstance(found.space, Cube):
+    if not isinstance(reconstruction.space, Cube):
         raise ComputationError(problem="the published sum is for numbers; levels have other bounds")
-    sizes = len(found.radii), found.rows, found.space.attributes
-    return EpsilonBound(epsilon_lower(found.nu, *sizes, beta=beta), 0.0, beta, neighbouring)
+    sizes = len(reconstruction.radii), reconstruction.rows, reconstruction.space.attributes
+    return EpsilonBound(epsilon_lower(reconstruction.nu, *sizes, beta=beta), 0.0, beta, neighbouring)
 
 
 def _log_growth(nu: float, m: int, n: int, d: int) -> float:
@@ -109,34 +110,38 @@ _COARSE = 2**10
 """Steps that a first guess is made with."""
 
 
-def refined_log_p(found: Reconstruction, *, epsilon: float, neighbouring: Neighbouring) -> float:
+def refined_log_p(
+    reconstruction: Reconstruction, *, epsilon: float, neighbouring: Neighbouring
+) -> float:
     """Natural log of p of the sum of distances if the generator is epsilon-differentially private.
 
     Raises:
         InvalidNumberError: epsilon is negative or not finite.
     """
     check_epsilon(epsilon)
-    return _log_p(found)(epsilon * steps_of(neighbouring))
+    return _log_p(reconstruction)(epsilon * steps_of(neighbouring))
 
 
-def sum_bound(found: Reconstruction, *, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
+def sum_bound(
+    reconstruction: Reconstruction, *, beta: float, neighbouring: Neighbouring
+) -> EpsilonBound:
     """The bound of one run.
 
     Raises:
         InvalidNumberError: beta is not above 0 and at most 1/2.
     """
     check_beta(beta)
-    guess = smallest_epsilon(_log_p(found, coarse=True), beta)
-    epsilon = smallest_epsilon(_log_p(found), beta, guess=guess) / steps_of(neighbouring)
+    guess = smallest_epsilon(_log_p(reconstruction, coarse=True), beta)
+    epsilon = smallest_epsilon(_log_p(reconstruction), beta, guess=guess) / steps_of(neighbouring)
     return EpsilonBound(epsilon, 0.0, beta, neighbouring)
 
 
-def _log_p(found: Reconstruction, *, coarse: bool = False) -> LogPValue:
+def _log_p(reconstruction: Reconstruction, *, coarse: bool = False) -> LogPValue:
     """Natural log of p by the epsilon of replacing one record; coarsely, only about that."""
-    terms = len(found.radii)
-    edges = found.space.edges(found.nu, terms)
+    terms = len(reconstruction.radii)
+    edges = reconstruction.space.edges(reconstruction.nu, terms)
     step = max(1, len(edges) // _COARSE) if coarse else 1
-    log_q = log_chance(found.space, edges[step - 1 :: step], found.rows)
+    log_q = log_chance(reconstruction.space, edges[step - 1 :: step], reconstruction.rows)
     return lambda epsilon: log_sum_at_most(tilted_chance(log_q, epsilon), terms)
 
 
@@ -178,13 +183,13 @@ def _log_masses(log_cdf: FloatArray) -> FloatArray:
 
 def _power(numbers: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
     """By repeated squaring, some ten times as fast as ``**`` on complex numbers."""
-    found = numbers if exponent % 2 else np.ones_like(numbers)
+    product = numbers if exponent % 2 else np.ones_like(numbers)
     for _ in range(exponent.bit_length() - 1):
         exponent //= 2
         numbers = numbers * numbers
         if exponent % 2:
-            found = found * numbers
-    return found
+            product = product * numbers
+    return product
 
 
 def _length(masses: FloatArray, steps: FloatArray, terms: int) -> int:

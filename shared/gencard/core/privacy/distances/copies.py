@@ -1,15 +1,12 @@
-r"""Clones: synthetic records at distance 0 from a real one, beside what chance alone makes.
+r"""Clones, nearest neighbour distance ratios, and histograms of distances.
 
-In a domain of few cells nearly every record meets a real one. If n real records were drawn uniformly
-from c cells, any record would equal some of them with probability :math:`1 - (1 - 1/c)^n`, copied or
-not. Real records crowd in fewer cells, so clones without copying are as a rule more: the clones among
-records of a holdout show how many.
+**Clones** are synthetic records at distance 0 from a real one. In a domain of few cells nearly every
+record meets a real one. If n real records were drawn uniformly from c cells, any record would equal
+some of them with probability :math:`1 - (1 - 1/c)^n`, copied or not. Real records crowd in fewer cells,
+so clones without copying are as a rule more: the clones among records of a holdout show how many.
 
-Nearest neighbour distance ratio: distance to the closest record by that to the second closest.
-
+**Nearest neighbour distance ratio** is the distance to the closest record by that to the second closest.
 Near 0, a record singles one real record out; near 1, it lies no nearer to one than to another.
-
-Histogram of distances, with exact copies apart.
 """
 
 from dataclasses import dataclass
@@ -48,7 +45,7 @@ class Clones:
         return None if self.chance is None else self.records * self.chance
 
 
-def clones(found: Nearest, real: int, cells: int | None) -> Clones:
+def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
     """Count clones among the records whose nearest were found.
 
     Args:
@@ -63,7 +60,7 @@ def clones(found: Nearest, real: int, cells: int | None) -> Clones:
     if cells is not None and cells < 1:
         raise InvalidNumberError(field="The number of cells", expected="at least 1")
     chance = None if cells is None else _chance(real, cells)
-    return Clones(len(found), int(np.sum(found.distance == 0)), chance)
+    return Clones(len(neighbours), int(np.sum(neighbours.distance == 0)), chance)
 
 
 def _chance(real: int, cells: int) -> float:
@@ -73,14 +70,14 @@ def _chance(real: int, cells: int) -> float:
     return -expm1(real * log1p(-1 / cells))
 
 
-def nndr(found: Nearest) -> NDArray[np.float64]:
+def nndr(neighbours: Nearest) -> NDArray[np.float64]:
     """The ratio of each record, 0 to 1, without a unit, shape ``(n,)``.
 
     A record that two real ones equal has ratio 1: neither is singled out. NaN where fewer than two
     real records can be compared with.
     """
-    equal = found.distance == found.second
-    return np.divide(found.distance, found.second, out=np.ones(len(found)), where=~equal)
+    equal = neighbours.distance == neighbours.second
+    return np.divide(neighbours.distance, neighbours.second, out=np.ones(len(neighbours)), where=~equal)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

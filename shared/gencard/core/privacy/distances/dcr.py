@@ -96,11 +96,11 @@ def closer_share(
     """
     if to_train.shape != to_holdout.shape:
         raise InvalidDatasetError(problem="distances to train and to holdout differ in number")
-    found = scores(to_train, to_holdout)
-    found = found[~np.isnan(found)]
-    if not len(found):
+    scored = scores(to_train, to_holdout)
+    scored = scored[~np.isnan(scored)]
+    if not len(scored):
         raise InvalidDatasetError(problem="no record has a distance to both train and holdout")
-    return CloserShare(len(found), int(np.sum(found == 1)), int(np.sum(found == 0.5)), sizes)
+    return CloserShare(len(scored), int(np.sum(scored == 1)), int(np.sum(scored == 0.5)), sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,22 +191,22 @@ def equal_share(
         draws = 1
     to_smaller = nearest(synthetic, min(train, holdout, key=len), gower, second=False).distance
     larger = train if len(train) > size else holdout
-    found = np.empty((draws, len(synthetic)))
+    scored = np.empty((draws, len(synthetic)))
     for draw in range(draws):
         sample = larger.take(rng.choice(len(larger), size, replace=False))
         to_larger = nearest(synthetic, sample, gower, second=False).distance
         both = (to_larger, to_smaller) if larger is train else (to_smaller, to_larger)
-        found[draw] = scores(*both)
-    return _summary(found, size)
+        scored[draw] = scores(*both)
+    return _summary(scored, size)
 
 
-def _summary(found: NDArray[np.float64], size: int) -> EqualShare:
+def _summary(scored: NDArray[np.float64], size: int) -> EqualShare:
     """Mean and standard error of scores, shape ``(draws, records)``."""
-    found = found[:, ~np.isnan(found).any(axis=0)]
-    draws, records = found.shape
+    scored = scored[:, ~np.isnan(scored).any(axis=0)]
+    draws, records = scored.shape
     if not records:
         raise InvalidDatasetError(problem="no record has a distance to both train and holdout")
-    averages, shares = found.mean(axis=0), found.mean(axis=1)
+    averages, shares = scored.mean(axis=0), scored.mean(axis=1)
     between = float(shares.var(ddof=1)) / draws if draws > 1 else 0.0
     within = float(averages.var(ddof=1)) / records if records > 1 else 0.25
     return EqualShare(float(shares.mean()), sqrt(within + between), size, draws)

@@ -181,9 +181,9 @@ class Pairs:
             shape: What the two broadcast to.
         """
         known, counted = self.differences.between(left, right, shape)
-        found = add_numbers(self.numbers, known, counted, left, right)
-        found[counted == 0] = np.nan
-        return found
+        result = add_numbers(self.numbers, known, counted, left, right)
+        result[counted == 0] = np.nan
+        return result
 
 
 def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:

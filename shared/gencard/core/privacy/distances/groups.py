@@ -1,29 +1,24 @@
-r"""Groups of records that are alike: of equal levels, and few whose numbers lie close to each other.
+r"""Two tables in groups of similar records, with bounds on the distances between groups.
 
-Large groups are halved at the median of the attribute in which their records are spread most.
+Records of equal levels that miss the same numbers form a group. Large groups are halved at the median
+of the attribute in which their records are spread most.
 
-References:
-    J. L. Bentley, "Multidimensional Binary Search Trees Used for Associative Searching", CACM 18, 1975.
-
-How near the records of two groups are at best, by numbers.
-
-The numbers of a group lie in a box; the records of two boxes are apart by at least
+[1]_. The numbers of a group lie in a box; records of two boxes are apart by at least
 
 .. math:: \sum_k w_k \min(\max(l_k - h'_k, l'_k - h_k, 0) / R_k, 1)
 
-with lower and upper edges l, h. It is summed as distances are, so that rounding never makes it larger
-than the distance of two records inside.
-
-The part of Gower's distance that levels and missing values decide.
-
-Records of equal levels that miss the same numbers form a group, or several if they are many. For two
-groups it is known, before any number is looked at, how much their levels differ and how much of the
-weights counts:
+with lower and upper edges l, h. It is summed in the same order as distances, so that rounding never
+makes it larger than the distance of two records inside. For two groups the difference of the levels and
+the sum of the weights are known before any number is read:
 
 .. math:: d(x, y) = \frac{N_{gh} + \sum_k w_k \min(|x_k - y_k| / R_k, 1)}{D_{gh}} \ge
    \frac{N_{gh}}{D_{gh}}
 
-so that most pairs of records need never be compared.
+so most pairs of records need not be compared.
+
+References:
+    .. [1] J. L. Bentley, "Multidimensional Binary Search Trees Used for Associative Searching", CACM
+       18, 1975.
 """
 
 from collections.abc import Iterator, Sequence

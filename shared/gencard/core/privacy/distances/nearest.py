@@ -1,11 +1,9 @@
 r"""The nearest and the second nearest record of a table: exact, though few pairs are compared.
 
-Of equal records one is compared, and to two of those that are equal among the others. For each group
-of equal levels, the groups of the other table are looked at in the order of how near their records can
-be at best, until they can no longer be nearer than what was found. Levels that few records have are in
-no group: see ``rare_levels``.
-
-Records that are equal, so that each is compared once however often it is there.
+Equal records are compared once, and with at most two equal records of the other table. For each group
+of equal levels, the groups of the other table are visited in ascending order of a lower bound of their
+distance, until the bound exceeds the best distance so far. Rare levels are treated separately: see
+``rare_levels``.
 """
 
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from gencard.core.privacy.distances.distances import Positions, Row, pairs_of
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.groups import GroupPairs, group_pairs_of
 from gencard.core.privacy.distances.rare_levels import compare_sharing, rare_levels, unshared
-from gencard.core.privacy.distances.running_nearest import Found
+from gencard.core.privacy.distances.running_nearest import RunningNearest
 from gencard.core.privacy.records import Column, Records, combination_numbers
 
 
@@ -96,16 +94,16 @@ def nearest(records: Records, reference: Records, gower: Gower, *, second: bool 
     """
     gower.check(records)
     gower.check(reference)
-    found = _distinct(records, reference, gower, second)
-    others = np.full(len(records), np.inf) if found.second is None else found.second
-    return Nearest(_defined(found.distance), _defined(others), found.position)
+    running = _distinct(records, reference, gower, second)
+    others = np.full(len(records), np.inf) if running.second is None else running.second
+    return Nearest(_defined(running.distance), _defined(others), running.position)
 
 
-def _defined(found: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.isinf(found), np.nan, found)
+def _defined(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isinf(distances), np.nan, distances)
 
 
-def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> Found:
+def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
     """Compare each of equal records once, and two of those that are equal among the others."""
     kept = np.sort(first_of_each(twin_numbers(reference, gower), 2))
     ours = twin_numbers(records, gower)
@@ -115,68 +113,72 @@ def _distinct(records: Records, reference: Records, gower: Gower, second: bool) 
     return _nearest(records.take(first), reference.take(kept), gower, second).at(ours, kept)
 
 
-def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> Found:
+def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
     """The same where few records repeat, and no other is there more than twice."""
-    found = Found.nothing(len(records), second=second)
+    running = RunningNearest.nothing(len(records), second=second)
     rare = rare_levels(records, reference, gower)
     if rare:
-        compare_sharing(pairs_of(records, reference, gower), rare, found)
-        found.join(_distinct(*unshared(records, reference, rare), gower, second))
+        compare_sharing(pairs_of(records, reference, gower), rare, running)
+        running.join(_distinct(*unshared(records, reference, rare), gower, second))
     elif len(reference):
-        _search_all(group_pairs_of(records, reference, gower), found)
-    return found
+        _search_all(group_pairs_of(records, reference, gower), running)
+    return running
 
 
-def _search_all(pairs: GroupPairs, found: Found) -> None:
+def _search_all(pairs: GroupPairs, running: RunningNearest) -> None:
     """Find what is nearest to the records of all groups."""
     part = pairs.part
     step = max(1, _BOUNDS // len(part.right))
     for start in range(0, len(part.left), step):
         table = part.table(slice(start, start + step))
         for group, (known, counted) in enumerate(zip(*table, strict=True), start):
-            _search(pairs, group, known, counted, found)
+            _search(pairs, group, known, counted, running)
 
 
-def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, found: Found) -> None:
+def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: RunningNearest) -> None:
     """Find what is nearest to the records of one group, given its N and D with all others."""
     rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
     bounds = known / counted
     lowest = float(bounds.min())
     reached, limit = -1.0, lowest + step / 2
-    while isfinite(lowest) and reached <= min(1, found.reach(rows)):
+    while isfinite(lowest) and reached <= min(1, running.reach(rows)):
         chosen = np.flatnonzero((bounds > reached) & (bounds <= limit))
         if len(chosen):
-            _look(pairs, group, chosen, (known, counted), found)
+            _look(pairs, group, chosen, (known, counted), running)
         reached, limit = limit, limit + step
 
 
 def _look(
-    pairs: GroupPairs, group: int, chosen: Positions, table: tuple[Row, Row], found: Found
+    pairs: GroupPairs, group: int, chosen: Positions, table: tuple[Row, Row], running: RunningNearest
 ) -> None:
     """Compare the records of one group to those of some groups; where these are many, in order."""
     rows, right = pairs.part.left.members(np.array([group])), pairs.part.right
     sizes = right.starts[chosen + 1] - right.starts[chosen]
     if not pairs.numbers or sizes.sum() <= _MANY:
-        _compare(pairs, rows, right.members(chosen), table, found)
+        _compare(pairs, rows, right.members(chosen), table, running)
         return
     bounds = pairs.at_best(group, chosen, *(row[chosen] for row in table))
     order = np.argsort(bounds)
     ends = np.cumsum(sizes[order])
     start, wanted = 0, _FIRST
-    while start < len(order) and len(rows := found.open(rows, bounds[order[start]])):
+    while start < len(order) and len(rows := running.open(rows, bounds[order[start]])):
         stop = max(start, int(np.searchsorted(ends, wanted))) + 1
         near = order[start:stop]
-        near = near[bounds[near] <= found.reach(rows)]
-        _compare(pairs, rows, right.members(chosen[near]), table, found)
+        near = near[bounds[near] <= running.reach(rows)]
+        _compare(pairs, rows, right.members(chosen[near]), table, running)
         start, wanted = stop, 2 * wanted
 
 
 def _compare(
-    pairs: GroupPairs, rows: Positions, positions: Positions, table: tuple[Row, Row], found: Found
+    pairs: GroupPairs,
+    rows: Positions,
+    positions: Positions,
+    table: tuple[Row, Row],
+    running: RunningNearest,
 ) -> None:
     """Compare records of one group to all at some positions."""
     known, counted = (row[pairs.part.right.of[positions]] for row in table)
     size = max(1, _PAIRS // len(positions))
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
-        found.add(some, positions, pairs.between(some, positions, known, counted))
+        running.add(some, positions, pairs.between(some, positions, known, counted))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gencard.core.privacy.distances.distances import Pairs, Positions, Row
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.groups import ranges
-from gencard.core.privacy.distances.running_nearest import Found
+from gencard.core.privacy.distances.running_nearest import RunningNearest
 from gencard.core.privacy.records import Column, Records
 
 _LEAST = 64
@@ -67,12 +67,12 @@ class RareLevels:
 
 def rare_levels(left: Records, right: Records, gower: Gower) -> tuple[RareLevels, ...]:
     """Of the attributes that have many, and that weigh anything."""
-    found = (
+    candidates = (
         _rare(axis, *columns)
         for axis, columns in enumerate(zip(left.columns, right.columns, strict=True))
         if gower.weights[axis] and gower.ranges[axis] is None
     )
-    return tuple(one for one in found if one is not None)
+    return tuple(one for one in candidates if one is not None)
 
 
 def unshared(left: Records, right: Records, rare: Sequence[RareLevels]) -> tuple[Records, Records]:
@@ -87,7 +87,7 @@ def unshared(left: Records, right: Records, rare: Sequence[RareLevels]) -> tuple
     return Records(left.attributes, tuple(ours)), Records(right.attributes, tuple(theirs))
 
 
-def compare_sharing(pairs: Pairs, rare: Sequence[RareLevels], found: Found) -> None:
+def compare_sharing(pairs: Pairs, rare: Sequence[RareLevels], running: RunningNearest) -> None:
     """Compare all records that share a rare level of one or more attributes."""
     for number, one in enumerate(rare):
         for left, right in one.sharing():
@@ -95,10 +95,10 @@ def compare_sharing(pairs: Pairs, rare: Sequence[RareLevels], found: Found) -> N
                 apart = pairs.distances(left, right, left.shape)
                 for earlier in rare[:number]:
                     apart[earlier.shared(left, right)] = np.inf  # they were compared
-                _note(left, right, apart, found)
+                _note(left, right, apart, running)
 
 
-def _note(left: Positions, right: Positions, apart: Row, found: Found) -> None:
+def _note(left: Positions, right: Positions, apart: Row, running: RunningNearest) -> None:
     """Take in the distances of pairs that ascend by their first record, then by their second."""
     starts = np.flatnonzero(np.append(True, left[1:] != left[:-1]))
     first = np.minimum.reduceat(apart, starts)
@@ -107,7 +107,7 @@ def _note(left: Positions, right: Positions, apart: Row, found: Found) -> None:
     closest = hits[np.searchsorted(hits, starts)]
     position = right[closest]
     apart[closest] = np.inf
-    found.note(left[starts], first, np.minimum.reduceat(apart, starts), position)
+    running.note(left[starts], first, np.minimum.reduceat(apart, starts), position)
 
 
 def _rare(axis: int, left: Column, right: Column) -> RareLevels | None:

@@ -1,4 +1,4 @@
-"""The nearest and the second nearest of what was looked at until now."""
+"""The nearest and second nearest records so far, during a search."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from gencard.core.privacy.distances.distances import Matrix, Positions, Row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """What was found for each record; distances are infinite where nothing was, positions -1.
+class RunningNearest:
+    """Best distances of each record; infinite, with position -1, where there is none yet.
 
     Args:
         second: None where only the closest is looked for.
@@ -21,7 +21,7 @@ class Found:
     position: NDArray[np.int64]
 
     @classmethod
-    def nothing(cls, rows: int, *, second: bool) -> "Found":
+    def nothing(cls, rows: int, *, second: bool) -> "RunningNearest":
         distances = np.full((2, rows), np.inf)
         return cls(distances[0], distances[1] if second else None, np.full(rows, -1))
 
@@ -57,7 +57,7 @@ class Found:
         self.distance[rows] = np.minimum(first, before)
         self.position[rows] = np.where(better, position, place)
 
-    def join(self, other: "Found") -> None:
+    def join(self, other: "RunningNearest") -> None:
         """Take in what was found among all, if that is nowhere nearer than what was found by now."""
         rows = np.arange(len(self.distance))
         if other.second is None:
@@ -67,7 +67,7 @@ class Found:
         first = np.where(known, other.second, other.distance)
         self.note(rows, first, np.where(known, np.inf, other.second), other.position)
 
-    def at(self, rows: Positions, kept: Positions) -> "Found":
+    def at(self, rows: Positions, kept: Positions) -> "RunningNearest":
         """The same for a table that these records are taken from, and the others of another one.
 
         Args:
@@ -75,4 +75,4 @@ class Found:
             kept: Positions of the others.
         """
         second = None if self.second is None else self.second[rows]
-        return Found(self.distance[rows], second, np.append(kept, -1)[self.position[rows]])
+        return RunningNearest(self.distance[rows], second, np.append(kept, -1)[self.position[rows]])
