@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from gencard.client import measures
 from gencard.client.connection import operations
+from gencard.client.report.findings import EXPLANATIONS
 from gencard.client.shell.main import app
 from gencard.controller.evaluation.run import MeasuresRun
 from gencard.controller.operations import run as run_module
@@ -325,7 +326,7 @@ class TestReport:
             left = {one["what"] for one in document["leftOut"]}
             assert told & {"fidelity", "dcr"} == {"fidelity", "dcr"}
             assert ("nndr" in told) is (name != "ana")
-            assert (EVALUATIONS["nndr"].title in left) is (name == "ana")
+            assert (EXPLANATIONS["nndr"].title in left) is (name == "ana")
             report.save_html(tmp_path / "page.html")
             page = (tmp_path / "page.html").read_text()
             assert page.count("<svg") >= len(told)
