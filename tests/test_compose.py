@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.system.cells import needs_cell
+from tests.system.sandboxes import needs_sandbox
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVICES = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text())["services"]
@@ -131,7 +131,7 @@ def reachable(path: Path) -> list[str]:
     return ["--perms", "0755", "--tmpfs", str(closed[0]), *folders, "--ro-bind", str(path), str(path)]
 
 
-@needs_cell
+@needs_sandbox
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can play a container engine")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of another machine")
 def test_s44_cells_close_within_a_container_of_this_profile():

@@ -10,7 +10,7 @@ from gencard.controller.sandbox import namespaces
 from gencard.controller.sandbox.call_filter import call_filter
 from gencard.controller.sandbox.call_table import ARGUMENTS, MACHINES, NEWEST, OF_SEVERAL, REFUSED
 from gencard.core.errors import IsolationError
-from tests.system.cells import RECORDS, shell
+from tests.system.sandboxes import RECORDS, shell
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386 = 0x40000003

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.boxes.budget import GRID, Purse, misfit
+from gencard.boxes.budget import GRID, PrivacyBudget, misfit
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.marginals.aim import Aim, Candidates
 from gencard.boxes.marginals.models import NoisyModel
@@ -254,21 +254,23 @@ class TestNoisyModel:
         assert NoisyModel(domain, none).records == 1
 
 
-class TestPurse:
+class TestPrivacyBudget:
     def test_nothing_is_spent_twice(self):
-        purse = Purse(laplace(1, neighbouring="add-remove"), Silent())
-        purse.measured(("a",), np.array([1, 2]), Fraction(3, 4))
-        assert purse.left == Fraction(1, 4)
+        budget = PrivacyBudget(laplace(1, neighbouring="add-remove"), Silent())
+        budget.noisy_marginal(("a",), np.array([1, 2]), Fraction(3, 4))
+        assert budget.remaining == Fraction(1, 4)
         with pytest.raises(AssertionError):
-            purse.chosen(np.array([1, 2]), 1, Fraction(1, 2))
+            budget.choose(np.array([1, 2]), 1, Fraction(1, 2))
         with pytest.raises(AssertionError):
-            purse.measured(("a",), np.array([1, 2]), Fraction(0))
+            budget.noisy_marginal(("a",), np.array([1, 2]), Fraction(0))
 
     def test_a_choice_follows_its_law_to_the_digit(self):
         """By OpenDP's sampler: P proportional to exp(epsilon q / 2 sensitivity), by chi-square."""
         scores, tries = np.array([0, 700, 1_400]), 3_000
         chosen = [
-            Purse(laplace(1, neighbouring="replace-one"), OpenDpNoise()).chosen(scores, 700, Fraction(1))
+            PrivacyBudget(laplace(1, neighbouring="replace-one"), OpenDpNoise()).choose(
+                scores, 700, Fraction(1)
+            )
             for _ in range(tries)
         ]
         law = np.exp(np.array([0, 0.5, 1.0]))
@@ -277,10 +279,10 @@ class TestPurse:
 
     def test_larger_tables_get_more_of_the_budget_and_the_parts_add_up(self):
         noise = Recorded()
-        purse = Purse(SOME, noise)
+        budget = PrivacyBudget(SOME, noise)
         dataset = Dataset(Domain.of({"a": 2, "b": 16}), np.zeros((5, 2), dtype=int))
-        purse.all_measured(dataset, [("a",), ("b",)], Fraction(1, 4))
-        assert purse.left == Fraction(1, 4)
+        budget.noisy_marginals(dataset, [("a",), ("b",)], Fraction(1, 4))
+        assert budget.remaining == Fraction(1, 4)
         (_, _, small), (_, _, large) = noise.draws
         assert (small / large) ** 2 == pytest.approx(8 ** (2 / 3), rel=1e-3)
 

@@ -15,7 +15,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.budget import Purse
+from gencard.boxes.budget import PrivacyBudget
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import BOXES, box_named
 from gencard.core.card.budget import Neighbouring
@@ -200,13 +200,13 @@ class TestSpending:
 
 def watch(monkeypatch, sensitivities):
     """Note the sensitivity that each choice is made for."""
-    chosen = Purse.chosen
+    chosen = PrivacyBudget.chosen
 
     def noted(self, scores, sensitivity, budget):
         sensitivities.append(sensitivity)
         return chosen(self, scores, sensitivity, budget)
 
-    monkeypatch.setattr(Purse, "chosen", noted)
+    monkeypatch.setattr(PrivacyBudget, "chosen", noted)
 
 
 def run(name, monkeypatch, **told):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import Options, Rule, visits_of
+from gencard.boxes.synthpop.options import Options, Rule, planned_steps
 from gencard.boxes.synthpop.scale import Scale, density_of
 from gencard.boxes.synthpop.tree import LEAF, Growth, nominal, numeric
 from gencard.core.dataset import Dataset
@@ -54,14 +54,14 @@ class TestOptions:
             smoothing="density",
             rules=(Rule("b", 1, (("a", (0, 2)),)),),
         )
-        visits = visits_of(options, DOMAIN)
+        visits = planned_steps(options, DOMAIN)
         assert [(visit.attribute, visit.predictors) for visit in visits] == [
             ("c", ()), ("a", ("c",)), ("b", ("a",)),
         ]  # fmt: skip
         assert visits[2].rules == options.rules
 
     def test_fewest_levels_first(self):
-        visits = visits_of(Options(order="by-levels"), DOMAIN)
+        visits = planned_steps(Options(order="by-levels"), DOMAIN)
         assert [visit.attribute for visit in visits] == ["b", "a", "c"]
 
     @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from gencard.controller.jobs import worker
-from gencard.controller.jobs.journal import JournaledBox
+from gencard.controller.jobs.auditing import JournaledBox
 
 _run = JournaledBox.__call__
 

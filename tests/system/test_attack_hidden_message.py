@@ -20,10 +20,10 @@ from gencard.core.card.terms import Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import BoxNotReviewedError, ProposalRefusedError
 from tests.fixtures.hidden_message import box as hidden
-from tests.system.cells import needs_cell
 from tests.system.edge import known_seeds
 from tests.system.here import jobs_stay_here
 from tests.system.house import REVIEWER, House, build
+from tests.system.sandboxes import needs_sandbox
 
 DOMAIN = Domain.of({"a": 12, "b": 10, "c": 12, "d": 8, "e": 2})
 PAIRS = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
@@ -78,7 +78,7 @@ def proposed(house: House) -> Card:
         return ana.propose("survey", PAIRS, purpose="a test", generator="chain", rows=ROWS)
 
 
-@needs_cell
+@needs_sandbox
 class TestUnreviewed:
     def test_the_policy_refuses_the_card(self, house):
         house.start()
@@ -134,7 +134,7 @@ def admitted(house, tmp_path_factory) -> Iterator[Admitted]:
         house.stop()
 
 
-@needs_cell
+@needs_sandbox
 class TestReviewed:
     def test_the_audit_at_the_records_finds_nothing(self, admitted):
         assert admitted.verdict is Verdict.NO_EVIDENCE

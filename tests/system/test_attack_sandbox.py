@@ -9,10 +9,10 @@ import pytest
 
 from gencard.controller.sandbox import memory_watch
 from gencard.core.errors import BlackBoxError, InvalidInputError, JobLimitError
-from tests.system.cells import RECORDS, box, needs_cell, told
 from tests.system.edge import quickest
+from tests.system.sandboxes import RECORDS, box, needs_sandbox, reported_value
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 WRITER = """
 import time
@@ -79,17 +79,17 @@ def tried():
 
 def test_s34_no_gauge_of_the_machine_can_be_read():
     """A box that holds much memory and none in turns runs beside one that reads."""
-    writing = threading.Thread(target=told, args=(WRITER,))
+    writing = threading.Thread(target=reported_value, args=(WRITER,))
     writing.start()
     try:
-        assert told(READER) == 0
+        assert reported_value(READER) == 0
     finally:
         writing.join()
 
 
 @pytest.mark.skipif("__import__('platform').machine() != 'x86_64'")
 def test_s34_nothing_that_two_cells_could_share_can_be_made():
-    assert told(QUEUES) == 20
+    assert reported_value(QUEUES) == 20
 
 
 def test_s34_one_process_moves_no_counter_that_a_later_one_can_read():
@@ -106,7 +106,7 @@ def tried():
     ways = os.pipe, lambda: os.pipe2(0), socket.socket, socket.socketpair, os.fork
     return sum(map(makes, ways)) + (os.fstat(0).st_ino == 0)
 """
-    assert told(body) == 0
+    assert reported_value(body) == 0
 
 
 class TestAnswer:
@@ -190,7 +190,7 @@ def tried():
     [os.wait() for _ in range(6)]
     return sum(counts)
 """
-        assert 6 * 4 <= told(body, memory_mib=1_200, processes=7) <= 120
+        assert 6 * 4 <= reported_value(body, memory_mib=1_200, processes=7) <= 120
         assert max(peaks) <= 1_200 << 20
 
     def test_s34_one_process_may_have_all_of_it_and_no_child(self, peaks):
@@ -202,7 +202,7 @@ def tried():
     except OSError:
         return touched()
 """
-        assert 80 <= told(body, memory_mib=1_024) <= 102
+        assert 80 <= reported_value(body, memory_mib=1_024) <= 102
         assert max(peaks) <= 1_024 << 20
 
     def test_s34_threads_share_what_the_process_has(self, peaks):
@@ -215,7 +215,7 @@ def tried():
     [thread.join() for thread in threads]
     return sum(counts)
 """
-        told(body, memory_mib=1_024)
+        reported_value(body, memory_mib=1_024)
         assert max(peaks) <= 1_024 << 20
 
     def test_s34_files_count_though_they_are_empty(self):
@@ -228,7 +228,7 @@ def tried():
         number += 1
 """
         with pytest.raises(JobLimitError, match="memory for one run"):
-            told(body, memory_mib=192)
+            reported_value(body, memory_mib=192)
 
     def test_s34_bounds_that_leave_a_process_nothing_are_refused(self):
         with pytest.raises(InvalidInputError, match="too little"):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from examples.black_boxes.chain.box import chain
-from gencard.controller.sandbox.box import CellBox
-from gencard.controller.sandbox.cell import Cell
+from gencard.controller.sandbox.boxes import SandboxedProgram
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Check
 from gencard.core.audit.run import audit
@@ -21,9 +21,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.wire.box_answer import rows_answer
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
-from tests.system.cells import LIMITS, needs_cell
+from tests.system.sandboxes import LIMITS, needs_sandbox
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "black_boxes"
 INDEPENDENT = (EXAMPLES / "independent" / "box.sh").read_bytes()
@@ -41,10 +41,10 @@ fi
 """
 
 
-def in_cell(program: Program) -> CellBox:
+def in_sandbox(program: Program) -> SandboxedProgram:
     processes = 1 if program.command[0] == "python" else 10
     limits = replace(LIMITS, processes=processes)
-    return CellBox(program, Cell(limits, Isolation.NAMESPACES, program.view()))
+    return SandboxedProgram(program, Sandbox(limits, Isolation.NAMESPACES, program.view()))
 
 
 def records(rows=1_000):
@@ -66,7 +66,7 @@ def audited(box, dataset, cliques):
 
 @pytest.fixture(scope="module")
 def independent():
-    return in_cell(Program.read(EXAMPLES / "independent", ("/bin/sh", "./box.sh"), {}))
+    return in_sandbox(Program.read(EXAMPLES / "independent", ("/bin/sh", "./box.sh"), {}))
 
 
 def test_the_one_in_shell_keeps_attributes_and_nothing_else(independent):
@@ -87,7 +87,7 @@ def test_the_one_in_shell_knows_wide_codes(independent):
 def test_the_one_in_python_is_the_same_here_and_there():
     program = Program.read(EXAMPLES / "chain", ("python", "./box.py"), {})
     dataset = records()
-    assert in_cell(program)(dataset, 200, seed=7).digest() == chain(dataset, 200, seed=7).digest()
+    assert in_sandbox(program)(dataset, 200, seed=7).digest() == chain(dataset, 200, seed=7).digest()
 
 
 def test_it_keeps_to_the_pairs_that_it_uses():
@@ -103,7 +103,7 @@ def test_an_honest_one_passes_and_one_that_knows_the_records_is_caught(independe
         ("box.sh", b"cat > input" + RECOGNISES % (secret, len(dataset))),
         ("honest.sh", INDEPENDENT),
     )
-    report = audited(in_cell(Program(("/bin/sh", "./box.sh"), files)), dataset, ONES)
+    report = audited(in_sandbox(Program(("/bin/sh", "./box.sh"), files)), dataset, ONES)
     assert report.verdict is Verdict.LEAKAGE
     assert [result.check for result in report.rejecting] == [Check.RECOGNITION]
 

@@ -51,12 +51,12 @@ from gencard.v1 import (
     synthesis_pb2,
 )
 from tests.system.books import assert_in_order, lines_of
-from tests.system.cells import needs_cell
 from tests.system.edge import Ending, call, configure
 from tests.system.here import jobs_stay_here
 from tests.system.house import House, build, survey
+from tests.system.sandboxes import needs_sandbox
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 PAIRS = [("sex", "health"), ("health", "work")]
 ROWS = 300

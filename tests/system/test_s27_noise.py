@@ -215,7 +215,7 @@ class TestBanList:
         rooms = (".core.statistics.", ".core.noise.", ".controller.")
         path = {name for name in reached if any(room in name for room in rooms)}
         assert {"gencard.core.noise.mechanisms", "gencard.core.statistics.measure"} <= path
-        cell = "gencard.controller.sandbox.user"
+        cell = "gencard.controller.sandbox.namespaces"
         assert {name for name in path - {cell} if random_in(SOURCES[name])} == set()
 
     def test_s27_the_ban_list_bites(self):

@@ -5,10 +5,10 @@ import os
 import pytest
 
 from gencard.core.errors import BlackBoxError, JobLimitError
-from tests.system.cells import RECORDS, box, needs_cell
-from tests.system.test_s34_cell import running_with
+from tests.system.sandboxes import RECORDS, box, needs_sandbox
+from tests.system.test_s34_sandbox import running_with
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 MARK = f"CANARY-survivor-of-{os.getpid()}"
 RIGHT = r"""

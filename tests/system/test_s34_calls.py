@@ -14,10 +14,10 @@ from gencard.controller.sandbox.call_table import ARGUMENTS, MACHINES, OF_SEVERA
 from gencard.controller.sandbox.memory_watch import MemoryWatch
 from gencard.controller.sandbox.namespaces import Namespaces
 from gencard.core.errors import IsolationError
-from tests.system.cells import LIMITS, needs_cell, shell, told
 from tests.system.edge import eventually
+from tests.system.sandboxes import LIMITS, needs_sandbox, reported_value, shell
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def tried():
         there += libc.syscall(number, 0, 0, 0, 0, 0, 0) != -1 or ctypes.get_errno() != {errno.ENOSYS}
     return there
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
     def test_s34_what_is_there_in_part_is_not_there_for_more(self):
         """Unseen memory, and what tells of the machine or of others at a file that all cells share."""
@@ -100,7 +100,7 @@ def works(way):
 def tried():
     return sum(map(works, WAYS))
 """.replace("{clone}", str({"x86_64": 56, "aarch64": 220}[platform.machine()]))
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
     def test_s34_threads_are_there_where_processes_are_not(self):
         body = """
@@ -112,7 +112,7 @@ def tried():
     [thread.join() for thread in threads]
     return len(heard)
 """
-        assert told(body) == 5
+        assert reported_value(body) == 5
 
     def test_s34_devices_are_three_and_nothing_sets_a_user(self):
         body = """
@@ -120,7 +120,7 @@ import os
 def tried():
     return len(set(os.listdir("/dev")) ^ {"null", "random", "urandom"})
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
         with started("exec sleep 600") as first:
             mounts = Path(f"/proc/{first}/mountinfo").read_text().splitlines()
             assert all("nosuid" in mount.split(" - ")[0].split()[5] for mount in mounts)

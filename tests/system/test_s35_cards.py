@@ -21,11 +21,11 @@ from gencard.core.card.terms import AuditTerms, Tier
 from gencard.core.errors import BoxNotLentError, GeneratorChangedError
 from gencard.core.generators.replay import rng_of
 from tests.system.canned import audit_answer
-from tests.system.cells import needs_cell
 from tests.system.edge import known_seeds
 from tests.system.house import House, build, survey
+from tests.system.sandboxes import needs_sandbox
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
 ROWS = 400

@@ -6,14 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.sandbox import built_in_box as built_in
+from gencard.controller.sandbox import boxes as built_in
 from gencard.controller.sandbox import program as programs
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.recipes import built_in_recipe, cell_box_of, in_cell, program_recipe
-from gencard.controller.sandbox.view import View
+from gencard.controller.sandbox.recipes import (
+    built_in_recipe,
+    in_sandbox,
+    program_recipe,
+    sandboxed_box_of,
+)
+from gencard.controller.sandbox.views import View
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
-from tests.system.cells import RECORDS, needs_cell
+from tests.system.sandboxes import RECORDS, needs_sandbox
 
 COMMAND = ("/bin/sh", "./run.sh", "--depth", "3")
 RUN = """. "$(dirname "$0")/lib/answer.sh"; answer 1"""
@@ -32,21 +37,21 @@ def folder(tmp_path):
 
 def recipe(folder: Path, command=COMMAND, parameters=None):
     made = program_recipe(folder, command, parameters or {"depth": "3"})
-    sent = in_cell(made, CellLimits(wall_seconds=20, processes=4), Isolation.NAMESPACES)
+    sent = in_sandbox(made, SandboxLimits(wall_seconds=20, processes=4), Isolation.NAMESPACES)
     return json.loads(json.dumps(sent))  # as a job is told
 
 
 def is_refused(approved) -> bool:
     try:
-        cell_box_of(approved)
+        sandboxed_box_of(approved)
     except GeneratorChangedError:
         return True
     return False
 
 
-@needs_cell
+@needs_sandbox
 def test_s35_what_was_approved_runs(folder):
-    made = cell_box_of(recipe(folder))(RECORDS, 1, seed=0)
+    made = sandboxed_box_of(recipe(folder))(RECORDS, 1, seed=0)
     np.testing.assert_array_equal(made.codes, [[1, 2]])
 
 
@@ -106,9 +111,9 @@ def test_s35_no_two_programs_share_their_bytes():
     assert len({program.digest(View(())) for program in spelled}) == len(spelled)
 
 
-@needs_cell
+@needs_sandbox
 def test_s35_a_change_after_the_look_is_too_late(folder):
-    box = cell_box_of(recipe(folder))
+    box = sandboxed_box_of(recipe(folder))
     (folder / "run.sh").write_text(RUN.replace("answer 1", "answer 2"))
     np.testing.assert_array_equal(box(RECORDS, 1, seed=0).codes, [[1, 2]])
 
@@ -122,8 +127,8 @@ def test_s35_compiled_copies_do_not_run(folder):
 
 
 def test_s35_a_built_in_box_is_its_name_and_parameters_and_view():
-    approved = in_cell(built_in_recipe("synthpop", {}), CellLimits(), Isolation.NAMESPACES)
-    cell_box_of(approved)
+    approved = in_sandbox(built_in_recipe("synthpop", {}), SandboxLimits(), Isolation.NAMESPACES)
+    sandboxed_box_of(approved)
     name, view = next(iter(built_in.BOXES["synthpop"].parameters)), built_in.built_in_view("synthpop")
     others = [
         built_in.built_in_digest("synthpop", {name: "other"}, view),

@@ -12,25 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.sandbox import contents, libraries, shared_objects, views
-from gencard.controller.sandbox.built_in_box import built_in_view
-from gencard.controller.sandbox.cell import Cell
-from gencard.controller.sandbox.compiled import CompiledCopies
-from gencard.controller.sandbox.contents import digest_of_view, remember, stamp_of_view
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox import contents, shared_objects, views
+from gencard.controller.sandbox.boxes import built_in_view
+from gencard.controller.sandbox.contents import CompiledCopies, digest_of_view, remember, stamp_of_view
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.recipes import (
     built_in_recipe,
-    cell_box_of,
-    in_cell,
+    in_sandbox,
     program_recipe,
+    sandboxed_box_of,
     with_copies,
 )
+from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.controller.sandbox.shared_objects import libraries_of, needs_of
-from gencard.controller.sandbox.view import View, document_of_view, view_of_document
-from gencard.controller.sandbox.views import python_view, system_view, view_of
+from gencard.controller.sandbox.views import (
+    View,
+    document_of_view,
+    python_view,
+    system_view,
+    view_of,
+    view_of_document,
+)
 from gencard.core.errors import BlackBoxError, GeneratorChangedError
-from tests.system.cells import LIMITS, RECORDS, needs_cell, telling, told
+from tests.system.sandboxes import LIMITS, RECORDS, needs_sandbox, reported_value, reporting_box
 
 ANSWER = """printf '{"format":"gencard.box.v1","rows":1}\\n\\001\\002\\000'"""
 
@@ -107,7 +112,7 @@ def test_s35_links_and_the_system_are_in_the_digest(copied):
         replace(copied, shown=copied.shown[1:]),
         replace(copied, hidden=copied.shown[:1]),
     ]
-    assert len({contents._stamp(view, list(contents._found(view))) for view in others}) == 5
+    assert len({contents._stamp(view, list(contents._files_of(view))) for view in others}) == 5
     assert len(set(map(digest_of_view, others[:4]))) == 4
 
 
@@ -177,7 +182,7 @@ class TestRecipes:
 
         monkeypatch.setattr(views, "system_view", lambda *args: with_it(real_system(*args)))
         monkeypatch.setattr(
-            "gencard.controller.sandbox.built_in_box.python_view",
+            "gencard.controller.sandbox.boxes.python_view",
             lambda *args, **how: with_it(real_python(*args, **how)),
         )
         (tmp_path / "box").mkdir()
@@ -187,26 +192,26 @@ class TestRecipes:
             if request.param == "program"
             else built_in_recipe("synthpop", {})
         )
-        limits = CellLimits(wall_seconds=60)
-        return json.loads(json.dumps(in_cell(made, limits, Isolation.NAMESPACES)))
+        limits = SandboxLimits(wall_seconds=60)
+        return json.loads(json.dumps(in_sandbox(made, limits, Isolation.NAMESPACES)))
 
     def test_s35_one_flipped_byte_in_a_library_is_refused(self, approved, library):
-        cell_box_of(approved)
+        sandboxed_box_of(approved)
         for place in range(0, library.stat().st_size, 9):
             flipped(library, place)
             with pytest.raises(GeneratorChangedError):
-                cell_box_of(approved)
+                sandboxed_box_of(approved)
             flipped(library, place)
-        cell_box_of(approved)
+        sandboxed_box_of(approved)
         library.unlink()
         with pytest.raises(GeneratorChangedError):
-            cell_box_of(approved)
+            sandboxed_box_of(approved)
 
-    @needs_cell
+    @needs_sandbox
     def test_s35_a_library_that_changes_between_two_runs_is_refused(self, approved, library):
         if approved["kind"] != "program":
             pytest.skip("the cell is the same")
-        made = cell_box_of(approved)
+        made = sandboxed_box_of(approved)
         assert made(RECORDS, 1, seed=0).codes.tolist() == [[1, 2]]
         flipped(library, 3)
         with pytest.raises(GeneratorChangedError):
@@ -255,18 +260,18 @@ class TestCompiled:
 
     def test_s35_one_flipped_byte_in_a_copy_is_refused(self, tmp_path):
         made = CompiledCopies(tmp_path / "work", [])
-        recipe = in_cell(built_in_recipe("mst", {}), CellLimits(), Isolation.NAMESPACES)
+        recipe = in_sandbox(built_in_recipe("mst", {}), SandboxLimits(), Isolation.NAMESPACES)
         approved = json.loads(json.dumps(with_copies(recipe, made.folder())))
-        cell_box_of(approved)
+        sandboxed_box_of(approved)
         assert approved["digest"] == recipe["digest"]
         (copy, *_) = sorted((tmp_path / "work").rglob("numpy/__init__.*.pyc"))
         flipped(copy, copy.stat().st_size // 2)
         with pytest.raises(GeneratorChangedError):
-            cell_box_of(approved)
+            sandboxed_box_of(approved)
         with pytest.raises(GeneratorChangedError):
             made.folder()
         flipped(copy, copy.stat().st_size // 2)
-        cell_box_of(approved)
+        sandboxed_box_of(approved)
 
     def test_they_are_made_once_and_nobody_else_comes_near(self, tmp_path):
         made = CompiledCopies(tmp_path, [])
@@ -284,7 +289,7 @@ class TestCompiled:
         recipe = built_in_recipe("mst", {})
         assert with_copies(recipe, made.folder()) == recipe
 
-    @needs_cell
+    @needs_sandbox
     def test_s35_a_cell_runs_them_and_no_other(self, tmp_path):
         """Python would run the copy beside a source, whose time and size fit."""
         source, copy = tmp_path / "victim.py", tmp_path / "__pycache__" / "victim.cpython-xy.pyc"
@@ -304,9 +309,9 @@ import json, os
 def tried():
     return FOUND + 100 * os.path.exists(json.__cached__)
 """
-        made = telling(body)
-        view = replace(made.cell.view, shown=(*made.cell.view.shown, str(source), str(copy)))
-        shown = replace(made, cell=replace(made.cell, view=view))
+        made = reporting_box(body)
+        view = replace(made.sandbox.view, shown=(*made.sandbox.view.shown, str(source), str(copy)))
+        shown = replace(made, sandbox=replace(made.sandbox, view=view))
         assert shown(RECORDS, 1, seed=0).column("a")[0] == 107
 
 
@@ -316,7 +321,7 @@ class TestPython:
     def test_torch_is_there_for_those_that_need_it(self, monkeypatch):
         asked = []
         monkeypatch.setattr(
-            "gencard.controller.sandbox.built_in_box.python_view",
+            "gencard.controller.sandbox.boxes.python_view",
             lambda *args, **how: asked.append((args, how)),
         )
         for name in ("mst", "ctgan", "pate-gan"):
@@ -324,12 +329,12 @@ class TestPython:
         assert [("torch" in names[0]) for names, _ in asked] == [False, True, True]
 
     def test_what_a_distribution_requires_comes_along(self):
-        names = {Path(path).name for path in libraries.entries_of(["scikit-learn"])}
+        names = {Path(path).name for path in views.entries_of(["scikit-learn"])}
         assert {"sklearn", "joblib", "numpy", "scipy", "scipy.libs"} <= names
         assert not {"", "..", "torch"} & names
-        assert libraries.entries_of(["there-is-none-of-this-name"]) == frozenset()
+        assert views.entries_of(["there-is-none-of-this-name"]) == frozenset()
 
-    @needs_cell
+    @needs_sandbox
     def test_s35_every_file_in_the_cell_was_digested(self):
         """But for the loader's index of names, and compiled copies, which are not run."""
         view = python_view()
@@ -347,9 +352,9 @@ def tried():
         strange += [path for path in paths for folder in HIDDEN if path.startswith(folder + "/")]
     return min(len(strange), 200)
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
-    @needs_cell
+    @needs_sandbox
     def test_s35_hidden_folders_cannot_be_written_to(self):
         body = f"""
 def tried():
@@ -362,9 +367,9 @@ def tried():
             pass
     return written
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
-    @needs_cell
+    @needs_sandbox
     def test_s35_compiled_copies_beside_the_sources_are_not_run(self):
         body = """
 import importlib.util, json, numpy, sys
@@ -372,24 +377,26 @@ def tried():
     copies = [sys.modules[name].__cached__ for name in ("json", "numpy", "gencard.wire.black_box")]
     return sum(not path.startswith("/cell/compiled/") for path in copies)
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
-    @needs_cell
+    @needs_sandbox
     def test_s35_other_distributions_are_there_when_they_are_named(self):
         body = """
 from importlib.util import find_spec
 def tried():
     return sum(find_spec(name) is not None for name in ("joblib", "pandas", "grpc"))
 """
-        assert told(body) == 0
-        made = telling(body)
+        assert reported_value(body) == 0
+        made = reporting_box(body)
         program = replace(made.program, libraries=("joblib",))
-        named = replace(made, program=program, cell=Cell(LIMITS, Isolation.NAMESPACES, program.view()))
+        named = replace(
+            made, program=program, sandbox=Sandbox(LIMITS, Isolation.NAMESPACES, program.view())
+        )
         assert named(RECORDS, 1, seed=0).column("a")[0] == 1
         assert Program(("python",), ()).digest(python_view()) != program.digest(program.view())
 
-    @needs_cell
+    @needs_sandbox
     def test_s35_the_system_s_programs_are_not_there(self):
         body = "import subprocess\ndef tried():\n    return len(subprocess.check_output(['ls']))"
         with pytest.raises(BlackBoxError):
-            told(body, processes=4)
+            reported_value(body, processes=4)

@@ -1,12 +1,12 @@
 """S36: whoever runs in a cell has three open files, and what it was sent is all there is."""
 
-from gencard.controller.sandbox.box import CellBox
-from gencard.controller.sandbox.cell import Cell
+from gencard.controller.sandbox.boxes import SandboxedProgram
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.program import Program
-from tests.system.cells import LIMITS, RECORDS, needs_cell, shell
+from gencard.controller.sandbox.sandbox import Sandbox
+from tests.system.sandboxes import LIMITS, RECORDS, needs_sandbox, shell
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 ANSWER = """
     printf '{"format":"gencard.box.v1","rows":1}\\n'
@@ -26,7 +26,9 @@ def seen(text: str) -> int:
     """What a program found that is in no file, so that it has opened none."""
     files = tuple((f"part{number}", b"content") for number in range(20))
     program = Program(("/usr/bin/perl", "-e", SEEN.format(text=text)), files)
-    made = CellBox(program, Cell(LIMITS, Isolation.NAMESPACES, program.view()))(RECORDS, 1, seed=0)
+    made = SandboxedProgram(program, Sandbox(LIMITS, Isolation.NAMESPACES, program.view()))(
+        RECORDS, 1, seed=0
+    )
     return int(made.column("a")[0])
 
 

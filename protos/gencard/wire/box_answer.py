@@ -1,9 +1,15 @@
-"""What a black box answers on its standard output: progress, a line that says what follows, and that."""
+"""What a black box writes to its standard output: progress, a header line, and rows or a fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gencard.core.dataset import Dataset
-from gencard.core.errors import BlackBoxError, InvalidDatasetError
+from gencard.core.errors import (
+    BlackBoxError,
+    GencardError,
+    InvalidDatasetError,
+    InvalidInputError,
+    TooLargeError,
+)
 from gencard.wire.box_request import BoxRequest, BoxTask, columns_of, dataset_of_columns, record_bytes
 from gencard.wire.signatures.canonical import Document, document_of, json_bytes
 
@@ -17,7 +23,7 @@ _MOST_PROGRESS = 101
 _REFUSES = b'{"fields":'
 """How the line of a refusal begins."""
 
-Told = Callable[[int], None]
+HundredthsReport = Callable[[int], None]
 """Called with the hundredths done."""
 
 
@@ -50,18 +56,20 @@ def longest_answer(request: BoxRequest, most_saved: int) -> int:
 
 
 class AnswerReader:
-    """Takes an answer as it comes, and refuses it at the first byte that no right answer has.
+    """Reads an answer as it arrives, and rejects it at the first byte that no valid answer has.
 
-    Each byte is determined but progress, a fit and codes inside their domain: spelling, order of
-    attributes, digits, spaces and what follows the last code can carry nothing.
+    Progress, the fit and the codes within their domain are free; every other byte is determined. So a
+    program cannot hide a message in spelling, order of attributes, digits, spaces or trailing bytes.
 
     Args:
         told: Hears of the progress.
         most_saved: Bytes that a fit may have.
     """
 
-    def __init__(self, request: BoxRequest, told: Told, *, most_saved: int = 1 << 28) -> None:
-        self._request, self._told, self._most_saved = request, told, most_saved
+    def __init__(
+        self, request: BoxRequest, report: HundredthsReport, *, most_saved: int = 1 << 28
+    ) -> None:
+        self._request, self._report, self._most_saved = request, report, most_saved
         self._line, self._head = bytearray(), b""
         self._body: list[bytes] = []
         self._left = 0
@@ -123,7 +131,7 @@ class AnswerReader:
         if line != progress_line(hundredths) or not self._done < hundredths <= 100:
             raise BlackBoxError(problem="its progress does not increase")
         self._done = hundredths
-        self._told(hundredths)
+        self._report(hundredths)
 
     def _announced(self, line: bytes) -> int:
         """Bytes that follow the line of an answer; raises BlackBoxError where the line is wrong."""
@@ -157,3 +165,23 @@ def _number_in(line: bytes) -> int:
 
 def _fit_line(length: int) -> bytes:
     return b'{"format":"gencard.box.v1","saved":%d}\n' % length
+
+
+def relayed() -> tuple[type[GencardError], ...]:
+    """Their classes, with those below them."""
+    return InvalidInputError, TooLargeError
+
+
+def error_of_refusal(reason: str, fields: Document) -> GencardError:
+    """The error again; that of a broken contract where none of this reason may leave."""
+    kinds = {kind.reason: kind for root in relayed() for kind in _with_those_below(root)}
+    try:
+        return kinds[reason](**fields)
+    except (KeyError, TypeError):
+        return BlackBoxError(problem="it reported an error that it may not report")
+
+
+def _with_those_below(kind: type[GencardError]) -> Iterator[type[GencardError]]:
+    yield kind
+    for lower in kind.__subclasses__():
+        yield from _with_those_below(lower)

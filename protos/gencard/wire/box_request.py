@@ -23,7 +23,7 @@ Values = Mapping[str, tuple[float, ...]]
 
 
 class BoxTask(StrEnum):
-    """What a box is asked for; programs of strangers are asked to run and nothing else."""
+    """The task of a box; programs that do not come with Gencard only get ``RUN``."""
 
     RUN = "run"
     FIT = "fit"
@@ -32,7 +32,7 @@ class BoxTask(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxRequest:
-    """All that a black box is ever told.
+    """Everything that a black box receives.
 
     Args:
         dataset: The records; none of them where a fit is sampled.

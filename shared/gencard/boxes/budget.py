@@ -1,4 +1,4 @@
-"""A privacy budget, and the only hand that spends it."""
+"""The privacy budget of one fit: every noisy marginal and every private choice is paid from it."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -15,9 +15,11 @@ from gencard.core.noise.mechanisms import (
     choice_scale,
     count_scale,
     moved,
-    noisy_marginal,
     parts,
     stddev_of,
+)
+from gencard.core.noise.mechanisms import (
+    noisy_marginal as with_noise,
 )
 from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import Measurement
@@ -29,12 +31,16 @@ GRID = 1 << 10
 _FINE = 1 << 10
 """Weights of budgets are whole numbers of this part."""
 
-Tell = Callable[[float], None]
+StepProgress = Callable[[float], None]
 """Called with the share of a step that is done, 0 to 1; it may raise, as ``Progress`` may."""
 
 
-class Purse:
-    """Steps of one fit, each with its part of the budget, as exact fractions that add up.
+def _ignore_step(_done: float) -> None:
+    """Report to nobody."""
+
+
+class PrivacyBudget:
+    """What the steps of one fit may spend, as exact fractions that add up to the total.
 
     Laplace: parts of epsilon, noise and choices of pure differential privacy. Gaussian: parts of rho.
     Each step's noise is sized so that it spends its part, rounded towards privacy.
@@ -42,33 +48,33 @@ class Purse:
 
     def __init__(self, privacy: Privacy, noise: Noise) -> None:
         self._privacy, self._noise = privacy, noise
-        (self.whole,) = parts(privacy, [1])
-        self.left = self.whole
+        (self.total,) = parts(privacy, [1])
+        self.remaining = self.total
 
     @property
     def mechanism(self) -> Mechanism:
         return self._privacy.mechanism
 
     @property
-    def moved(self) -> int:
-        """The most that one record moves the counts of a marginal, added up: 1, or 2 to replace one."""
+    def l1_sensitivity(self) -> int:
+        """L1 distance of the counts of a marginal between neighbours: 1, or 2 for replacing a record."""
         return int(moved(self._privacy))
 
-    def stddev(self, budget: Fraction) -> float:
+    def stddev(self, part: Fraction) -> float:
         """Standard deviation of the noise on a count, in records, that is measured with this part."""
-        return stddev_of(self.mechanism, count_scale(self._privacy, budget))
+        return stddev_of(self.mechanism, count_scale(self._privacy, part))
 
-    def measured(self, clique: Clique, counts: NDArray[Any], budget: Fraction) -> Measurement:
+    def noisy_marginal(self, clique: Clique, counts: NDArray[Any], part: Fraction) -> Measurement:
         """One marginal with noise on every count, zeros included."""
-        self._spend(budget)
-        return noisy_marginal(Measurement(clique, counts), self._privacy, self._noise, budget)
+        self._spend(part)
+        return with_noise(Measurement(clique, counts), self._privacy, self._noise, part)
 
-    def all_measured(
+    def noisy_marginals(
         self,
         dataset: Dataset,
         cliques: Sequence[Clique],
-        budget: Fraction,
-        tell: Tell = lambda _done: None,
+        part: Fraction,
+        progress: StepProgress = _ignore_step,
     ) -> list[Measurement]:
         r"""Several marginals of a dataset, larger ones with more of the budget.
 
@@ -77,34 +83,34 @@ class Purse:
         :math:`\sum_c n_c \sigma_c` with :math:`\sum_c 1 / \sigma_c^2` given.
 
         Args:
-            tell: Called before each with the share that is done.
+            progress: Called before each marginal with the share that is done.
 
         Raises:
             TooLargeError: They have too many cells.
         """
         tables = count_all(dataset, cliques)
         weights = [round(_FINE * float(np.cbrt(counts.size**2))) for counts in tables]
-        found = []
+        measurements = []
         for number, (clique, counts) in enumerate(zip(cliques, tables, strict=True)):
-            tell(number / len(cliques))
-            part = budget * Fraction(weights[number], sum(weights))
-            found.append(self.measured(clique, counts, part))
-        return found
+            progress(number / len(cliques))
+            share = part * Fraction(weights[number], sum(weights))
+            measurements.append(self.noisy_marginal(clique, counts, share))
+        return measurements
 
-    def chosen(self, scores: IntArray, sensitivity: int, budget: Fraction) -> int:
+    def choose(self, scores: IntArray, sensitivity: int, part: Fraction) -> int:
         """A position, more likely where the score is higher: the exponential mechanism.
 
         Args:
             sensitivity: The most that any score moves between neighbours.
         """
-        self._spend(budget)
-        scale = choice_scale(self.mechanism, Fraction(sensitivity), budget)
+        self._spend(part)
+        scale = choice_scale(self.mechanism, Fraction(sensitivity), part)
         return self._noise.choose(np.asarray(scores, dtype=np.int64), scale)
 
-    def _spend(self, budget: Fraction) -> None:
-        if not 0 < budget <= self.left:
+    def _spend(self, part: Fraction) -> None:
+        if not 0 < part <= self.remaining:
             raise AssertionError("a step exceeds what is left of the privacy budget")
-        self.left -= budget
+        self.remaining -= part
 
 
 def misfit(counts: NDArray[Any], expected: NDArray[np.float64]) -> int:

@@ -1,4 +1,4 @@
-"""The form in which the built-in black boxes are listed."""
+"""The entry of a built-in black box: description, parameters, claim, privacy, and how it is made."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,13 +27,13 @@ Parameters = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a built-in box may be told besides its parameters; all of it is public but the noise.
+    """Inputs of a built-in box besides its parameters; all are public except the noise.
 
     Args:
         workload: The cliques of the card.
         values: For each ordered attribute the number that each of its codes stands for, NaN for missing.
             An attribute that is not here is nominal.
-        noise: The source of privacy noise; boxes that promise nothing get none.
+        noise: The source of privacy noise; None for boxes without a privacy guarantee.
     """
 
     workload: tuple[Clique, ...] = ()
@@ -47,21 +47,21 @@ def promises_nothing(_parameters: Parameters) -> Privacy | None:
 
 
 def fits_everything(_parameters: Parameters, _workload: tuple[Clique, ...], _domain: Domain) -> None:
-    """The check of a box that has no bound of its own."""
+    """Accept every workload and domain: the box has no limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoxEntry:
-    """A built-in black box as everybody may know it.
+    """The public facts of a built-in black box, and its constructor.
 
     Args:
         parameters: Every parameter with its default.
-        claim: What is promised with these parameters.
-        make: From checked, complete parameters; raises typed errors for values out of range.
+        claim: The privacy claim for these parameters.
+        make: Makes the box from complete parameters; raises typed errors for values out of range.
         extra: The optional part of Gencard that it needs, such as "deep"; else empty.
         privacy: What one fit spends with these parameters, in the currency in which fits add up; None
             where nothing is promised. A box with a privacy is of tier private.
-        within_workload: Whether a fit looks at no marginal that is not inside one of the workload.
+        within_workload: Whether a fit reads only marginals inside cliques of the workload.
         check: With parameters, workload and domain: raises TooLargeError or ModelTooLargeError where a
             fit would, for a reason that depends on no record.
     """
@@ -77,11 +77,11 @@ class BoxEntry:
 
 
 APPROXIMATE: Parameters = {"epsilon": "1", "delta": "0.000001", "neighbouring": Neighbouring.ADD_REMOVE}
-"""Defaults; a claim always says which relation it is for."""
+"""Defaults of boxes with an (epsilon, delta) guarantee."""
 
 
 def approximate(parameters: Parameters) -> Privacy:
-    """Gaussian noise and choices that keep (epsilon, delta), by zCDP.
+    """The rho of zCDP that satisfies the (epsilon, delta) of the parameters.
 
     Raises:
         InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
@@ -118,7 +118,7 @@ def approximate_claim(parameters: Parameters) -> Claim:
 
 
 def noise_of(surroundings: Surroundings) -> Noise:
-    """Who draws the noise; raises InvalidInputError where there is nobody."""
+    """The noise source; raises InvalidInputError where there is none."""
     if surroundings.noise is None:
         raise InvalidInputError(field="noise", problem="a source of noise is required")
     return surroundings.noise

@@ -1,4 +1,4 @@
-"""A black box that keeps its word: it counts what the card allows and forgets the records."""
+"""Boxes of known behaviour for audits and tests: honest, copying records, or adding a marginal."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ _MODELS_KEPT = 4
 class Honest:
     """Measures Phi on its input, fits the generator and samples.
 
-    ``fit`` is deterministic, so the last few models are kept by the digest of psi: an audit asks for
-    the same psi again and again. From outside the box only gets faster.
+    ``fit`` is deterministic and an audit repeats the same psi many times, so the last few models are
+    cached by the digest of psi. The cache changes the speed of the box, not its output.
     """
 
     def __init__(self, generator: Generator, statistics: Sequence[Statistic]) -> None:
@@ -83,7 +83,7 @@ class CopiesRows:
 
 
 class AddsMarginal(Honest):
-    """Fits ``extra`` besides the statistics of the card: the paper's dishonest generator."""
+    """Fits ``extra`` besides the statistics of the card: the dishonest generator of the paper."""
 
     def __init__(self, generator: Generator, statistics: Sequence[Statistic], extra: Clique) -> None:
         cliques, linear = divided(statistics)

@@ -1,4 +1,4 @@
-"""The built-in black boxes by name: all of them read records, and all are audited."""
+"""The built-in black boxes by name. All of them read records."""
 
 from collections.abc import Mapping
 

@@ -1,27 +1,31 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from gencard.boxes.registry import BOXES, complete
-from gencard.controller.boxes.generator_facts import GeneratorFacts
-from gencard.controller.sandbox.compiled import CompiledCopies
-from gencard.controller.sandbox.recipes import built_in_recipe, in_cell, program_recipe, with_copies
+from gencard.boxes.registry import BOXES
+from gencard.controller.boxes.generator_facts import (
+    GeneratorFacts,
+    check_of_box,
+    claim_of_box,
+    description_of_box,
+    parameters_of_box,
+    privacy_of_box,
+    reviewer_of_box,
+)
+from gencard.controller.sandbox.contents import CompiledCopies
+from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, program_recipe, with_copies
 from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
     BuiltInBox,
     CellTable,
-    ClaimTable,
     CopiesRowsBox,
     ProgramBox,
 )
-from gencard.core.card.budget import Privacy
-from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.core.card.claim import Claim
 from gencard.core.card.terms import CardTerms, Tier
-from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     BoxNotReviewedError,
     GeneratorChangedError,
@@ -69,11 +73,11 @@ class Boxes:
         boxes: The black boxes of the settings.
         model_cells: Most cells of a generator's model.
         cell: What programs and built-in boxes run in.
-        work: A private folder for what cells need.
+        work: A private folder for compiled copies.
 
     Raises:
         InvalidInputError: A program cannot be read; a built-in box is unknown, or a parameter wrong.
-        GeneratorChangedError: What a cell shows changes while it is read.
+        GeneratorChangedError: What a sandbox shows changes while it is read.
     """
 
     def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable, work: Path) -> None:
@@ -83,14 +87,14 @@ class Boxes:
         built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
         self._copies = CompiledCopies(work, built_in)
         self._in_cells = {
-            name: in_cell(_read(box), box.limits_in(cell), cell.isolation)
+            name: in_sandbox(_read(box), box.limits_in(cell), cell.isolation)
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }
-        self._privacies = {name: _privacy(box) for name, box in self._boxes.items()}
+        self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}
 
     def prepare(self) -> None:
-        """Make now what the first job of a cell would have to wait for.
+        """Make now what the first job of a sandbox would have to wait for.
 
         Raises:
             GeneratorChangedError: See ``recipe``.
@@ -128,7 +132,7 @@ class Boxes:
         return CatalogueEntry(
             name,
             facts.tier,
-            box.description or _description(box),
+            box.description or description_of_box(box),
             facts.digest,
             parameters=dict(facts.parameters),
             claim=facts.claim,
@@ -150,12 +154,12 @@ class Boxes:
         return GeneratorFacts(
             Tier.AUDITED if privacy is None else Tier.PRIVATE,
             digest,
-            tuple(sorted(_parameters(box).items())),
-            _claim(box),
+            tuple(sorted(parameters_of_box(box).items())),
+            claim_of_box(box),
             privacy,
-            _reviewer(box, digest) if privacy is None else "",
+            reviewer_of_box(box, digest) if privacy is None else "",
             isinstance(box, BuiltInBox) and BOXES[box.box].within_workload,
-            _check_of(box),
+            check_of_box(box),
         )
 
     def author(self, name: str) -> str:
@@ -185,7 +189,7 @@ class Boxes:
             BoxNotReviewedError: The settings name nobody who reviewed the digest that the card names.
         """
         box = self._boxes.get(card.terms.generator)
-        if box is None or not _reviewer(box, card.generator_digest):
+        if box is None or not reviewer_of_box(box, card.generator_digest):
             raise BoxNotReviewedError
 
     def _digest_now(self, name: str) -> str:
@@ -210,7 +214,7 @@ class Boxes:
 
         Raises:
             NotFoundError: Neither a generator nor a black box of this name.
-            GeneratorChangedError: Compiled copies for its cell are not as they were made.
+            GeneratorChangedError: Compiled copies for its sandbox are not as they were made.
         """
         if name in GENERATORS:
             return _recipe(HONEST, name, statistics, {})
@@ -226,15 +230,15 @@ class Boxes:
                 more = {"share": str(box.share)}
             case _:
                 more = {}
-        return _recipe(box.kind, _parameters(box)["generator"], statistics, more)
+        return _recipe(box.kind, parameters_of_box(box)["generator"], statistics, more)
 
     def _copies_for(self, name: str) -> str:
-        """Where a cell finds compiled copies; empty for a program of the system, which has none."""
+        """Where a sandbox finds compiled copies; empty for a program of the system, which has none."""
         return "" if self._in_cells[name]["view"]["system"] else self._copies.folder()
 
 
 def _read(box: ProgramBox | BuiltInBox) -> Document:
-    """The recipe of what is to run in a cell, with the digest of its bytes as they are now."""
+    """The recipe of what is to run in a sandbox, with the digest of its bytes as they are now."""
     try:
         if isinstance(box, ProgramBox):
             return program_recipe(box.folder, box.command, box.parameters, box.libraries)
@@ -244,62 +248,11 @@ def _read(box: ProgramBox | BuiltInBox) -> Document:
     raise InvalidInputError(field=f"black_boxes/{box.name}", problem=problem)
 
 
-def _parameters(box: BoxEntry) -> dict[str, str]:
-    """What a box runs with, in words."""
-    match box:
-        case AddsMarginalBox():
-            return {"generator": box.generator, "marginal": ", ".join(box.clique)}
-        case CopiesRowsBox():
-            return {"generator": box.generator, "share": str(box.share)}
-        case ProgramBox():
-            return dict(box.parameters)
-        case BuiltInBox():
-            return dict(complete(BOXES[box.box], box.parameters))
-    return {"generator": box.generator}
-
-
-def _claim(box: BoxEntry) -> Claim:
-    """What a box promises with its parameters; of others' programs, what somebody declared."""
-    match box:
-        case BuiltInBox():
-            entry = BOXES[box.box]
-            return entry.claim(complete(entry, box.parameters))
-        case ProgramBox(claim=ClaimTable() as table):
-            return table.claim()
-    return NO_CLAIM
-
-
-def _privacy(box: BoxEntry) -> Privacy | None:
-    """What one fit spends, where the controller applies the noise; others' claims do not count."""
-    if not isinstance(box, BuiltInBox):
-        return None
-    entry = BOXES[box.box]
-    return entry.privacy(complete(entry, box.parameters))
-
-
-def _check_of(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] | None:
-    """What a built-in box says beforehand about a workload; of others nothing is known."""
-    if not isinstance(box, BuiltInBox):
-        return None
-    entry = BOXES[box.box]
-    return partial(entry.check, complete(entry, box.parameters))
-
-
-def _reviewer(box: BoxEntry, digest: str) -> str:
-    """Who reviewed a box with this digest; empty where nobody did."""
-    review = box.reviewed_by
-    return review.name if review is not None and review.digest == digest else ""
-
-
-def _description(box: BoxEntry) -> str:
-    return BOXES[box.box].description if isinstance(box, BuiltInBox) else ""
-
-
 def _recipe(kind: str, generator: str, statistics: Sequence[Statistic], more: Document) -> Document:
     return {"kind": kind, "generator": generator, **_statistics(statistics), **more}
 
 
 def _statistics(statistics: Sequence[Statistic]) -> Document:
     cliques, linear = divided(statistics)
-    said: Document = {"cliques": [list(names) for names in cliques]}
-    return said | {"linear": list(map(json_of_statistic, linear))} if linear else said
+    document: Document = {"cliques": [list(names) for names in cliques]}
+    return document | {"linear": list(map(json_of_statistic, linear))} if linear else document

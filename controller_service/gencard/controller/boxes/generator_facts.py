@@ -1,13 +1,25 @@
-"""What a card says of its generator, and what a policy has to know of it. Depends on no record."""
+"""Facts of generators and black boxes, as a card states and a policy uses them; no record enters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from gencard.boxes.registry import BOXES, complete
+from gencard.controller.settings.boxes import (
+    AddsMarginalBox,
+    BoxEntry,
+    BuiltInBox,
+    ClaimTable,
+    CopiesRowsBox,
+    ProgramBox,
+)
 from gencard.core.card.budget import Privacy
-from gencard.core.card.claim import Claim
+from gencard.core.card.claim import NO_CLAIM, Claim
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import NotFoundError
+from gencard.core.errors import (
+    NotFoundError,
+)
 from gencard.core.generators.registry import GENERATORS
 
 
@@ -47,3 +59,54 @@ def facts_of_generators(name: str) -> GeneratorFacts:
 
 Facts = Callable[[str], GeneratorFacts]
 """By the name of a generator or black box; raises NotFoundError."""
+
+
+def parameters_of_box(box: BoxEntry) -> dict[str, str]:
+    """What a box runs with, in words."""
+    match box:
+        case AddsMarginalBox():
+            return {"generator": box.generator, "marginal": ", ".join(box.clique)}
+        case CopiesRowsBox():
+            return {"generator": box.generator, "share": str(box.share)}
+        case ProgramBox():
+            return dict(box.parameters)
+        case BuiltInBox():
+            return dict(complete(BOXES[box.box], box.parameters))
+    return {"generator": box.generator}
+
+
+def claim_of_box(box: BoxEntry) -> Claim:
+    """What a box promises with its parameters; of others' programs, what somebody declared."""
+    match box:
+        case BuiltInBox():
+            entry = BOXES[box.box]
+            return entry.claim(complete(entry, box.parameters))
+        case ProgramBox(claim=ClaimTable() as table):
+            return table.claim()
+    return NO_CLAIM
+
+
+def privacy_of_box(box: BoxEntry) -> Privacy | None:
+    """What one fit spends, where the controller applies the noise; others' claims do not count."""
+    if not isinstance(box, BuiltInBox):
+        return None
+    entry = BOXES[box.box]
+    return entry.privacy(complete(entry, box.parameters))
+
+
+def check_of_box(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] | None:
+    """What a built-in box says beforehand about a workload; of others nothing is known."""
+    if not isinstance(box, BuiltInBox):
+        return None
+    entry = BOXES[box.box]
+    return partial(entry.check, complete(entry, box.parameters))
+
+
+def reviewer_of_box(box: BoxEntry, digest: str) -> str:
+    """Who reviewed a box with this digest; empty where nobody did."""
+    review = box.reviewed_by
+    return review.name if review is not None and review.digest == digest else ""
+
+
+def description_of_box(box: BoxEntry) -> str:
+    return BOXES[box.box].description if isinstance(box, BuiltInBox) else ""

@@ -1,1 +1,4 @@
-"""Work in processes of its own: bounded, killable, without grpc."""
+"""Work in separate processes, bounded and killable, that never share memory with the gRPC service.
+
+In: a task and its description in JSON. Out: progress, then a result or a typed error in JSON.
+"""

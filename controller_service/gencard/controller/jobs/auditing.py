@@ -1,19 +1,52 @@
-"""The task that audits a black box around the real records."""
+"""The task that audits a black box at the real records; its runs are kept until the audit has ended."""
 
 import hmac
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from gencard.controller.jobs.journal import JournaledBox
 from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.recipes import box_of, cliques_of, linear_of
 from gencard.controller.jobs.tasks import Job
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit as core_audit
+from gencard.core.blackbox.canonical import in_domain
+from gencard.core.blackbox.contract import BlackBox
 from gencard.core.card.terms import AuditTerms
+from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, JobLimitError
 from gencard.core.types import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class JournaledBox:
+    """A black box whose runs are kept in files, each found again by its seed.
+
+    It is for one audit alone: there each run has a seed of its own, and what a run is given follows
+    from the plan and from the runs before it.
+
+    Args:
+        folder: Exists; belongs to this audit, and nobody else may read it.
+    """
+
+    box: BlackBox
+    folder: Path
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        """The rows as they came, from the box or from its earlier run with this seed.
+
+        Raises:
+            BlackBoxError: They are not over the domain of ``dataset``, or of another number.
+            StorageError: A run can be neither kept nor read again.
+        """
+        kept = RowsFile(self.folder / f"{seed:020d}.run")
+        if kept.path.exists():
+            return kept.dataset()
+        output = in_domain(self.box(dataset, rows, seed=seed), dataset.domain, rows)
+        kept.write(output)
+        return output
 
 
 def audit(job: Job, progress: Progress) -> Job:

@@ -1,4 +1,4 @@
-"""The tasks that look at rows beside the records that they were made from."""
+"""The tasks that compare released rows with the records: evaluations, and removal of unique records."""
 
 from pathlib import Path
 
@@ -23,17 +23,17 @@ from gencard.wire.documents.psi_document import psi_of_document
 def compare(job: Job, progress: Progress) -> Job:
     """Rows, psi and records -> findings, rounded; their numbers depend on records.
 
-    What these records do not allow is found as nothing, with no word of why.
+    An evaluation that is not possible at these records gives null, without a reason.
     """
     progress("read", 0.0)
     material = _material(job)
-    found = []
+    findings = []
     for place, name in enumerate(job["measures"]):
         progress(name, place / len(job["measures"]))
         finding = evaluate(evaluation_named(name), material)
         document = None if finding is None else finding_to_json_object(finding.rounded(material))
-        found.append({"name": name, "found": document})
-    return {"measures": found}
+        findings.append({"name": name, "found": document})
+    return {"measures": findings}
 
 
 def thin_out(job: Job, progress: Progress) -> Job:

@@ -1,20 +1,25 @@
-"""Writes the descriptions of jobs, each in the form that ``tasks`` gives."""
+"""Descriptions of jobs as JSON, in the form that ``tasks`` documents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-from gencard.controller.jobs.box_recipe import whole_recipe, zeros_of
+import numpy as np
+
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import table_of_schema
+from gencard.controller.sandbox.recipes import KINDS
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import Proposal
+from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Domain
 from gencard.core.evaluation.evaluation import Evaluation, Need
 from gencard.core.statistics.linear_json import json_of_statistic
 from gencard.core.statistics.moments import statistics_of
+from gencard.wire.box_request import Values
 from gencard.wire.codecs.money import privacy_document
 from gencard.wire.codecs.transform_codec import transform_document
 
@@ -192,3 +197,44 @@ class Descriptions:
             "version": version,
             "salt": self.salt.hex(),
         }
+
+
+def whole_recipe(recipe: Mapping[str, Any], dataset_entry: DatasetEntry, model_cells: int) -> Job:
+    """The recipe of a black box, whole: numbers for what runs in a sandbox, else zeros and a bound."""
+    if recipe["kind"] in KINDS:
+        values = values_of(dataset_entry.schema.coding)
+        return {**recipe, "values": {name: list(map(_written, row)) for name, row in values.items()}}
+    return {**recipe, "zeros": zeros_of(dataset_entry), "max_cells": model_cells}
+
+
+def zeros_of(dataset_entry: DatasetEntry) -> list[Job]:
+    """The structural zeros of the schema."""
+    return [
+        {"clique": list(entry.clique), "cells": [list(cell) for cell in entry.cells]}
+        for entry in dataset_entry.schema.coding.structural_zeros
+    ]
+
+
+def _written(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if isnan(value) else value
+
+
+def values_of(coding: Coding) -> Values:
+    """Middles of intervals, ordered whole numbers themselves, and the ranks of other ordered labels.
+
+    NaN stands for missing; attributes without order are not there.
+    """
+    named = {entry.name: _values(entry.coding) for entry in coding.attributes}
+    return {name: values for name, values in named.items() if values}
+
+
+def _values(coding: Edges | Labels) -> tuple[float, ...]:
+    missing = (nan,) * coding.missing
+    if isinstance(coding, Edges):
+        edges = np.asarray(coding.edges, dtype=np.float64)
+        return (*(edges[:-1] / 2 + edges[1:] / 2).tolist(), *missing)
+    if not coding.ordered:
+        return ()
+    labels = map(float, coding.labels) if coding.integer else map(float, range(len(coding.labels)))
+    return (*labels, *missing)

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, behind the shape of ``concurrent.futures.Executor``.
+"""Jobs in separate processes, behind the interface of ``concurrent.futures.Executor``.
 
 A thread or cluster executor could take its place: what is submitted is a ``Task``, its argument is
 JSON, and its result too. What this one adds: each job runs in a fresh process that can be killed,
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from gencard.controller.jobs.process import Message, WorkerProcess
-from gencard.controller.jobs.tasks import Task, go_on
+from gencard.controller.jobs.tasks import Task, continue_at_once
 from gencard.controller.operations.turns import Turn, Turns
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
@@ -87,7 +87,7 @@ class ProcessExecutor(Executor):
             raise TypeError("only a Task can run in a process of its own")
         given: dict[str, Any] = dict(kwargs)
         owner = given.get("owner", "")
-        progress, hold = given.get("progress", ignore_progress), given.get("hold", go_on)
+        progress, hold = given.get("progress", ignore_progress), given.get("hold", continue_at_once)
         future: Future[Any] = Future()
         job: Any = args[0]
         submission = _Submission(future, fn.name, job, progress, hold)

@@ -1,4 +1,4 @@
-"""The task that measures; and the vault as the tasks that need records open it."""
+"""The task that measures psi, and opening the vault for the tasks that need records."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One worker process, seen from the service: started bare, spoken to in lines, killed with its group."""
+"""One worker process as the service sees it: lines of JSON in and out, killed with its process group."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ _ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
 }
-"""All that a worker gets: nothing of the service's own environment."""
+"""The whole environment of a worker; nothing of the service's own is passed on."""
 
 
 class WorkerProcess:
@@ -51,7 +51,7 @@ class WorkerProcess:
         return self._process.pid
 
     def talk(self, request: Message) -> Iterator[Message]:
-        """Send the job; yield what the worker says until it ends.
+        """Send the job; yield the messages of the worker until it ends.
 
         Raises:
             JobLimitError: It ended because it had used its CPU time.

@@ -1,11 +1,11 @@
-"""Black boxes and generators as job descriptions name them."""
+"""Black boxes and generators, made from the recipes in job descriptions."""
 
 from collections.abc import Collection, Sequence
 from math import nan
 
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.sandbox.recipes import KINDS, cell_box_of
+from gencard.controller.sandbox.recipes import KINDS, sandboxed_box_of
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique
@@ -22,12 +22,12 @@ def box_of(recipe: Job) -> BlackBox:
 
     Raises:
         InvalidInputError: The kind of box, or the generator, is unknown.
-        GeneratorChangedError: What is to run in a cell has another digest than the recipe.
+        GeneratorChangedError: What is to run in a sandbox has another digest than the recipe.
     """
     cliques, linear = cliques_of(recipe["cliques"]), linear_of(recipe)
     if recipe["kind"] in KINDS:
         workload = tuple(dict.fromkeys([*cliques, *(statistic.clique for statistic in linear)]))
-        return cell_box_of(recipe, workload=workload, values=_values_of(recipe["values"]))
+        return sandboxed_box_of(recipe, workload=workload, values=_values_of(recipe["values"]))
     extra = tuple(recipe.get("extra", ()))
     named = [*cliques, *(statistic.clique for statistic in linear)]
     generator = generator_of(recipe, {*extra, *(name for clique in named for name in clique)})

@@ -93,7 +93,7 @@ def _sampled(box: BlackBox, saved: bytes, rows: int) -> object:
 
 
 def _seed() -> int:
-    """Nobody's to know, and of as many bits as in an audit: a box may not tell its runs apart by it."""
+    """A secret seed of as many bits as in an audit, so that a box cannot tell audits from releases."""
     return secrets.randbits(64)
 
 

@@ -1,4 +1,4 @@
-"""Tasks that make rows and see no record: from psi, or by a black box from a made-up dataset."""
+"""Tasks that make rows without access to records: from psi, or by a black box from an upload."""
 
 import secrets
 from pathlib import Path

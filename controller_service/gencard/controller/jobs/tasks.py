@@ -1,4 +1,4 @@
-"""What the service may ask of a worker, and the JSON it is asked with.
+"""The tasks of a worker process, and the JSON that describes a job of each.
 
 A task is a name: nothing here opens a record, and the function behind the name is loaded where it
 runs. The descriptions:
@@ -8,7 +8,7 @@ runs. The descriptions:
                  "cliques": [[attribute, ...], ...], "max_cells": int, "zeros": zeros,
                  "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows),
                  "linear": linear, where there is any}
-                or what ``cell.recipes`` says, with "cliques", "linear" and
+                or what ``sandbox.recipes`` says, with "cliques", "linear" and
                  "values": {attribute: [number of each code, null for missing], ...}
     linear      linear statistics, as ``core.statistics.linear_json`` writes them
     zeros       [{"clique": [attribute, ...], "cells": [[code, ...], ...]}, ...]
@@ -24,7 +24,7 @@ runs. The descriptions:
                     -> {"report": report's JSON object}
     compare         {"rows_file": path, "measures": [name, ...], "psi": psi's document,
                      "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,
-                     "declared": as ``core.measures.material.Declared``, "seed": int,
+                     "declared": as ``core.evaluation.material.Declared``, "seed": int,
                      "forbidden": [[attribute, ...], ...], "largest_order": int,
                      "records": records, where any measure reads them, "holdout": records, where any
                      measure reads it, "most_records": int}
@@ -53,8 +53,8 @@ from gencard.core.types import Progress, ignore_progress
 Job = dict[str, Any]
 
 
-def go_on() -> None:
-    """Hold nothing back."""
+def continue_at_once() -> None:
+    """Do not delay the end of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Task:
         *,
         owner: str = "",  # noqa: ARG002  # whose turn it is, for executors that take turns
         progress: Progress = ignore_progress,
-        hold: Callable[[], None] = go_on,
+        hold: Callable[[], None] = continue_at_once,
     ) -> Job:
         """Do the job here, and ``hold`` its end back, however it ends.
 

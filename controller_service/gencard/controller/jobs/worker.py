@@ -69,16 +69,16 @@ def limit(cpu_seconds: int, memory_mib: int) -> None:
 
 
 class Speaker:
-    """Says lines; progress only when a stage begins or a hundredth more is done."""
+    """Writes messages; progress only when a stage begins or another hundredth is done."""
 
     def __init__(self, channel: TextIO) -> None:
         self._channel = channel
-        self._said = ("", -1)
+        self._reported = ("", -1)
 
     def __call__(self, stage: str, fraction: float) -> None:
         hundredths = (stage, int(100 * fraction))
-        if hundredths != self._said:
-            self._said = hundredths
+        if hundredths != self._reported:
+            self._reported = hundredths
             self.line({"progress": [stage, fraction]})
 
     def line(self, message: Answer) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection
 
 from gencard.controller.jobs.executor import ProcessExecutor, Report
-from gencard.controller.jobs.tasks import go_on
+from gencard.controller.jobs.tasks import continue_at_once
 from gencard.controller.operations.failures import Refusals, error_document, error_of_document
 from gencard.controller.operations.run import Run, Ticks
 from gencard.controller.operations.turns import Turn, Turns
@@ -62,7 +62,7 @@ class OperationBounds:
 
     coordinators: int
     most_of_one: int
-    check_space: Callable[[], None] = go_on
+    check_space: Callable[[], None] = continue_at_once
     tick_seconds: float = 0.0
 
 

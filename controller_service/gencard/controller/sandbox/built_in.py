@@ -1,4 +1,4 @@
-"""The program that runs in the cell for a black box that comes with Gencard.
+"""The program that runs in the sandbox for a black box that comes with Gencard.
 
 python -I -B -m gencard.controller.sandbox.built_in NAME    answers the request on standard input
 """
@@ -11,24 +11,23 @@ from typing import BinaryIO
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
-from gencard.controller.sandbox.refusals import relayed
 from gencard.core.blackbox.contract import BlackBox, FittingBox
 from gencard.core.errors import BlackBoxError
 from gencard.core.types import Progress
-from gencard.wire.box_answer import fit_answer, progress_line, refusal_answer, rows_answer
+from gencard.wire.box_answer import fit_answer, progress_line, refusal_answer, relayed, rows_answer
 from gencard.wire.box_request import BoxRequest, BoxTask, read_request
 
 
 def main() -> None:
     """Answer one request, and end."""
     channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # what a library prints must not become part of the answer
     with channel:
         channel.write(answer(sys.argv[1], read_request(sys.stdin.buffer), _progress(channel)))
 
 
 def answer(name: str, request: BoxRequest, progress: Progress) -> bytes:
-    """The answer of the built-in box of this name; a refusal where it refuses by what is public."""
+    """The answer of the built-in box of this name; a refusal where its public input is not allowed."""
     surroundings = Surroundings(request.workload, request.values, OpenDpNoise())
     try:
         return _done(box_named(name, request.parameters, surroundings), request, progress)
@@ -52,17 +51,17 @@ def _fitting(box: BlackBox) -> FittingBox:
 
 
 def _progress(channel: BinaryIO) -> Callable[[str, float], None]:
-    said = -1
+    reported = -1
 
-    def tell(_stage: str, fraction: float) -> None:
-        nonlocal said
+    def report(_stage: str, fraction: float) -> None:
+        nonlocal reported
         hundredths = min(100, int(100 * fraction))
-        if hundredths > said:
-            said = hundredths
+        if hundredths > reported:
+            reported = hundredths
             channel.write(progress_line(hundredths))
             channel.flush()
 
-    return tell
+    return report
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""System calls that no program in a cell has, each with its reason.
+"""System calls that no program in a sandbox has, each with its reason.
 
 Numbers are those of the kernel's tables (``asm/unistd_64.h`` and ``asm-generic/unistd.h``), for x86_64
 and aarch64; calls from 424 on have one number everywhere. None stands for a call that is not there.
@@ -196,7 +196,7 @@ OF_SEVERAL: Mapping[str, Numbers] = {
     "pipe2": (293, 59),
     "vfork": (58, None),
 }
-"""Refused besides where a cell has one process: to start others, and to make pipes.
+"""Refused besides where a sandbox has one process: to start others, and to make pipes.
 
 Pipes are numbered by one counter of the whole machine, which a later cell can read at its own.
 """
@@ -209,4 +209,4 @@ THREADS_ALONE = Argument(
     (_THREAD,),
     "starts a process with memory of its own",
 )
-"""In place of the entry of ``clone`` above where a cell has one process."""
+"""In place of the entry of ``clone`` above where a sandbox has one process."""

@@ -1,5 +1,6 @@
-"""How much a program in a cell may use, and how it is kept apart."""
+"""Limits and isolation of a program in a sandbox, and the command that sets the limits of a process."""
 
+import resource
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,11 +10,26 @@ _LEAST = 16
 """MiB of address space in which a shell starts."""
 
 _THREADS = 16
-"""Of the one process of a cell; they share its memory."""
+"""Of the one process of a sandbox; they share its memory."""
+
+
+_MIB = 1 << 20
+
+
+_GRACE = 2
+"""CPU seconds between the signal that says why and the one that nothing survives."""
+
+
+_FILES = 128
+"""Open files of a process; each may be a pipe, which holds 64 KiB of the kernel's memory."""
+
+
+_SIGNALS = 256
+"""Signals and timers of a user that wait in the kernel."""
 
 
 class Isolation(StrEnum):
-    """How a cell is closed.
+    """How a sandbox is closed.
 
     NAMESPACES is bubblewrap: no network, no files but the program's, no other process in sight.
     PROCESSES bounds what is used and closes nothing: for development alone.
@@ -24,7 +40,7 @@ class Isolation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CellLimits:
+class SandboxLimits:
     """Bounds of one run; a job's own bounds hold besides, where they are lower.
 
     Args:
@@ -60,3 +76,31 @@ class CellLimits:
     def tasks(self) -> int:
         """Processes and threads at a time."""
         return self.processes if self.processes > 1 else _THREADS
+
+
+def limited(limits: SandboxLimits, *, others: int = 0) -> list[str]:
+    """Set from inside, where processes are counted; nothing can raise a bound again.
+
+    A bound that this process has itself is not exceeded: a job's limits hold for what it starts.
+
+    Args:
+        others: Processes of the same user that are not the program's.
+    """
+    cpu = _at_most(limits.cpu_seconds, resource.RLIMIT_CPU)
+    bounds = {
+        "as": _at_most(limits.address_space * _MIB, resource.RLIMIT_AS),
+        "fsize": _at_most(limits.work_mib * _MIB, resource.RLIMIT_FSIZE),
+        "nproc": _at_most(limits.tasks + others, resource.RLIMIT_NPROC),
+        "nofile": _at_most(_FILES, resource.RLIMIT_NOFILE),
+        "sigpending": _at_most(_SIGNALS, resource.RLIMIT_SIGPENDING),
+        "msgqueue": 0,
+        "core": 0,
+    }
+    hard_cpu = _at_most(cpu + _GRACE, resource.RLIMIT_CPU)
+    words = [f"--{name}={bound}:{bound}" for name, bound in bounds.items()]
+    return ["prlimit", f"--cpu={cpu}:{hard_cpu}", *words, "--"]
+
+
+def _at_most(bound: int, kind: int) -> int:
+    hard = resource.getrlimit(kind)[1]
+    return bound if hard == resource.RLIM_INFINITY else min(bound, hard)

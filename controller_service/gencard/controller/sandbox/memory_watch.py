@@ -1,41 +1,64 @@
-"""What a cell has in memory, looked at from outside a few times a second: the second line of defence.
+"""The memory of a sandbox, checked from outside several times a second: the second line of defence.
 
-The first line are the kernel's bounds on each process, which add up to the bound of the cell at any
-moment; see ``limits.CellLimits.address_space``. What they do not count is what the kernel itself keeps
-for each entry of the working folder, however empty. Memory of processes is counted as in proc(5):
-resident and swapped pages, and where those come to too much the proportional part of shared pages.
+The first line is the kernel's bounds on each process, which add up to the bound of the sandbox; see
+``limits.SandboxLimits.address_space``. They do not count what the kernel itself keeps for each entry of
+the working folder, even an empty one. Memory of processes is counted as in proc(5): resident and swapped
+pages, and where their sum is over the bound, the proportional share of shared pages.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from gencard.core.errors import IsolationError, JobLimitError
+
+
+def children_of(pid: int) -> list[int]:
+    """Child processes of all threads of a process; raises OSError where there is no such process."""
+    threads = list(Path(f"/proc/{pid}/task").iterdir())
+    return [child for thread in threads for child in _children_of_thread(thread)]
+
+
+def _children_of_thread(thread: Path) -> list[int]:
+    try:
+        return list(map(int, (thread / "children").read_text(encoding="ascii").split()))
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has ended since
+
+
+def tree_of(pid: int) -> Iterator[int]:
+    """A process and its descendants, without those whose parent has ended."""
+    yield pid
+    with suppress(OSError):
+        for child in children_of(pid):
+            yield from tree_of(child)
+
 
 _KIB = 1 << 10
 _EVERY = 0.1
 """Seconds between looks."""
 
 _LOOKS = 2
-"""In a row that must find too much: a process that is just starting another one is counted twice."""
+"""Consecutive checks over the bound before it acts: a process that forks may be counted twice."""
 
 _ENTRY = 1 << 10
 """Bytes that the kernel takes for an entry of a folder in memory: inode and name."""
 
 Members = Callable[[], Iterable[Path]]
-"""Gives the folder in /proc of each process in the cell; raises OSError where that cannot be seen."""
+"""The folder in /proc of each process in the sandbox; raises OSError where it cannot be seen."""
 
 Entries = Callable[[], int]
 """Gives the number of entries in the working folder."""
 
 
 class MemoryWatch:
-    """Looks until it is left; ends the cell that has too much in memory, or cannot be looked at.
+    """Checks until its block ends; kills a sandbox that is over its bound, or cannot be inspected.
 
     Args:
         bound: Bytes.
-        kill: Ends the cell; called in a thread of this watch.
+        kill: Ends the sandbox; called in a thread of this watch.
     """
 
     def __init__(
@@ -58,19 +81,19 @@ class MemoryWatch:
         self._thread.join()
 
     def check(self) -> None:
-        """Raises JobLimitError or IsolationError where the watch has ended the cell."""
+        """Raises JobLimitError or IsolationError where the watch has ended the sandbox."""
         if self._ended_for is JobLimitError:
             raise JobLimitError(what="memory for one run of a black box")
         if self._ended_for is IsolationError:
             raise IsolationError
 
     def _watch(self) -> None:
-        found = 0
-        while found < _LOOKS:
+        over = 0
+        while over < _LOOKS:
             if self._left.wait(_EVERY):
                 return
             reason = self._reason()
-            found = found + 1 if reason else 0
+            over = over + 1 if reason else 0
         self._ended_for = reason
         self._kill()
 
@@ -96,8 +119,8 @@ def _resident(process: Path) -> int:
 
 def _proportional(process: Path) -> int:
     """Where it is not ours to see, what is resident."""
-    found = _sum_of(process / "smaps_rollup", "Pss", "SwapPss")
-    return _resident(process) if found is None else found
+    shared = _sum_of(process / "smaps_rollup", "Pss", "SwapPss")
+    return _resident(process) if shared is None else shared
 
 
 def _sum_of(file: Path, *names: str) -> int | None:
@@ -106,5 +129,5 @@ def _sum_of(file: Path, *names: str) -> int | None:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    said = (line.partition(":") for line in lines)
-    return sum(_KIB * int(value.split()[0]) for name, _, value in said if name in names)
+    entries = (line.partition(":") for line in lines)
+    return sum(_KIB * int(value.split()[0]) for name, _, value in entries if name in names)

@@ -1,26 +1,103 @@
-"""A closed cell, by bubblewrap: namespaces of its own, an empty root, and only what the program needs.
+"""Isolation by bubblewrap: own namespaces, an empty root, and only what the program needs.
 
-Started by root, the program runs as a user of its own that owns nothing; else in a user namespace.
+Started by root, each run has a user ID of its own that owns nothing; otherwise a user namespace. The
+kernel counts processes by user: two runs under one user ID would be counted together, and each could see
+how many processes the other has.
 """
 
 import json
 import os
 import platform
+import secrets
 import select
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import TracebackType
 
 from gencard.controller.sandbox.call_filter import call_filter
-from gencard.controller.sandbox.limits import CellLimits
-from gencard.controller.sandbox.memory_file import MemoryFiles
-from gencard.controller.sandbox.offspring import children_of, tree_of
-from gencard.controller.sandbox.resource_limits import limited
+from gencard.controller.sandbox.limits import SandboxLimits, limited
+from gencard.controller.sandbox.memory_watch import children_of, tree_of
 from gencard.controller.sandbox.root import closing_of, root_of
-from gencard.controller.sandbox.user import CellUser
-from gencard.controller.sandbox.view import View
+from gencard.controller.sandbox.views import View
+
+
+class MemoryFiles:
+    """Some of them, closed together."""
+
+    def __init__(self) -> None:
+        self._open: list[int] = []
+
+    def __enter__(self) -> "MemoryFiles":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for descriptor in self._open:
+            os.close(descriptor)
+
+    def of(self, content: bytes) -> int:
+        """A descriptor at the beginning of this content."""
+        descriptor = os.memfd_create("box", os.MFD_CLOEXEC)
+        self._open.append(descriptor)
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return tuple(self._open)
+
+
+_USERS = range(61_184, 65_520)
+"""Users that belong to nobody, by convention of systemd."""
+
+
+_TRIES = 50
+
+
+class SandboxUser:
+    """A user's number, drawn anew for each run, and held until it is let go.
+
+    It is held by a name that the system gives to one socket at a time, and takes back when its process
+    dies.
+
+    Raises:
+        OSError: Each one that was tried belongs to another sandbox.
+    """
+
+    def __init__(self) -> None:
+        for number in secrets.SystemRandom().sample(_USERS, _TRIES):
+            held = _name_held(number)
+            if held is not None:
+                self.number, self._held = number, held
+                return
+        raise OSError("no user is free")
+
+    def __enter__(self) -> "SandboxUser":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+
+def _name_held(number: int) -> socket.socket | None:
+    """A socket of the user's name; None where somebody has it."""
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0gencard-cell-user-{number}")
+    except OSError:
+        held.close()
+        return None
+    return held
+
 
 PROGRAM = Path("/cell/program")
 """Where the program's files are, read-only."""
@@ -50,7 +127,7 @@ class Namespaces:
         self._user = ExitStack()
 
     def start(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: CellLimits
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
     ) -> subprocess.Popen[bytes]:
         """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
         with ExitStack() as held, MemoryFiles() as memory:
@@ -67,7 +144,7 @@ class Namespaces:
             self._user = held.pop_all()
             return process
 
-    def _folders(self, limits: CellLimits) -> list[str]:
+    def _folders(self, limits: SandboxLimits) -> list[str]:
         """There is no /proc: it shows the machine's memory and load, and which pages others map."""
         work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
         system = [*_devices(), *closing_of(self._view), "--remount-ro", "/"]
@@ -79,7 +156,7 @@ class Namespaces:
     ) -> subprocess.Popen[bytes]:
         reading, writing = os.pipe()
         whole = memory.of(_null_ended([*words, "--info-fd", str(writing)]))
-        with open(reading, encoding="utf-8") as told:
+        with open(reading, encoding="utf-8") as info:
             try:
                 process = subprocess.Popen(
                     ["bwrap", "--args", str(whole), "--", *inside],
@@ -93,7 +170,7 @@ class Namespaces:
                 )
             finally:
                 os.close(writing)
-            self._first = _held(told.read())
+            self._first = _held(info.read())
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -127,10 +204,10 @@ class Namespaces:
         return PROGRAM
 
 
-def _held(told: str) -> int | None:
+def _held(info: str) -> int | None:
     """A descriptor of the process that bubblewrap says is the first; None where it has ended already."""
     try:
-        return os.pidfd_open(json.loads(told)["child-pid"])
+        return os.pidfd_open(json.loads(info)["child-pid"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -173,7 +250,7 @@ def _dropped(held: ExitStack) -> list[str]:
     """
     if os.geteuid() != 0:
         return []
-    user = str(held.enter_context(CellUser()).number)
+    user = str(held.enter_context(SandboxUser()).number)
     become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
     return [*become, "--inh-caps=-all", "--bounding-set=-all"]
 

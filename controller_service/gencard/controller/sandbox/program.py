@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gencard.controller.sandbox.contents import COPIES, digest_of_view
-from gencard.controller.sandbox.view import View
-from gencard.controller.sandbox.views import PYTHON, view_of
+from gencard.controller.sandbox.views import PYTHON, View, view_of
 from gencard.core.errors import InvalidInputError
 
 MOST_FILES = 200
@@ -19,8 +18,8 @@ MOST_BYTES = 16 << 20
 class Program:
     """Everything that runs for a black box, as bytes in memory.
 
-    Its files are digested as they are put into the cell: there is no moment between the two at which
-    one on disk could change. What the cell shows besides is its view, see ``view.View``.
+    Its files are digested as they are put into the sandbox: there is no moment between the two at which
+    one on disk could change. What the sandbox shows besides is its view, see ``view.View``.
 
     Args:
         command: First "python", the path of an interpreter of the system, or a file of the program; then
@@ -54,7 +53,7 @@ class Program:
         return cls(tuple(command), files, dict(parameters), tuple(libraries))
 
     def view(self) -> View:
-        """What of the machine its cell shows."""
+        """What of the machine its sandbox shows."""
         return view_of(self.command, dict(self.files), self.libraries)
 
     def digest(self, view: View) -> str:

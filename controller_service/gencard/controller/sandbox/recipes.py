@@ -1,4 +1,4 @@
-"""Boxes that run in cells, as the settings name them and as a job is told of them.
+"""Boxes that run in sandboxes, as the settings name them and as a job is told of them.
 
 {"kind": "program", "folder": path, "command": [word, ...], "parameters": {name: word},
  "libraries": [name, ...], "digest": hex, "view": see below, "isolation": word, "limits": {name: int}}
@@ -15,18 +15,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gencard.controller.sandbox.box import CellBox
-from gencard.controller.sandbox.built_in_box import (
-    built_in_box,
+from gencard.controller.sandbox.boxes import (
+    SandboxedProgram,
     built_in_digest,
     built_in_view,
+    sandboxed_box,
     unconfined,
 )
-from gencard.controller.sandbox.cell import Cell
 from gencard.controller.sandbox.contents import digest_of_view, remember, stamp_of_view
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.view import View, document_of_view, view_of_document
+from gencard.controller.sandbox.sandbox import Sandbox
+from gencard.controller.sandbox.views import View, document_of_view, view_of_document
 from gencard.core.blackbox.contract import BlackBox
 from gencard.core.domain import Clique
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
@@ -46,7 +46,7 @@ def program_recipe(
 
     Raises:
         InvalidInputError: See ``Program.read``.
-        GeneratorChangedError: What its cell would show changes while it is read.
+        GeneratorChangedError: What its sandbox would show changes while it is read.
     """
     program = Program.read(folder, command, parameters, libraries)
     view = program.view()
@@ -66,7 +66,7 @@ def built_in_recipe(box: str, parameters: Mapping[str, str]) -> Document:
 
     Raises:
         InvalidInputError: There is none of this name, or a parameter is wrong.
-        GeneratorChangedError: What its cell would show changes while it is read.
+        GeneratorChangedError: What its sandbox would show changes while it is read.
     """
     unconfined(box, parameters)
     view = built_in_view(box)
@@ -96,12 +96,12 @@ def with_copies(recipe: Document, folder: str) -> Document:
     return {**recipe, "view": view, "copies": _seen(View((folder,)))}
 
 
-def in_cell(recipe: Document, limits: CellLimits, isolation: Isolation) -> Document:
-    """The same recipe, with the cell that it runs in."""
+def in_sandbox(recipe: Document, limits: SandboxLimits, isolation: Isolation) -> Document:
+    """The same recipe, with the sandbox that it runs in."""
     return {**recipe, "isolation": str(isolation), "limits": asdict(limits)}
 
 
-def cell_box_of(
+def sandboxed_box_of(
     recipe: Document, *, workload: tuple[Clique, ...] = (), values: Values | None = None
 ) -> BlackBox:
     """The box of a recipe, from the very bytes whose digest the recipe has.
@@ -117,25 +117,25 @@ def cell_box_of(
     if recipe["kind"] not in KINDS:
         raise InvalidInputError(field="black_box", problem="is of an unknown kind")
     (view, _), *_ = seen = tuple(_taken(recipe[name]) for name in ("view", "copies") if name in recipe)
-    cell = Cell(CellLimits(**recipe["limits"]), Isolation(recipe["isolation"]), view, seen)
+    sandbox = Sandbox(SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"]), view, seen)
     parameters = recipe["parameters"]
     if recipe["kind"] == "program":
         folder, command, libraries = Path(recipe["folder"]), recipe["command"], recipe["libraries"]
         program = Program.read(folder, command, parameters, libraries)
         _check(program.digest(view), recipe)
-        return CellBox(program, cell, workload, values or {})
+        return SandboxedProgram(program, sandbox, workload, values or {})
     _check(built_in_digest(recipe["box"], parameters, view), recipe)
-    return built_in_box(recipe["box"], parameters, cell, workload=workload, values=values)
+    return sandboxed_box(recipe["box"], parameters, sandbox, workload=workload, values=values)
 
 
-def _taken(told: Mapping[str, Any]) -> tuple[View, str]:
+def _taken(recorded: Mapping[str, Any]) -> tuple[View, str]:
     """A view that the service read, and its digest, which it has now.
 
     Raises:
         GeneratorChangedError: It has another one.
     """
-    view, digest = view_of_document(told), str(told["digest"])
-    remember(told["stamp"], digest)
+    view, digest = view_of_document(recorded), str(recorded["digest"])
+    remember(recorded["stamp"], digest)
     if digest_of_view(view) != digest:
         raise GeneratorChangedError
     return view, digest

@@ -1,9 +1,9 @@
-"""The root of a closed cell, in words of bubblewrap: what a view shows, read-only, and nothing else."""
+"""The root of a sandbox as arguments of bubblewrap: what a view shows, read-only, nothing else."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from gencard.controller.sandbox.view import View
+from gencard.controller.sandbox.views import View
 
 COMPILED = "/cell/compiled"
 """Where Python looks for compiled copies, and nowhere else."""
@@ -53,9 +53,9 @@ def _shown(view: View) -> Iterator[str]:
 
 def _links(view: View) -> Iterator[str]:
     made: set[Path] = set()
-    for path, said in view.links:
+    for path, target in view.links:
         yield from _passable(Path(path), made)
-        yield from ("--symlink", said, path)
+        yield from ("--symlink", target, path)
 
 
 def _compiled(view: View) -> Iterator[str]:

@@ -49,7 +49,7 @@ def needs_of(file: BinaryIO, origin: str) -> Needs:
         return Needs()
 
 
-def libraries_of(files: Iterable[str], *asked: Needs) -> tuple[str, ...]:
+def libraries_of(files: Iterable[str], *more: Needs) -> tuple[str, ...]:
     """Every library that the loader could load for these files, for those libraries, and so on; by path.
 
     Args:
@@ -57,7 +57,7 @@ def libraries_of(files: Iterable[str], *asked: Needs) -> tuple[str, ...]:
     """
     given = {placed(path): _needs_of_path(path) for path in files}
     seen = dict(given)
-    while new := set(map(placed, _meant([*asked, *seen.values()]))) - seen.keys():
+    while new := set(map(placed, _meant([*more, *seen.values()]))) - seen.keys():
         seen |= {path: _needs_of_path(path) for path in new}
     return tuple(sorted(seen.keys() - given.keys()))
 
@@ -88,11 +88,11 @@ def _needs_of_path(path: str) -> Needs:
 def _cached() -> dict[str, tuple[str, ...]]:
     """Where the loader's own index says that libraries are: its strings are names and paths."""
     try:
-        found = re.findall(rb"(?<=\0)/[^\0]+", _CACHE.read_bytes())
+        names = re.findall(rb"(?<=\0)/[^\0]+", _CACHE.read_bytes())
     except OSError:
-        found = []
+        names = []
     paths: dict[str, tuple[str, ...]] = {}
-    for path in map(os.fsdecode, found):
+    for path in map(os.fsdecode, names):
         name = path.rpartition("/")[2]
         paths[name] = (*paths.get(name, ()), path)
     return paths

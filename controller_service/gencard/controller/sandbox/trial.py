@@ -1,13 +1,13 @@
-"""Whether a cell can be closed on this machine: tried, not guessed."""
+"""Whether a sandbox can be closed on this machine: tried, not guessed."""
 
 from pathlib import Path
 
 import numpy as np
 
-from gencard.controller.sandbox.box import CellBox
-from gencard.controller.sandbox.cell import Cell
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.boxes import SandboxedProgram
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, IsolationError
@@ -50,12 +50,12 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
     Raises:
         IsolationError: The box did not answer: there is no bubblewrap, namespaces or filters of system
             calls are not allowed, this kind of machine has other calls, what runs cannot be seen from
-            outside, others cannot read the interpreter, or the cell shows what it should hide.
+            outside, others cannot read the interpreter, or the sandbox shows what it should hide.
     """
     seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
     text = _RESAMPLES.format(hidden=seen, get_filter=_PR_GET_SECCOMP, filtered=_FILTERED)
     program = Program(("python", "./box.py"), (("box.py", text.encode()),))
-    box = CellBox(program, Cell(CellLimits(wall_seconds=60), isolation, program.view()))
+    box = SandboxedProgram(program, Sandbox(SandboxLimits(wall_seconds=60), isolation, program.view()))
     dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
     try:
         box(dataset, 1, seed=0)

@@ -1,23 +1,109 @@
-"""What each kind of program has to find in its cell: no more is shown, and all of it is digested.
+"""What a sandbox shows of the machine: what each kind of program needs, and all of it is digested.
 
 For programs of the system the system is shown besides: what they start or load by themselves is not
 known beforehand.
 """
 
+import importlib.metadata
 import io
 import os
 import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from gencard.controller.sandbox.libraries import entries_of
 from gencard.controller.sandbox.shared_objects import libraries_of, needs_of, placed
-from gencard.controller.sandbox.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Files and folders, at the paths that they have outside; all of them read-only.
+
+    Args:
+        shown: Everything that is digested.
+        hidden: Folders within those that are empty inside, and not digested.
+        links: Symbolic links, where they are and what they say.
+        system: Whether the system's programs and libraries are there too, digested or not.
+        compiled: A folder of compiled copies that the service made of what is shown; empty for none.
+    """
+
+    shown: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    system: bool = False
+    compiled: str = ""
+
+
+def document_of_view(view: View) -> dict[str, Any]:
+    """The view as a JSON object of a job's description."""
+    return asdict(view)
+
+
+def view_of_document(document: Mapping[str, Any]) -> View:
+    """The view of a document, which may have been JSON in between."""
+    links = tuple((path, target) for path, target in document["links"])
+    return View(
+        tuple(document["shown"]),
+        tuple(document["hidden"]),
+        links,
+        document["system"],
+        document["compiled"],
+    )
+
+
+_NAME = re.compile(r"^[A-Za-z0-9._-]+")
+
+
+def entries_of(names: Iterable[str], *, required: bool = True) -> frozenset[str]:
+    """Paths of what these distributions have brought beside each other.
+
+    What is not installed brings nothing; what is only required for an extra does not come along.
+
+    Args:
+        required: Whether those that they require come along.
+    """
+    distributions = _installed(names, required=required)
+    return frozenset(path for distribution in distributions for path in _entries(distribution))
+
+
+def _installed(names: Iterable[str], *, required: bool) -> Iterator[Distribution]:
+    left, seen = list(names), set()
+    while left:
+        name = left.pop()
+        if name not in seen:
+            seen.add(name)
+            try:
+                distribution = importlib.metadata.distribution(name)
+            except PackageNotFoundError:
+                continue
+            wanted = distribution.requires or () if required else ()
+            left += [_name(words) for words in wanted if "extra ==" not in words]
+            yield distribution
+
+
+def _name(requirement: str) -> str:
+    match = _NAME.match(requirement)
+    return match[0].lower() if match else ""
+
+
+def _entries(distribution: Distribution) -> Iterator[str]:
+    """Where no list of its files was kept, the whole folder that it lies in."""
+    listed = distribution.read_text("RECORD")
+    names = (
+        {line.partition("/")[0].partition(",")[0] for line in listed.splitlines()} if listed else {""}
+    )
+    for name in names - {"..", "__pycache__"}:
+        path = Path(str(distribution.locate_file(name)))
+        if path.exists():
+            yield str(path)
+
 
 PYTHON = "python"
 """As the first word of a command: the controller's own interpreter, with Gencard to import."""
@@ -41,7 +127,7 @@ _LINE = 4096
 """Bytes in which the first line of a script ends."""
 
 _LIBRARY = re.compile(r"^(?!_tkinter).*\.so(\.|$)")
-"""Files that are loaded with libraries of the system; a cell has no window to draw."""
+"""Files that are loaded with libraries of the system; a sandbox has no window to draw."""
 
 
 @cache
@@ -68,15 +154,15 @@ def system_view(interpreter: str) -> View:
     """An interpreter of the system and the libraries it is loaded with; of a script, its own one too."""
     with open(interpreter, "rb") as file:
         above = _interpreters(file.read(_LINE))
-    found = {placed(path) for path in (interpreter, *above, *_starters())}
-    return View(tuple(sorted({*found, *libraries_of(found)})), system=True)
+    paths = {placed(path) for path in (interpreter, *above, *_starters())}
+    return View(tuple(sorted({*paths, *libraries_of(paths)})), system=True)
 
 
 def program_view(content: bytes) -> View:
     """What a file of the program, run as it is, is loaded with: libraries, or an interpreter."""
-    found = {placed(path) for path in (*_interpreters(content), *_starters())}
+    paths = {placed(path) for path in (*_interpreters(content), *_starters())}
     needs = needs_of(io.BytesIO(content), "/nowhere")
-    return View(tuple(sorted({*found, *libraries_of(found, needs)})), system=True)
+    return View(tuple(sorted({*paths, *libraries_of(paths, needs)})), system=True)
 
 
 def view_of(command: tuple[str, ...], program: Mapping[str, bytes], libraries: tuple[str, ...]) -> View:
@@ -97,8 +183,8 @@ def _interpreters(content: bytes) -> list[str]:
 
 
 def _starters() -> list[str]:
-    found = [shutil.which(name, path=_PATH) for name in _STARTERS]
-    return [placed(path) for path in found if path]
+    paths = [shutil.which(name, path=_PATH) for name in _STARTERS]
+    return [placed(path) for path in paths if path]
 
 
 def _interpreter() -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.settings.toml_file import Section
 from gencard.core.card.budget import ZERO, Neighbouring, decimal_of, delta_of
 from gencard.core.card.claim import Claim
@@ -78,8 +78,8 @@ class CellTable(Section):
     work_mib: PositiveInt = 64
     fit_mib: PositiveInt = 256
 
-    def bounds(self) -> CellLimits:
-        return CellLimits(**{name: value for name, value in self if name != "isolation"})
+    def bounds(self) -> SandboxLimits:
+        return SandboxLimits(**{name: value for name, value in self if name != "isolation"})
 
 
 class CellLimitsTable(Section):
@@ -112,7 +112,7 @@ class _InCell(Section):
     parameters: Mapping[str, str] = Field(default_factory=dict)
     limits: CellLimitsTable = CellLimitsTable()
 
-    def limits_in(self, cell: CellTable) -> CellLimits:
+    def limits_in(self, cell: CellTable) -> SandboxLimits:
         """The cell's bounds, with those that are the box's own."""
         own = {name: value for name, value in self.limits if value is not None}
         return replace(cell.bounds(), **own)

@@ -1,4 +1,4 @@
-"""AIM: round after round, the marginal that the model knows worst is chosen and measured privately.
+"""AIM: each round privately selects and measures the marginal that the model fits worst.
 
 R. McKenna, B. Mullins, D. Sheldon, G. Miklau, "AIM: An Adaptive and Iterative Mechanism for
 Differentially Private Synthetic Data", PVLDB 15(11), 2022, algorithm 2.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.budget import GRID, Purse, misfit
+from gencard.boxes.budget import GRID, PrivacyBudget, misfit
 from gencard.boxes.entry import (
     APPROXIMATE,
     BoxEntry,
@@ -78,7 +78,7 @@ class Candidates:
         return tuple(self.weights)
 
     def within(self, model: NoisyModel, max_cells: int) -> list[Clique]:
-        """Those that the model holds already, or with which it stays within the bound."""
+        """Cliques that are in the model already, or that keep it within the bound."""
         measured = model.cliques
         return [
             clique
@@ -87,7 +87,7 @@ class Candidates:
         ]
 
     def _with(self, measured: frozenset[Clique], clique: Clique) -> int:
-        """Cells of the model with one more clique; remembered as long as nothing more is measured."""
+        """Cells of the model with one more clique; cached until something more is measured."""
         if measured not in self._cells:
             self._cells.clear()
             self._cells[measured] = {}
@@ -98,7 +98,7 @@ class Candidates:
 
 
 _MEASURING = Fraction(9, 10)
-"""Of a round's budget; the rest is for the choice."""
+"""Share of a round's budget for the measurement; the rest is for the choice."""
 
 _MEAN = sqrt(2 / pi)
 """Mean size of normal noise of stddev 1."""
@@ -106,16 +106,16 @@ _MEAN = sqrt(2 / pi)
 
 @dataclass(frozen=True, slots=True)
 class Aim(ModelBox):
-    """Choices among all marginals inside the workload, scored by what measuring them would mend.
+    """Chooses among all marginals inside the workload, scored by the expected improvement.
 
     A score is the clique's weight, which is how much the workload overlaps with it, times the L1
-    distance between marginal and model less the noise that would be measured. Where a round changed
-    no more than noise does, those after it get four times its budget. The model grows in proportion to
-    what is spent, up to ``max_cells``.
+    distance between marginal and model, less the expected noise. After a round that changed the model by
+    no more than noise does, later rounds get four times its budget. The model may grow in proportion to
+    the budget spent, up to ``max_cells``.
 
     Args:
         workload: Cliques that matter; none for all pairs.
-        rounds: For each attribute: the first rounds spend one part in so many.
+        rounds: Rounds for each attribute, of equal budget at first.
         max_cells: Bound on the cells of the model's junction tree.
 
     Raises:
@@ -144,8 +144,10 @@ class Aim(ModelBox):
         _check_cells(dataset.domain, self.max_cells)
         progress("attributes", 0.0)
         run = _Run(dataset, self)
-        progress("rounds", 0.1)  # how many there will be follows from noisy answers, so no more is told
-        while run.purse.left:
+        progress(
+            "rounds", 0.1
+        )  # the number of rounds depends on noisy measurements, so no finer progress is reported
+        while run.budget.remaining:
             run.round()
         return KeptModel(run.model.tree)
 
@@ -154,27 +156,27 @@ class _Run:
     """One fit, between rounds.
 
     Attributes:
-        part: What the next round may spend.
-        model: Fitted to all that was measured.
+        part: Budget of the next round.
+        model: Fitted to all measurements so far.
     """
 
     def __init__(self, dataset: Dataset, aim: Aim) -> None:
-        self.purse = Purse(aim.privacy, aim.noise)
-        self.part = self.purse.whole / (aim.rounds * len(dataset.domain))
+        self.budget = PrivacyBudget(aim.privacy, aim.noise)
+        self.part = self.budget.total / (aim.rounds * len(dataset.domain))
         self._candidates = Candidates.of(dataset.domain, aim.workload, aim.max_cells)
         cliques = self._candidates.cliques
         self._counts = dict(zip(cliques, count_all(dataset, cliques), strict=True))
         self._max_cells = aim.max_cells
         alone = [(name,) for name in dataset.domain.attributes]
         spent = _MEASURING * self.part * len(alone)
-        self.model = NoisyModel(dataset.domain, self.purse.all_measured(dataset, alone, spent))
+        self.model = NoisyModel(dataset.domain, self.budget.noisy_marginals(dataset, alone, spent))
 
     def round(self) -> None:
         """Choose, measure, fit; the last round spends all that is left."""
-        last = self.purse.left < 2 * self.part
-        part = self.purse.left if last else self.part
+        last = self.budget.remaining < 2 * self.part
+        part = self.budget.remaining if last else self.part
         clique = self._choice(part)
-        measured = self.purse.measured(clique, self._counts[clique], _MEASURING * part)
+        measured = self.budget.noisy_marginal(clique, self._counts[clique], _MEASURING * part)
         before = self.model.expected([clique])[clique]
         self.model = self.model.with_one(measured)
         change = float(np.abs(self.model.expected([clique])[clique] - before).sum())
@@ -183,17 +185,17 @@ class _Run:
 
     def _choice(self, part: Fraction) -> Clique:
         choice = (1 - _MEASURING) * part
-        share = 1 - (self.purse.left - part) / self.purse.whole
+        share = 1 - (self.budget.remaining - part) / self.budget.total
         allowed = self._candidates.within(self.model, int(self._max_cells * share))
-        bias = _MEAN * self.purse.stddev(_MEASURING * part)
+        bias = _MEAN * self.budget.stddev(_MEASURING * part)
         expected = self.model.expected(allowed)
         weights = [self._candidates.weights[clique] for clique in allowed]
         scores = [
             weight * (misfit(self._counts[clique], expected[clique]) - _noise(bias, expected[clique]))
             for weight, clique in zip(weights, allowed, strict=True)
         ]
-        sensitivity = max(weights) * self.purse.moved * GRID
-        return allowed[self.purse.chosen(np.array(scores), sensitivity, choice)]
+        sensitivity = max(weights) * self.budget.l1_sensitivity * GRID
+        return allowed[self.budget.choose(np.array(scores), sensitivity, choice)]
 
 
 def _noise(bias: float, table: NDArray[Any]) -> int:

@@ -1,4 +1,4 @@
-"""Boxes whose fit is a model of this house, and the fit as it is kept."""
+"""Boxes whose fit is a model of ``core.generators``, the fit as bytes, and models of noisy marginals."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Progress, Table, ignore_progress
 
 _TOLERANCE = 1e-3
-"""L1 distance, in shares, to which marginals are met; the noise on them is far larger."""
+"""L1 distance, in shares, at which a fit stops; the noise on the marginals is far larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptModel:
-    """A fitted model and nothing else: what it was fitted to is gone."""
+    """A fitted model; it holds nothing else of the records."""
 
     model: FittedModel
 
@@ -57,7 +57,7 @@ class ModelBox(ABC):
 
 
 def check_attributes(dataset: Dataset) -> None:
-    """Raises InvalidDatasetError where there is no attribute; no record is nothing to refuse."""
+    """Raises InvalidDatasetError where there is no attribute; a dataset without records is valid."""
     if not len(dataset.domain):
         raise InvalidDatasetError(problem="it has no attributes")
 
@@ -67,7 +67,7 @@ class NoisyModel:
     """The model of largest entropy with these marginals, reconciled.
 
     Args:
-        measurements: Every attribute is in one of them; measured again, a clique stands there twice.
+        measurements: They cover every attribute; a clique may occur more than once.
     """
 
     domain: Domain
@@ -81,7 +81,7 @@ class NoisyModel:
 
     @property
     def cliques(self) -> frozenset[Clique]:
-        """What was measured."""
+        """The measured cliques."""
         return frozenset(measurement.clique for measurement in self.measurements)
 
     @property

@@ -1,5 +1,7 @@
 """MST: the maximum spanning tree of pairs, chosen and measured privately.
 
+Levels whose noisy counts are small are merged before pairs are measured, and split again afterwards.
+
 R. McKenna, G. Miklau, D. Sheldon, "Winning the NIST Contest: A scalable and general approach to
 differentially private synthetic data", Journal of Privacy and Confidentiality 11(3), 2021, section 4.
 """
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.budget import GRID, Purse, Tell, misfit
+from gencard.boxes.budget import GRID, PrivacyBudget, StepProgress, misfit
 from gencard.boxes.entry import (
     APPROXIMATE,
     BoxEntry,
@@ -38,16 +40,16 @@ from gencard.core.statistics.reconcile import reconcile
 from gencard.core.statistics.table import total
 from gencard.core.types import Progress, ignore_progress
 
-_DROWNED = 3.0
-"""A level is rare where its noisy count is below so many standard deviations."""
+_RARE_BELOW = 3.0
+"""A level is rare where its noisy count is below this number of standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """What became of the levels of one attribute.
+    """The levels of one attribute, before and after rare ones are merged.
 
     Args:
-        merged: For each level its number after merging: frequent ones first, then all rare ones as one.
+        merged: For each level its number after merging: frequent ones first, then one for all rare ones.
         shares: For each level its share of that number: 1 for frequent ones.
     """
 
@@ -56,15 +58,15 @@ class Levels:
 
     @classmethod
     def of(cls, measured: Measurement) -> "Levels":
-        """From a noisy marginal on one attribute; a single rare level has nothing to be merged with."""
-        rare = np.flatnonzero(measured.values < _DROWNED * measured.stddev)
+        """From a noisy one-way marginal; a single rare level is not merged."""
+        rare = np.flatnonzero(measured.values < _RARE_BELOW * measured.stddev)
         shares = np.ones(measured.values.size)
         if rare.size < 2:
             return cls(np.arange(measured.values.size), shares)
         frequent = np.setdiff1d(np.arange(measured.values.size), rare)
         merged = np.full(measured.values.size, frequent.size)
         merged[frequent] = np.arange(frequent.size)
-        shares[rare] = _within(measured.values[rare], measured.stddev)
+        shares[rare] = _shares_of_rare(measured.values[rare], measured.stddev)
         return cls(merged, shares)
 
     @property
@@ -105,7 +107,7 @@ class MergedLevels:
         return Dataset.of_columns(self.small, columns)
 
     def apart(self, model: TreeModel) -> TreeModel:
-        """The model before merging: a rare level has its share, whatever other attributes are."""
+        """The model over the original levels; rare ones have fixed shares of their group."""
         tables = [
             self._apart(table, self.domain.axes(clique))
             for clique, table in zip(model.tree.cliques, model.tables, strict=True)
@@ -121,21 +123,23 @@ class MergedLevels:
         return table
 
 
-def _within(counts: NDArray[Any], stddev: float) -> NDArray[np.float64]:
-    """Shares of rare levels among each other, from what noise left of them."""
+def _shares_of_rare(counts: NDArray[Any], stddev: float) -> NDArray[np.float64]:
+    """Shares of the rare levels within their group, from their reconciled noisy counts."""
     domain = Domain.of({"level": counts.size})
-    found = reconcile(Psi(domain, (Measurement(("level",), counts, stddev),))).measurements[0].values
-    shares: NDArray[np.float64] = found / total(found)
+    counts_reconciled = (
+        reconcile(Psi(domain, (Measurement(("level",), counts, stddev),))).measurements[0].values
+    )
+    shares: NDArray[np.float64] = counts_reconciled / total(counts_reconciled)
     return shares
 
 
 @dataclass(frozen=True, slots=True)
 class Mst(ModelBox):
-    """A third of rho each: every attribute, the choice of a tree of pairs, and the pairs on it.
+    """A third of rho each: the attributes, the choice of a tree of pairs, and the pairs of that tree.
 
-    Levels that noise drowns are merged before pairs are looked at. A pair's score is the L1 distance,
+    Rare levels are merged before pairs are scored. A pair's score is the L1 distance,
     in records, between its marginal and that of independent attributes; an edge is drawn by the
-    exponential mechanism among those that close no circle (Kruskal's algorithm, privately).
+    exponential mechanism among those that close no cycle (Kruskal's algorithm, privately).
     """
 
     privacy: Privacy
@@ -151,54 +155,62 @@ class Mst(ModelBox):
         check_attributes(dataset)
         names = dataset.domain.attributes
         _check_tree(dataset.domain)
-        purse = Purse(self.privacy, self.noise)
-        third = purse.whole / (3 if len(names) > 1 else 1)
+        budget = PrivacyBudget(self.privacy, self.noise)
+        third = budget.total / (3 if len(names) > 1 else 1)
         progress("attributes", 0.0)
-        alone = purse.all_measured(dataset, [(name,) for name in names], third)
+        alone = budget.noisy_marginals(dataset, [(name,) for name in names], third)
         levels = MergedLevels.of(dataset.domain, alone)
         small = levels.merged(dataset)
         merged = [one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)]
-        edges = _chosen(small, merged, purse, third, lambda done: progress("choice", 0.2 + 0.2 * done))
-        pairs = purse.all_measured(small, edges, third, lambda done: progress("pairs", 0.4 + 0.2 * done))
+        edges = _chosen(small, merged, budget, third, lambda done: progress("choice", 0.2 + 0.2 * done))
+        pairs = budget.noisy_marginals(
+            small, edges, third, lambda done: progress("pairs", 0.4 + 0.2 * done)
+        )
         psi = Psi(small.domain, (*merged, *pairs))
         progress("model", 0.6)
         return KeptModel(levels.apart(Graphical().fit(psi, small.domain)))
 
 
 def _chosen(
-    dataset: Dataset, alone: Sequence[Measurement], purse: Purse, budget: Fraction, tell: Tell
+    dataset: Dataset,
+    alone: Sequence[Measurement],
+    budget: PrivacyBudget,
+    part: Fraction,
+    progress: StepProgress,
 ) -> list[Clique]:
     """The edges of the tree."""
-    scores = _scores(dataset, alone, tell)
+    scores = _scores(dataset, alone, progress)
     group = {name: name for name in dataset.domain.attributes}
     edges: list[Clique] = []
     while len(edges) < len(group) - 1:
         open_pairs = [pair for pair in scores if group[pair[0]] != group[pair[1]]]
         among = np.array([scores[pair] for pair in open_pairs])
-        part = budget / (len(group) - 1)
-        one, other = open_pairs[purse.chosen(among, purse.moved * GRID, part)]
+        each = part / (len(group) - 1)
+        one, other = open_pairs[budget.choose(among, budget.l1_sensitivity * GRID, each)]
         edges.append((one, other))
         joined, left = group[one], group[other]
         group = {name: joined if of == left else of for name, of in group.items()}
     return edges
 
 
-def _scores(dataset: Dataset, alone: Sequence[Measurement], tell: Tell) -> Mapping[Clique, int]:
-    """How far each pair is from independence, the number of records being that of the noisy counts."""
+def _scores(
+    dataset: Dataset, alone: Sequence[Measurement], progress: StepProgress
+) -> Mapping[Clique, int]:
+    """Distance of each pair from independence, with the number of records taken from noisy counts."""
     agreed = reconcile(Psi(dataset.domain, tuple(alone))).measurements
     records = float(agreed[0].values.sum())
     shares = {marginal.clique[0]: marginal.values / records for marginal in agreed}
     return {
         (one, other): misfit(table, records * np.outer(shares[one], shares[other]))
-        for (one, other), table in _counted(dataset, tell)
+        for (one, other), table in _counted(dataset, progress)
     }
 
 
-def _counted(dataset: Dataset, tell: Tell) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
-    """Every pair with its counts; what is held are those of one attribute, which are a tree of pairs."""
+def _counted(dataset: Dataset, progress: StepProgress) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
+    """Every pair with its counts; only the pairs of one attribute are in memory at a time."""
     names = dataset.domain.attributes
     for place, one in enumerate(names):
-        tell(place / len(names))
+        progress(place / len(names))
         pairs = [(one, other) for other in names[place + 1 :]]
         yield from zip(pairs, count_all(dataset, pairs), strict=True)
 

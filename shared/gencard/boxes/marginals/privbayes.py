@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from gencard.boxes.budget import Purse
+from gencard.boxes.budget import PrivacyBudget
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, noise_of, whole
 from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
 from gencard.boxes.marginals.privbayes_parents import Pair, ParentScores, pairs_to_choose_from
@@ -28,10 +28,10 @@ from gencard.core.statistics.reconcile import on_simplex
 from gencard.core.types import Progress, ignore_progress
 
 _MOST_CELLS = 1 << 18
-"""A larger table is not worth the seconds that its noise takes, however useful it would be."""
+"""Limit on a table: drawing the noise of a larger one would take too long."""
 
 _SCORED = 2_000
-"""Pairs that are scored before progress is told again."""
+"""Pairs that are scored between two reports of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +73,45 @@ class PrivBayes(ModelBox):
             InvalidNumberError: The seed is out of range.
         """
         check_attributes(dataset)
-        purse = Purse(self.privacy, self.noise)
+        budget = PrivacyBudget(self.privacy, self.noise)
         first = int(rng_of(seed).integers(len(dataset.domain)))
-        network = self._network(dataset, dataset.domain.attributes[first], purse, progress)
-        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, purse, progress)))
+        network = self._network(dataset, dataset.domain.attributes[first], budget, progress)
+        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, budget, progress)))
 
-    def _network(self, dataset: Dataset, first: str, purse: Purse, progress: Progress) -> Sequence[Pair]:
+    def _network(
+        self, dataset: Dataset, first: str, budget: PrivacyBudget, progress: Progress
+    ) -> Sequence[Pair]:
         """Choices that spend beta of epsilon; none, and nothing spent, where no parent can be useful."""
-        domain, number, choosing = dataset.domain, len(dataset.domain), self.beta * purse.whole
-        useful = len(dataset) * (purse.whole - choosing) / (2 * number * self.theta)
+        domain, number, choosing = dataset.domain, len(dataset.domain), self.beta * budget.total
+        useful = len(dataset) * (budget.total - choosing) / (2 * number * self.theta)
         most_cells = min(int(useful), _MOST_CELLS)
         if self.degree == 0 or prod(sorted(domain.sizes)[:2]) > most_cells:
             return [Pair(name, ()) for name in domain.attributes]
         network, scores = [Pair(first, ())], ParentScores(dataset)
         while len(network) < number:
             offered = pairs_to_choose_from(domain, network, most_cells, self.degree)
-            found = []
+            score_blocks = []
             for begin in range(0, len(offered), _SCORED):
                 done = len(network) + begin / len(offered)
                 progress("network", 0.5 * done / number)
-                found.append(scores.of(offered[begin : begin + _SCORED]))
-            chosen = purse.chosen(np.concatenate(found), scores.sensitivity, choosing / (number - 1))
+                score_blocks.append(scores.of(offered[begin : begin + _SCORED]))
+            chosen = budget.choose(
+                np.concatenate(score_blocks), scores.sensitivity, choosing / (number - 1)
+            )
             network.append(offered[chosen])
         return network
 
 
 def _nodes(
-    dataset: Dataset, network: Sequence[Pair], purse: Purse, progress: Progress
+    dataset: Dataset, network: Sequence[Pair], budget: PrivacyBudget, progress: Progress
 ) -> tuple[Node, ...]:
-    """Each table with an equal part of what is left, near to nothing below zero, of n records."""
-    part = purse.left / len(network)
+    """Each table with an equal part of what remains, projected to counts >= 0 that sum to n records."""
+    part = budget.remaining / len(network)
     nodes = []
     for number, pair in enumerate(network):
         progress("tables", 0.5 + 0.5 * number / len(network))
         clique = (*pair.parents, pair.attribute)
-        noisy = purse.measured(clique, count(dataset, clique), part).values.astype(np.float64)
+        noisy = budget.noisy_marginal(clique, count(dataset, clique), part).values.astype(np.float64)
         table = on_simplex(noisy, len(dataset)) if len(dataset) else np.zeros(noisy.shape)
         nodes.append(Node(pair.attribute, pair.parents, table))
     return tuple(nodes)

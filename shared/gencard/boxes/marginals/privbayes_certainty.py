@@ -1,4 +1,4 @@
-"""The score F of PrivBayes: how near parents come to leaving no doubt about a binary attribute."""
+"""The score F of PrivBayes: how nearly the parents determine a binary attribute."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from gencard.core.types import IntArray
 
 _AT_ONCE = 1 << 14
-"""Pairs of ways that are looked at together, so that they stay in a core's cache."""
+"""Pairs of assignments compared at a time, so that they stay in a core's cache."""
 
 _NARROW = 1 << 28
 """With fewer records every sum has 32 bits, and goes twice as fast."""
@@ -35,8 +35,8 @@ def certainties(joints: IntArray) -> IntArray:
     records = cells.sum(axis=(1, 2))
     middle = cells.shape[1] // 2
     one, other = (_ways(part, records) for part in (cells[:, :middle], cells[:, middle:]))
-    found = [_least(*each) for each in zip(one, other, records, strict=True)]
-    return -np.array(found, dtype=np.int64)
+    scores = [_least(*each) for each in zip(one, other, records, strict=True)]
+    return -np.array(scores, dtype=np.int64)
 
 
 def _least(one: IntArray, other: IntArray, records: int) -> int:

@@ -1,4 +1,4 @@
-r"""How much parents tell about an attribute, in whole numbers that one record moves little.
+r"""Candidate parents of an attribute and their scores: integers that one record changes little.
 
 The scores of PrivBayes (Zhang et al. 2017, sections 4.2 and 5.3), n records in all, for neighbours that
 differ by replacing one.
@@ -9,7 +9,7 @@ R, for any sizes, is half the L1 distance of the joint distribution from indepen
 :math:`6 n + 4`.
 
 F, where all attributes are binary, is minus half the L1 distance to the nearest distribution in which
-the parents leave no doubt about the attribute, and which is uniform there. Times :math:`2 n`:
+the parents determine the attribute, and which is uniform there. Times :math:`2 n`:
 :math:`-\min_S\, (n - 2 k_0)^+ + (n - 2 k_1)^+`, where S says which cells of the parents stand for 0,
 :math:`k_0` are the records with 0 in S, and :math:`k_1` those with 1 outside. A record moves two counts
 by 1, and so an L1 distance by 2 and :math:`2 n F` by 2.
@@ -53,7 +53,7 @@ class BitPlanes:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._found: dict[str, Planes] = {}
+        self._by_name: dict[str, Planes] = {}
 
     def joints(self, parents: Clique, attributes: Clique) -> IntArray:
         """Counts of each attribute's levels in each cell of the parents.
@@ -84,10 +84,10 @@ class BitPlanes:
         return cells
 
     def _levels(self, name: str) -> Planes:
-        if name not in self._found:
+        if name not in self._by_name:
             levels = np.arange(self._dataset.domain.size(name))
-            self._found[name] = _packed(self._dataset.column(name) == levels[:, None])
-        return self._found[name]
+            self._by_name[name] = _packed(self._dataset.column(name) == levels[:, None])
+        return self._by_name[name]
 
 
 _FEW = 128
@@ -105,22 +105,22 @@ class ParentScores:
         self._dataset = dataset
         self._binary = all(size <= 2 for size in dataset.domain.sizes)
         self._planes = BitPlanes(dataset)
-        self._found: dict[Pair, int] = {}
+        self._scores: dict[Pair, int] = {}
         self.sensitivity = 2 if self._binary else 6 * len(dataset) + 4
 
     def of(self, pairs: Sequence[Pair]) -> IntArray:
         """The scores of pairs, in their order: F where all attributes are binary, else R."""
         lacking: dict[tuple[Clique, int], list[str]] = {}
         for pair in pairs:
-            if pair not in self._found:
+            if pair not in self._scores:
                 alike = (pair.parents, self._dataset.domain.size(pair.attribute))
                 lacking.setdefault(alike, []).append(pair.attribute)
         for (parents, _), attributes in lacking.items():
             joints = self._joints(parents, tuple(attributes))
             scores = certainties(np.stack([*joints])) if self._binary else map(dependence, joints)
             for attribute, score in zip(attributes, scores, strict=True):
-                self._found[Pair(attribute, parents)] = int(score)
-        return np.array([self._found[pair] for pair in pairs], dtype=np.int64)
+                self._scores[Pair(attribute, parents)] = int(score)
+        return np.array([self._scores[pair] for pair in pairs], dtype=np.int64)
 
     def _joints(self, parents: Clique, attributes: Clique) -> Iterable[IntArray]:
         """For each attribute counts, one row for each cell of the parents, one column for each level."""
@@ -171,8 +171,8 @@ def pairs_to_choose_from(
     before = tuple(name for name in domain.attributes if name in inside)
     after = tuple(name for name in domain.attributes if name not in inside)
     for fewer in range(degree, 0, -1):
-        found = _pairs(domain, before, after, most_cells, fewer)
-        offered = list(islice(found, _MOST_PAIRS + 1))
+        pairs = _pairs(domain, before, after, most_cells, fewer)
+        offered = list(islice(pairs, _MOST_PAIRS + 1))
         if len(offered) <= _MOST_PAIRS:
             return offered
     return [Pair(attribute, ()) for attribute in after]
@@ -211,15 +211,15 @@ def _sets(
 
 
 def _packed(rows: NDArray[np.bool_]) -> Planes:
-    """Rows of truths as rows of bits, with zeros up to whole words; one at least."""
+    """Rows of Booleans as rows of bits, padded with zeros to whole words, at least one."""
     words = max(1, -(-rows.shape[1] // _WORD))
     packed = np.zeros((len(rows), words * _WORD // 8), dtype=np.uint8)
-    found = np.packbits(rows, axis=1)
-    packed[:, : found.shape[1]] = found
+    bits = np.packbits(rows, axis=1)
+    packed[:, : bits.shape[1]] = bits
     return packed.view(np.uint64)
 
 
 def _bits(planes: Planes) -> IntArray:
     """The bits that are set in each row."""
-    found: IntArray = np.bitwise_count(planes).sum(axis=1, dtype=np.uint32).astype(np.int64)
-    return found
+    counts: IntArray = np.bitwise_count(planes).sum(axis=1, dtype=np.uint32).astype(np.int64)
+    return counts

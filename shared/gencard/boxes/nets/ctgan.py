@@ -1,4 +1,4 @@
-"""CTGAN as a black box: it reads records, promises nothing, and its fit can be kept."""
+"""CTGAN as a black box, without a privacy guarantee; its fit can be saved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class Options:
 
 
 def options_of(parameters: Parameters) -> Options:
-    """From the words of a card.
+    """Options from a card's parameters.
 
     Raises:
         InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.

@@ -1,4 +1,17 @@
-"""The training of CTGAN. Imports PyTorch: loaded only where something is fitted."""
+r"""The training of CTGAN. Imports PyTorch, so it is loaded only for a fit.
+
+Between two bends of its rectifiers the discriminator is linear in its input,
+:math:`w D_L W_L \cdots D_1 W_1 x`, where D holds the slopes (0 for units that dropout leaves out).
+So its gradient is that product, and the gradient penalty needs one pass back through the product and
+no second derivative.
+
+References:
+    L. Xu, M. Skoularidou, A. Cuesta-Infante, K. Veeramachaneni, "Modeling Tabular Data using Conditional
+    GAN", NeurIPS 2019, section 4.4.
+    I. Gulrajani et al., "Improved Training of Wasserstein GANs", NIPS 2017, section 4.
+    Z. Lin, A. Khetan, G. Fanti, S. Oh, "PacGAN: The power of two samples in generative adversarial
+    networks", NeurIPS 2018.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -9,7 +9,7 @@ from gencard.core.errors import InvalidInputError
 
 
 def missing_extra() -> InvalidInputError:
-    """What to say where the nets' libraries are not installed."""
+    """The error where PyTorch or scikit-learn is not installed."""
     return InvalidInputError(
         field="black_box", problem="its networks need torch: pip install 'gencard[deep]'"
     )
@@ -23,7 +23,7 @@ def check_torch() -> None:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """One thread and no algorithm whose sums come in another order each time; afterwards as before.
+    """One thread and deterministic algorithms for the block, so that equal seeds give equal fits.
 
     Raises:
         InvalidInputError: PyTorch is not installed.

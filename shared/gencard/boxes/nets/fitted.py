@@ -1,4 +1,4 @@
-"""A generator's net after its training: it samples without the library that trained it."""
+"""A fitted network: sampling with numpy alone, and the fit as bytes (JSON and plain arrays, no code)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class ResidualNet:
 
 
 _LEAST = 1e-30
-"""A draw of zero would be an infinite logit."""
+"""Lower bound of a draw: zero would give an infinite logit."""
 
 
 def gumbel(shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
@@ -73,14 +73,14 @@ def drawn_by(cumulative: NDArray[np.float64], uniforms: NDArray[np.float64]) -> 
         uniforms: One number from 0 to below 1 for each draw.
     """
     total: Any = cumulative[-1]
-    last = np.searchsorted(cumulative, total)  # rounding must not lead to what has no probability
-    found = np.searchsorted(cumulative, uniforms * total, side="right")
-    drawn: NDArray[np.int64] = np.minimum(found, last)
+    last = np.searchsorted(cumulative, total)  # rounding must not select a position of probability zero
+    positions = np.searchsorted(cumulative, uniforms * total, side="right")
+    drawn: NDArray[np.int64] = np.minimum(positions, last)
     return drawn
 
 
 _BLOCK = 4096
-"""Rows that are drawn and decoded at a time: what a row needs on the way is far more than its codes."""
+"""Rows drawn at a time: a row needs far more memory while it is decoded than its codes do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,7 +216,7 @@ def _fits(modes: Modes, size: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeptNet:
-    """A fitted net and nothing else: what trained it is gone."""
+    """A fitted network; it holds nothing else of the records."""
 
     net: FittedNet
 
@@ -225,7 +225,7 @@ class KeptNet:
         return self.net.sample(rows, seed=seed)
 
     def save(self) -> bytes:
-        """An npz archive of plain arrays; see ``file``."""
+        """An npz archive of plain arrays; see ``bytes_of``."""
         return bytes_of(self.net)
 
 

@@ -1,4 +1,4 @@
-"""The generator's net while it is trained. Only this room's lazily loaded modules import PyTorch."""
+"""The generator's network during training, and its outputs as rows. Imports PyTorch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from gencard.boxes.nets.fitted import ResidualNet, gumbel
 from gencard.boxes.nets.layout import Layout
 
 Tensor = Any
-"""Of PyTorch, whose types not everybody has who reads this."""
+"""A PyTorch tensor; PyTorch is optional, so its types are not imported."""
 
 _EPSILON = 1e-5
 """Added to variances, as PyTorch's batch normalisation does."""

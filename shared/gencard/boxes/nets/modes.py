@@ -79,8 +79,8 @@ class Modes:
         if not len(self._missing):
             return codes
         missing = self._missing[np.maximum(entries - len(self.means), 0)]
-        found: IntArray = np.where(entries < len(self.means), codes, missing)
-        return found
+        codes_or_missing: IntArray = np.where(entries < len(self.means), codes, missing)
+        return codes_or_missing
 
     def _posterior(self) -> FloatArray:
         """Chance of each mode given each code, shape ``(size, modes)``; missing codes have any."""
@@ -111,11 +111,11 @@ def learned(numbers: FloatArray, codes: NDArray[Any], rng: np.random.Generator) 
     if len(values) > _MOST_RECORDS:
         values = values[rng.choice(len(values), _MOST_RECORDS, replace=False)]
     middle, spread = float(values.mean()), float(values.std()) or 1.0
-    found = _mixture((values - middle) / spread, int(rng.integers(_RANDOM_STATES)))
-    kept = found.weights_ > _LEAST_WEIGHT
-    means = found.means_.ravel()[kept] * spread + middle
-    stddevs = np.sqrt(found.covariances_.ravel()[kept]) * spread
-    return Modes(numbers, means, stddevs, found.weights_[kept])
+    mixture = _mixture((values - middle) / spread, int(rng.integers(_RANDOM_STATES)))
+    kept = mixture.weights_ > _LEAST_WEIGHT
+    means = mixture.means_.ravel()[kept] * spread + middle
+    stddevs = np.sqrt(mixture.covariances_.ravel()[kept]) * spread
+    return Modes(numbers, means, stddevs, mixture.weights_[kept])
 
 
 def _mixture(values: FloatArray, random_state: int) -> Any:

@@ -91,7 +91,7 @@ class Options:
 
 
 def options_of(parameters: Parameters) -> Options:
-    """From the words of a card; noise that is "calibrated" is the least that lasts for all iterations.
+    """Options from a card's parameters; "calibrated" noise is the least that lasts for all iterations.
 
     Raises:
         InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.

@@ -1,4 +1,4 @@
-"""The training of PATE-GAN. Imports PyTorch: loaded only where something is fitted."""
+"""The training of PATE-GAN. Imports PyTorch, so it is loaded only for a fit."""
 
 from typing import Any
 

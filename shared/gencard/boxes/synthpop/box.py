@@ -1,4 +1,4 @@
-"""SynthPop as a black box: it reads records, promises nothing, and its fit can be kept."""
+"""SynthPop as a black box, without a privacy guarantee; its fit can be saved."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ import numpy as np
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
 from gencard.boxes.synthpop.fitted import FittedTrees, Step, fit_of, step_of
-from gencard.boxes.synthpop.options import DEFAULTS, Options, Visit, options_of, visits_of
+from gencard.boxes.synthpop.options import DEFAULTS, Options, PlannedStep, options_of, planned_steps
 from gencard.boxes.synthpop.scale import Scale, density_of, scales_of
 from gencard.boxes.synthpop.tree import Growth
 from gencard.core.card.claim import Claim
@@ -43,21 +43,21 @@ class SynthPop:
         return self.fit(dataset, seed=seed).sample(rows, seed=seed)
 
     def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedTrees:
-        """Grow the trees; the seed says which of equally good splits is taken.
+        """Grow the trees; the seed decides between equally good splits.
 
         Raises:
             InvalidDatasetError: There is no record.
-            InvalidInputError: Options or numbers do not fit the domain (``visits_of``, ``scales_of``).
+            InvalidInputError: Options or numbers do not fit the domain.
         """
-        visits = visits_of(self.options, dataset.domain)
+        plans = planned_steps(self.options, dataset.domain)
         scales = scales_of(self.values, dataset.domain)
         if not len(dataset):
             raise InvalidDatasetError(problem="it has no records")
         rng = rng_of(seed)
         steps = []
-        for number, step in enumerate(self._steps(dataset, visits, scales, rng)):
+        for number, step in enumerate(self._steps(dataset, plans, scales, rng)):
             steps.append(step)
-            progress(f"tree of '{visits[number].attribute}'", (number + 1) / len(visits))
+            progress(f"tree of '{plans[number].attribute}'", (number + 1) / len(plans))
         return FittedTrees(dataset.domain, tuple(steps))
 
     def load(self, saved: bytes) -> FittedTrees:
@@ -71,18 +71,18 @@ class SynthPop:
     def _steps(
         self,
         dataset: Dataset,
-        visits: tuple[Visit, ...],
+        plans: tuple[PlannedStep, ...],
         scales: Mapping[str, Scale],
         rng: np.random.Generator,
     ) -> Iterator[Step]:
         options = self.options
         growth = Growth(options.minimum_leaf, options.complexity, options.pruning == "misclassification")
-        for visit in visits:
+        for plan in plans:
             state = int(rng.integers(_RANDOM_STATES))
-            step = step_of(visit, dataset, scales, growth, random_state=state)
-            scale = scales.get(visit.attribute) if options.smoothing == "density" else None
+            step = step_of(plan, dataset, scales, growth, random_state=state)
+            scale = scales.get(plan.attribute) if options.smoothing == "density" else None
             if scale:
-                codes = dataset.column(visit.attribute)
+                codes = dataset.column(plan.attribute)
                 step = replace(step, density=density_of(scale.numbers, codes))
             yield step
 

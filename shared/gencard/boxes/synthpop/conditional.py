@@ -1,4 +1,4 @@
-"""One attribute, given others: a tree whose leaves hold the codes of their records."""
+"""The conditional distribution of one attribute: a tree whose leaves hold the codes of their records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Conditional:
     Args:
         predictors: Their axes in the domain.
         places: For each predictor, the place of each of its codes: shape ``(size,)``.
-        tree: Asks for places.
+        tree: Splits on places.
         donors: Codes of the records, leaf by leaf, in ascending order within one.
         starts: Where the donors of each node begin, and at the end their number: shape ``(nodes + 1,)``.
     """
@@ -37,7 +37,7 @@ class Conditional:
         return self.donors[rng.integers(self.starts[leaf], self.starts[leaf + 1])]
 
     def is_sound(self, domain: Domain) -> bool:
-        """Whether it can draw; that its predictors are axes of the domain is taken as known."""
+        """Whether it can draw, provided that its predictors are axes of the domain."""
         sizes = [(domain.sizes[axis],) for axis in self.predictors]
         if [places.shape for places in self.places] != sizes:
             return False
@@ -55,10 +55,10 @@ class Conditional:
 
 def placed(codes: NDArray[Any], axes: Sequence[int], places: Sequence[Integers]) -> NDArray[np.float32]:
     """The predictors' places, which a float of 4 bytes holds exactly: shape ``(n, predictors)``."""
-    found = np.empty((len(codes), len(axes)), dtype=np.float32, order="F")
+    matrix = np.empty((len(codes), len(axes)), dtype=np.float32, order="F")
     for column, (axis, place) in enumerate(zip(axes, places, strict=True)):
-        found[:, column] = place[codes[:, axis]]
-    return found
+        matrix[:, column] = place[codes[:, axis]]
+    return matrix
 
 
 def conditional(
@@ -77,12 +77,12 @@ def conditional(
     Args:
         dataset: The records.
         target: Of the same records.
-        predictors: What the tree may ask for.
+        predictors: Attributes that the tree may split on.
         scales: Of the attributes that have numbers.
         growth: When splitting ends.
         random_state: Which of equally good splits is taken.
     """
-    telling: dict[bytes, tuple[int, Integers]] = {}
+    informative: dict[bytes, tuple[int, Integers]] = {}
     for name in predictors:
         codes = dataset.column(name)
         place = (
@@ -90,12 +90,12 @@ def conditional(
         )
         column = place[codes]
         if np.any(column != column[0]):
-            telling.setdefault(column.tobytes(), (dataset.domain.axis(name), place))
-    axes = tuple(axis for axis, _ in telling.values())
-    places = tuple(place for _, place in telling.values())
-    found = placed(dataset.codes, axes, places)
-    tree = growth.tree(found, target, random_state)
-    return Conditional(axes, places, tree, *_donors(tree, tree.leaf_of(found), target.codes))
+            informative.setdefault(column.tobytes(), (dataset.domain.axis(name), place))
+    axes = tuple(axis for axis, _ in informative.values())
+    places = tuple(place for _, place in informative.values())
+    matrix = placed(dataset.codes, axes, places)
+    tree = growth.tree(matrix, target, random_state)
+    return Conditional(axes, places, tree, *_donors(tree, tree.leaf_of(matrix), target.codes))
 
 
 def _donors(tree: Tree, leaf: NDArray[np.intp], codes: NDArray[Any]) -> tuple[Integers, Integers]:

@@ -1,4 +1,7 @@
-"""Fitted trees: they sample without the records, though every leaf holds some of their codes."""
+"""Fitted trees: how one attribute is drawn, sampling, and the fit as bytes.
+
+A fit samples without the records, but every leaf holds codes of some of them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.synthpop.conditional import Conditional, conditional
-from gencard.boxes.synthpop.options import FREE, Rule, Visit, json_of, ruled, rules_of
+from gencard.boxes.synthpop.options import FREE, PlannedStep, Rule, json_of, ruled, rules_of
 from gencard.boxes.synthpop.scale import Density, Scale
 from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
 from gencard.core.dataset import Dataset, code_dtype
@@ -49,22 +52,27 @@ class Step:
 
 
 def step_of(
-    visit: Visit, dataset: Dataset, scales: Mapping[str, Scale], growth: Growth, *, random_state: int
+    plan: PlannedStep,
+    dataset: Dataset,
+    scales: Mapping[str, Scale],
+    growth: Growth,
+    *,
+    random_state: int,
 ) -> Step:
     """Grown on the records for which no rule holds; on all of them where a rule holds for each."""
-    fixed = ruled(visit.rules, dataset.codes, dataset.domain)
+    fixed = ruled(plan.rules, dataset.codes, dataset.domain)
     free = np.flatnonzero(fixed == FREE)
     records = dataset.take(free) if 0 < len(free) < len(dataset) else dataset
     grow = partial(
         conditional,
-        predictors=visit.predictors,
+        predictors=plan.predictors,
         scales=scales,
         growth=growth,
         random_state=random_state,
     )
-    scale = scales.get(visit.attribute)
-    axis = dataset.domain.axis(visit.attribute)
-    return Step(axis, visit.rules, _conditionals(records, visit.attribute, scale, grow))
+    scale = scales.get(plan.attribute)
+    axis = dataset.domain.axis(plan.attribute)
+    return Step(axis, plan.rules, _conditionals(records, plan.attribute, scale, grow))
 
 
 def _conditionals(
@@ -90,7 +98,7 @@ _BLOCK_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedTrees:
-    """One step for each attribute of the domain, in the order of the visits."""
+    """One step for each attribute of the domain, in the order in which they are drawn."""
 
     domain: Domain
     steps: tuple[Step, ...]
@@ -111,7 +119,7 @@ class FittedTrees:
         return Dataset(self.domain, codes)
 
     def save(self) -> bytes:
-        """Trees, codes in their leaves, rules: made of records, and to be kept as they are."""
+        """Trees, codes in their leaves, and rules. These bytes are as sensitive as the records."""
         return bytes_of(self.domain, self.steps)
 
     def _draw(self, codes: NDArray[Any], rng: np.random.Generator) -> None:
@@ -136,7 +144,7 @@ def bytes_of(domain: Domain, steps: Sequence[Step]) -> bytes:
         "kind": _KIND,
         "attributes": domain.attributes,
         "sizes": domain.sizes,
-        "steps": [_told(step) for step in steps],
+        "steps": [_header_of(step) for step in steps],
     }
     return archived(header, arrays)
 
@@ -150,7 +158,7 @@ def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step,
     try:
         header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
         domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-        steps = tuple(_step(domain, number, told, arrays) for number, told in enumerate(header["steps"]))
+        steps = tuple(_step(domain, number, step, arrays) for number, step in enumerate(header["steps"]))
         if header["kind"] == _KIND and _are_sound(steps, domain):
             return domain, steps
     except (*BROKEN, AttributeError, IndexError):
@@ -158,8 +166,8 @@ def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step,
     raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
-def _told(step: Step) -> dict[str, Any]:
-    """What of a step is no array."""
+def _header_of(step: Step) -> dict[str, Any]:
+    """The parts of a step that are not arrays."""
     return {
         "axis": step.axis,
         "rules": json_of(step.rules),
@@ -178,15 +186,15 @@ def _arrays(name: str, each: Conditional) -> dict[str, Any]:
     }
 
 
-def _step(domain: Domain, number: int, told: Mapping[str, Any], arrays: Arrays) -> Step:
+def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays) -> Step:
     conditionals = tuple(
         _conditional(domain, tuple(predictors), f"{number}.{place}", arrays)
-        for place, predictors in enumerate(told["predictors"])
+        for place, predictors in enumerate(header["predictors"])
     )
     density = None
-    if told["bandwidth"] is not None:
-        density = Density(arrays[f"{number}.numbers"], told["bandwidth"])
-    return Step(told["axis"], rules_of(told["rules"]), conditionals, density)
+    if header["bandwidth"] is not None:
+        density = Density(arrays[f"{number}.numbers"], header["bandwidth"])
+    return Step(header["axis"], rules_of(header["rules"]), conditionals, density)
 
 
 def _conditional(domain: Domain, predictors: tuple[int, ...], name: str, arrays: Arrays) -> Conditional:
@@ -209,9 +217,9 @@ def _are_sound(steps: Sequence[Step], domain: Domain) -> bool:
 def _is_sound(step: Step, earlier: set[int], domain: Domain) -> bool:
     for rule in step.rules:
         rule.check(domain)
-    asked = {axis for each in step.conditionals for axis in each.predictors}
-    asked |= {domain.axis(name) for rule in step.rules for name, _ in rule.where}
-    if not (asked <= earlier and 1 <= len(step.conditionals) <= 2):
+    needed = {axis for each in step.conditionals for axis in each.predictors}
+    needed |= {domain.axis(name) for rule in step.rules for name, _ in rule.where}
+    if not (needed <= earlier and 1 <= len(step.conditionals) <= 2):
         return False
     if not all(each.is_sound(domain) for each in step.conditionals):
         return False

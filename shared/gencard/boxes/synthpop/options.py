@@ -1,4 +1,4 @@
-"""What sequential trees can be told, read from the words of a card."""
+"""Options of the sequential trees, read from a card's parameters: order, predictors, rules, growth."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Rule:
     where: tuple[tuple[str, tuple[int, ...]], ...]
 
     def check(self, domain: Domain) -> None:
-        """Whether the rule speaks of this domain.
+        """Check that the rule fits this domain.
 
         Raises:
             InvalidInputError: A code is outside its attribute's size.
@@ -45,7 +45,7 @@ class Rule:
                 )
 
     def holds(self, codes: NDArray[Any], domain: Domain) -> NDArray[np.bool_]:
-        """For which records: shape ``(n,)``."""
+        """Whether each record meets all conditions: shape ``(n,)``."""
         met = np.ones(len(codes), dtype=np.bool_)
         for attribute, allowed in self.where:
             met &= np.isin(codes[:, domain.axis(attribute)], allowed)
@@ -83,7 +83,7 @@ class Options:
     """How the trees are grown and used.
 
     Args:
-        order: Of visits: ``DECLARED``, ``BY_LEVELS`` (fewest first), or every attribute by name.
+        order: In which attributes are drawn: ``DECLARED``, ``BY_LEVELS`` (fewest first), or all names.
         predictors: For some attributes, those that theirs are predicted from; else all before them.
         minimum_leaf: Fewest records in a leaf; a node with fewer than three times as many is a leaf.
         complexity: Least gain of a split, as a share of the impurity of the root: the Gini index of a
@@ -114,7 +114,7 @@ class Options:
 
 
 def options_of(parameters: Parameters) -> Options:
-    """From the words of a card; lists of names, predictors and rules are JSON.
+    """Options from a card's parameters; lists of names, predictors and rules are JSON.
 
     Raises:
         InvalidInputError: A word is none that is known, or is not JSON of the right form.
@@ -218,7 +218,7 @@ def _number(parameters: Parameters, field: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PlannedStep:
     """One attribute, what it is predicted from, and the rules for it."""
 
     attribute: str
@@ -226,7 +226,7 @@ class Visit:
     rules: tuple[Rule, ...]
 
 
-def visits_of(options: Options, domain: Domain) -> tuple[Visit, ...]:
+def planned_steps(options: Options, domain: Domain) -> tuple[PlannedStep, ...]:
     """One for each attribute of the domain.
 
     Raises:
@@ -234,14 +234,14 @@ def visits_of(options: Options, domain: Domain) -> tuple[Visit, ...]:
             a rule comes later than what it decides; a rule names a code outside its attribute's size.
         UnknownAttributeError: An attribute is not in the domain.
     """
-    order = _visit_order(options.order, domain)
+    order = _step_order(options.order, domain)
     domain.axes(tuple(options.predictors))
     for rule in options.rules:
         rule.check(domain)
-    return tuple(_visit(options, name, order[:place]) for place, name in enumerate(order))
+    return tuple(_planned_step(options, name, order[:place]) for place, name in enumerate(order))
 
 
-def _visit_order(order: str | Clique, domain: Domain) -> Clique:
+def _step_order(order: str | Clique, domain: Domain) -> Clique:
     if order == DECLARED:
         return domain.attributes
     if order == BY_LEVELS:
@@ -251,7 +251,7 @@ def _visit_order(order: str | Clique, domain: Domain) -> Clique:
     return tuple(order)
 
 
-def _visit(options: Options, attribute: str, earlier: Clique) -> Visit:
+def _planned_step(options: Options, attribute: str, earlier: Clique) -> PlannedStep:
     predictors = options.predictors.get(attribute, earlier)
     rules = tuple(rule for rule in options.rules if rule.attribute == attribute)
     conditions = {condition for rule in rules for condition, _ in rule.where}
@@ -259,4 +259,4 @@ def _visit(options: Options, attribute: str, earlier: Clique) -> Visit:
         if not names <= set(earlier):
             problem = f"'{attribute}' depends on an attribute that does not come before it"
             raise InvalidInputError(field=name, problem=problem)
-    return Visit(attribute, tuple(dict.fromkeys(predictors)), rules)
+    return PlannedStep(attribute, tuple(dict.fromkeys(predictors)), rules)

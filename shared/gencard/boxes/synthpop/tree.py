@@ -1,4 +1,4 @@
-"""A grown tree as plain arrays, so that it can be kept and read without running anything."""
+"""Decision trees: grown by scikit-learn, kept as plain arrays that can be read without running code."""
 
 import warnings
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gencard.core.errors import InvalidInputError
 
 LEAF = -1
-"""The predictor of a node that asks nothing more."""
+"""Predictor of a node without a split."""
 
 Integers = NDArray[np.integer[Any]]
 
@@ -46,7 +46,7 @@ class Tree:
         return node
 
     def is_sound(self, predictors: int) -> bool:
-        """Whether every walk from the root ends in a leaf and asks for what there is."""
+        """Whether every path from the root ends in a leaf and uses existing predictors only."""
         arrays = [np.asarray(getattr(self, part.name)) for part in fields(self)]
         shape = self.predictor.shape
         if len(shape) != 1 or not shape[0] or any(a.shape != shape for a in arrays):
@@ -55,15 +55,15 @@ class Tree:
             return False
         inner = np.flatnonzero(self.predictor != LEAF)
         children = np.stack([self.left[inner], self.right[inner]])
-        asked = self.predictor[inner]
+        predictor = self.predictor[inner]
         return bool(
-            np.all((asked >= 0) & (asked < predictors))
+            np.all((predictor >= 0) & (predictor < predictors))
             and np.all((children > inner) & (children < shape[0]))
         )
 
 
 def stump() -> Tree:
-    """A root that asks nothing: every record is in one leaf."""
+    """A tree of one leaf, which holds every record."""
     zero = np.zeros(1, dtype=np.int32)
     return Tree(np.full(1, LEAF, dtype=np.int32), zero, zero, zero)
 
@@ -88,7 +88,7 @@ def pruned(tree: Tree, risk: NDArray[np.float64]) -> Tree:
 
 
 def _reachable(tree: Tree) -> Tree:
-    """The nodes that some walk from the root comes to, numbered anew."""
+    """The nodes that can be reached from the root, renumbered."""
     reached = np.zeros(len(tree.predictor), dtype=np.bool_)
     reached[0] = True
     for node in np.flatnonzero(tree.predictor != LEAF):
@@ -100,7 +100,7 @@ def _reachable(tree: Tree) -> Tree:
 
 
 _MOST_CLASSES = 64
-"""Classes told apart when a split is chosen; rarer levels count as one. Leaves know all levels."""
+"""Most classes distinguished when a split is chosen; rarer levels form one class. Leaves keep all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,12 +222,12 @@ class Growth:
             random_state=random_state,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # it wonders at many classes in few records
+            warnings.simplefilter("ignore", UserWarning)  # many classes in few records
             return method.fit(places, target.response)
 
 
 def _trees() -> ModuleType:
-    """The part of scikit-learn, which only they need who grow a tree."""
+    """scikit-learn's trees, an optional dependency that only a fit needs."""
     try:
         return import_module("sklearn.tree")
     except ModuleNotFoundError:

@@ -13,10 +13,10 @@ from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, Job
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox import namespaces
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.namespaces import VARIABLES
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.recipes import in_cell, program_recipe
+from gencard.controller.sandbox.recipes import in_sandbox, program_recipe
 from gencard.controller.settings.settings import Settings
 from gencard.controller.upkeep.readiness import check_cells
 from gencard.core.errors import (
@@ -26,10 +26,10 @@ from gencard.core.errors import (
     IsolationError,
     JobLimitError,
 )
-from tests.system.cells import LIMITS, RECORDS, box, needs_cell, shell, told
 from tests.system.edge import eventually, quickest
+from tests.system.sandboxes import LIMITS, RECORDS, box, needs_sandbox, reported_value, shell
 
-pytestmark = needs_cell
+pytestmark = needs_sandbox
 
 IDENTITY = """
 [identity]
@@ -66,7 +66,7 @@ def tried():
     more = set(own.items()) - set({VARIABLES!r}.items()) - {{("PWD", "/cell/work")}}
     return len(more) + first.count(b"CANARY")
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
     def test_s34_no_socket_reaches_anybody(self):
         body = """
@@ -95,7 +95,7 @@ def tried():
             listening.listen()
             beside.bind("\0" + name)
             beside.listen()
-            assert told(body.format(port=listening.getsockname()[1], name=name)) == 0
+            assert reported_value(body.format(port=listening.getsockname()[1], name=name)) == 0
 
     def test_s34_no_file_but_its_own_is_there(self, tmp_path):
         (tmp_path / "records.csv").write_text("secret")
@@ -118,7 +118,7 @@ def seen(place):
 def tried():
     return sum(map(seen, {places!r}))
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
     def test_s34_nothing_can_be_written_outside(self):
         folders = ["/", sys.prefix, str(Path(__file__).parent), "/usr", "/usr/bin", "/etc", "/cell"]
@@ -134,7 +134,7 @@ def tried():
     assert written("/cell/work")
     return sum(map(written, {folders!r}))
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
         assert not Path("/usr/hello").exists()
 
     def test_s34_the_working_folder_is_small(self):
@@ -149,7 +149,7 @@ def tried():
         pass
     return written >> 20
 """
-        assert told(body, work_mib=4) <= 4
+        assert reported_value(body, work_mib=4) <= 4
 
     def test_s34_a_fork_bomb_fizzles(self):
         body = """
@@ -168,7 +168,7 @@ def tried():
 """
         with pytest.raises(BlackBoxError):  # its children keep the pipe, or it ends without an answer
             shell("bomb() { bomb | bomb & }; bomb; sleep 1; exit 3", processes=8)(RECORDS, 1, seed=0)
-        assert told(body, processes=8) <= 9
+        assert reported_value(body, processes=8) <= 9
 
     def test_s34_signals_and_ptrace_reach_nobody(self):
         body = """
@@ -187,7 +187,7 @@ def tried():
     sent(signal.SIGKILL, -1)
     return sent(signal.SIGTERM, {mine})
 """
-        assert told(body.format(mine=os.getpid())) == 0
+        assert reported_value(body.format(mine=os.getpid())) == 0
 
     def test_s34_memory_has_an_end(self):
         body = """
@@ -197,7 +197,7 @@ def tried():
     except MemoryError:
         return 0
 """
-        assert told(body, memory_mib=1_024) == 0
+        assert reported_value(body, memory_mib=1_024) == 0
 
     def test_s34_no_other_process_is_in_sight(self):
         """There is no list of them, and no signal finds one but its own and bubblewrap's."""
@@ -216,7 +216,7 @@ def tried():
     assert not os.path.exists("/proc")
     return sum(map(there, range(1, 40_000)))
 """
-        assert told(body) == 2
+        assert reported_value(body) == 2
 
     def test_s34_it_cannot_become_anybody_again(self):
         body = """
@@ -234,7 +234,7 @@ def tried():
     bounding = sum(prctl(PR_CAPBSET_READ, capability, 0, 0, 0) > 0 for capability in range(41))
     return gained + bounding + (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
 """
-        assert told(body) == 0
+        assert reported_value(body) == 0
 
 
 class TestCaught:
@@ -268,7 +268,7 @@ def tried():
     return len([os.wait() for _ in range(10)])
 """
         with pytest.raises(JobLimitError, match="memory for one run"):
-            told(body, isolation=Isolation.PROCESSES)
+            reported_value(body, isolation=Isolation.PROCESSES)
 
     def test_s34_children_that_ignore_every_signal_they_can(self):
         text = f"trap '' TERM INT HUP; (setsid sh -c 'while :; do sleep 1; done' {MARK} &) ; sleep 1000"
@@ -303,7 +303,7 @@ def tried():
             pass
     return met
 """
-        assert [told(body), told(body)] == [0, 0]
+        assert [reported_value(body), reported_value(body)] == [0, 0]
 
     def test_s34_what_it_prints_goes_nowhere(self):
         body = """
@@ -313,7 +313,7 @@ def tried():
     print("Ann Smith", file=sys.stderr)
     return 5
 """
-        assert told(body) == 5
+        assert reported_value(body) == 5
 
     def test_s34_it_need_not_read_its_input(self):
         made = shell(ANSWER)
@@ -324,7 +324,7 @@ def test_s34_an_open_cell_is_bounded_all_the_same():
     with pytest.raises(JobLimitError):
         shell("exec sleep 1000", isolation=Isolation.PROCESSES, wall_seconds=1)(RECORDS, 1, seed=0)
     body = "import os\ndef tried():\n    return len(set(os.environ) & {'USER', 'PYTHONPATH', 'LOGNAME'})"
-    assert told(body, isolation=Isolation.PROCESSES) == 0
+    assert reported_value(body, isolation=Isolation.PROCESSES) == 0
     with pytest.raises(BlackBoxError):
         box("not python", isolation=Isolation.PROCESSES)(RECORDS, 1, seed=0)
 
@@ -353,7 +353,7 @@ class TestStart:
     def test_s34_the_settings_on_the_page_are_some(self, settings):
         program, built_in = settings.black_boxes
         assert program.limits_in(settings.cell) == replace(settings.cell.bounds(), wall_seconds=300)
-        assert built_in.limits_in(settings.cell) == settings.cell.bounds() == CellLimits()
+        assert built_in.limits_in(settings.cell) == settings.cell.bounds() == SandboxLimits()
         Program.read(program.folder, program.command, program.parameters)
         check_cells(settings)
 
@@ -378,7 +378,7 @@ class TestJob:
             upload = RowsFile(tmp_path / "upload")
             upload.write(RECORDS)
             recipe = program_recipe(folder, ("/bin/sh", "./box"), {})
-            recipe = in_cell(recipe, replace(LIMITS, processes=8), Isolation.NAMESPACES)
+            recipe = in_sandbox(recipe, replace(LIMITS, processes=8), Isolation.NAMESPACES)
             more = {"cliques": [["a", "b"]], "values": {}, "zeros": [], "max_cells": 10}
             return {
                 "recipe": recipe | more,
@@ -397,10 +397,10 @@ class TestJob:
         made.shutdown(cancel_futures=True)
 
     def test_s34_a_job_runs_a_cell(self, executor, job, tmp_path):
-        told = executor.submit(RUN_BLACK_BOX, job(ANSWER)).result(240)
+        reported_value = executor.submit(RUN_BLACK_BOX, job(ANSWER)).result(240)
         made = RowsFile(tmp_path / "rows").dataset()
         assert made.codes.tolist() == [[1, 2]]
-        assert told == {"digest": made.digest()}
+        assert reported_value == {"digest": made.digest()}
 
     def test_s34_a_cancelled_job_takes_its_cell_along(self, executor, job):
         mark = f"CANARY-cancelled-program-of-{os.getpid()}"

@@ -1,9 +1,13 @@
-"""The cell: one program, one request, one answer, and nothing left."""
+"""One run in a sandbox: one program, one request, one answer, and nothing remains."""
 
+import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,15 +15,52 @@ from typing import IO, cast
 
 from gencard.controller.sandbox.confinement import Confinement, confinement
 from gencard.controller.sandbox.contents import digest_of_view
-from gencard.controller.sandbox.exchange import exchange
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.memory_watch import MemoryWatch
 from gencard.controller.sandbox.root import COMPILED
-from gencard.controller.sandbox.view import View
-from gencard.controller.sandbox.views import PYTHON
+from gencard.controller.sandbox.views import PYTHON, View
 from gencard.core.errors import BlackBoxError, GeneratorChangedError, IsolationError, JobLimitError
-from gencard.wire.box_answer import AnswerReader, Told, longest_answer
+from gencard.wire.box_answer import AnswerReader, HundredthsReport, longest_answer
 from gencard.wire.box_request import BoxRequest, bytes_of_request
+
+_AT_ONCE = 1 << 18
+
+
+def exchange(
+    into: IO[bytes], out: IO[bytes], request: bytes, *, most: int, seconds: float
+) -> Iterator[bytes]:
+    """Yield the answer as it comes, until the other side closes its output.
+
+    Args:
+        most: Bytes that the answer may have.
+        seconds: From now until all of it must be there.
+
+    Raises:
+        BlackBoxError: The answer is longer.
+        JobLimitError: It takes longer.
+    """
+    end = time.monotonic() + seconds
+    threading.Thread(target=_write, args=(into, request), daemon=True).start()
+    while data := _next(out, end, min(_AT_ONCE, most + 1)):
+        most -= len(data)
+        if most < 0:
+            raise BlackBoxError(problem="its answer is too long")
+        yield data
+
+
+def _next(out: IO[bytes], end: float, at_once: int) -> bytes:
+    ready = select.poll()
+    ready.register(out, select.POLLIN)
+    if not ready.poll(1_000 * max(0.0, end - time.monotonic())):
+        raise JobLimitError(what="time for one run of a black box")
+    return os.read(out.fileno(), at_once)
+
+
+def _write(into: IO[bytes], request: bytes) -> None:
+    """Whoever does not read it all is not made to."""
+    with suppress(OSError, ValueError), into:
+        into.write(request)
+
 
 _MIB = 1 << 20
 _PATIENCE = 5.0
@@ -27,15 +68,15 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """Runs programs, each run in a fresh process with a fresh folder: none can remember another.
+class Sandbox:
+    """Runs programs, each in a new process with a new folder, so that no run can learn of another.
 
     Args:
         view: What a program finds of the machine.
         seen: Views and the digests that they are to have after each run too.
     """
 
-    limits: CellLimits
+    limits: SandboxLimits
     isolation: Isolation
     view: View
     seen: tuple[tuple[View, str], ...] = ()
@@ -46,9 +87,9 @@ class Cell:
         files: Sequence[tuple[str, bytes]],
         request: BoxRequest,
         *,
-        told: Told,
+        report: HundredthsReport,
     ) -> AnswerReader:
-        """What the program answers; whatever becomes of it, it is dead when this returns.
+        """The program's answer; the program has ended when this returns, whatever happened.
 
         Args:
             command: As ``program.Program`` has it.
@@ -58,10 +99,10 @@ class Cell:
         Raises:
             BlackBoxError: It fails, or its answer cannot be right.
             JobLimitError: It takes too long, or too much memory.
-            IsolationError: Nothing can be run in a cell here.
-            GeneratorChangedError: What the cell shows was changed since it was digested.
+            IsolationError: Nothing can be run in a sandbox here.
+            GeneratorChangedError: What the sandbox shows was changed since it was digested.
         """
-        reader = AnswerReader(request, told, most_saved=self.limits.fit_mib * _MIB)
+        reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)
         keeper = confinement(self.isolation, self.view)
         process = self._started(keeper, command, files)
         try:
@@ -77,7 +118,7 @@ class Cell:
         return reader
 
     def _check_unchanged(self) -> None:
-        """What was digested before the run and is the same after it has been the same in between."""
+        """Digests are equal before and after the run, so what the program read is what was digested."""
         if any(digest_of_view(view) != digest for view, digest in self.seen):
             raise GeneratorChangedError
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.sandbox.box import CellBox
-from gencard.controller.sandbox.cell import Cell
-from gencard.controller.sandbox.compiled import CompiledCopies
-from gencard.controller.sandbox.limits import CellLimits, Isolation
+from gencard.controller.sandbox.boxes import SandboxedProgram
+from gencard.controller.sandbox.contents import CompiledCopies
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.controller.sandbox.trial import check_isolation
 from gencard.controller.sandbox.views import PYTHON
 from gencard.core.dataset import Dataset
@@ -23,9 +23,9 @@ from gencard.core.errors import IsolationError
 
 DOMAIN = Domain.of({"a": 256, "b": 300})
 RECORDS = Dataset.of_columns(DOMAIN, [np.arange(50), np.arange(50) * 6])
-LIMITS = CellLimits(memory_mib=1_024, cpu_seconds=20, wall_seconds=30, processes=1, work_mib=4)
+LIMITS = SandboxLimits(memory_mib=1_024, cpu_seconds=20, wall_seconds=30, processes=1, work_mib=4)
 
-_TELLING = """
+_REPORTING = """
 import numpy as np
 from gencard.wire.black_box import black_box
 
@@ -38,8 +38,8 @@ tell.main()
 
 
 @cache
-def closes() -> bool:
-    """Whether cells can be closed on this machine."""
+def isolation_works() -> bool:
+    """Whether sandboxes work on this machine."""
     try:
         check_isolation(Isolation.NAMESPACES, Path("/nowhere"))
     except IsolationError:
@@ -47,8 +47,8 @@ def closes() -> bool:
     return True
 
 
-needs_cell = pytest.mark.skipif(
-    not closes(), reason="no bubblewrap here, or it is not allowed namespaces"
+needs_sandbox = pytest.mark.skipif(
+    not isolation_works(), reason="no bubblewrap here, or it is not allowed namespaces"
 )
 
 
@@ -60,22 +60,24 @@ def copies() -> str:
     return CompiledCopies(Path(work), []).folder()
 
 
-def box(text: str, *, interpreter: str = "python", isolation=Isolation.NAMESPACES, **limits) -> CellBox:
+def box(
+    text: str, *, interpreter: str = "python", isolation=Isolation.NAMESPACES, **limits
+) -> SandboxedProgram:
     """A program of one file, as a black box."""
     program = Program((interpreter, "./box"), (("box", text.encode()),))
     view = replace(program.view(), compiled=copies() if interpreter == PYTHON else "")
-    return CellBox(program, Cell(replace(LIMITS, **limits), isolation, view))
+    return SandboxedProgram(program, Sandbox(replace(LIMITS, **limits), isolation, view))
 
 
-def shell(text: str, **limits) -> CellBox:
+def shell(text: str, **limits) -> SandboxedProgram:
     return box(text, interpreter="/bin/sh", **{"processes": 8} | limits)
 
 
-def telling(body: str, **limits) -> CellBox:
-    """A box that tells in its rows what the function ``tried`` in this text found, 0 to 255."""
-    return box(body + _TELLING, **limits)
+def reporting_box(body: str, **limits) -> SandboxedProgram:
+    """A box whose rows report the result of the function ``tried`` in this text, 0 to 255."""
+    return box(body + _REPORTING, **limits)
 
 
-def told(body: str, **limits) -> int:
-    """What ``tried`` found in a cell."""
-    return int(telling(body, **limits)(RECORDS, 1, seed=0).column("a")[0])
+def reported_value(body: str, **limits) -> int:
+    """The result of ``tried`` in a sandbox."""
+    return int(reporting_box(body, **limits)(RECORDS, 1, seed=0).column("a")[0])

@@ -12,15 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.sandbox import namespaces, user
-from gencard.controller.sandbox.built_in_box import built_in_box, built_in_view
-from gencard.controller.sandbox.cell import Cell
+from gencard.controller.jobs.descriptions import values_of
+from gencard.controller.sandbox import namespaces
+from gencard.controller.sandbox.boxes import built_in_view, sandboxed_box
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.recipes import built_in_recipe, cell_box_of, in_cell
-from gencard.controller.sandbox.refusals import error_of_refusal
+from gencard.controller.sandbox.namespaces import SandboxUser
+from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, sandboxed_box_of
+from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.controller.sandbox.trial import check_isolation
-from gencard.controller.sandbox.user import CellUser
-from gencard.controller.sandbox.values import values_of
 from gencard.core.blackbox.contract import FittingBox
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
@@ -33,11 +32,12 @@ from gencard.core.errors import (
     JobLimitError,
     TooLargeError,
 )
-from tests.system.cells import LIMITS, RECORDS, box, copies, needs_cell, shell
+from gencard.wire.box_answer import error_of_refusal
 from tests.system.edge import eventually, open_files, quickest
+from tests.system.sandboxes import LIMITS, RECORDS, box, copies, needs_sandbox, shell
 
 SMALL = Dataset(Domain.of({"a": 3, "b": 2}), np.arange(40).reshape(20, 2) % [3, 2])
-ISOLATIONS = [pytest.param(Isolation.NAMESPACES, marks=needs_cell), Isolation.PROCESSES]
+ISOLATIONS = [pytest.param(Isolation.NAMESPACES, marks=needs_sandbox), Isolation.PROCESSES]
 
 RESAMPLES = """
 from gencard.wire.black_box import black_box
@@ -79,7 +79,7 @@ class TestBox:
         assert eventually(lambda: not open_files().items() - before)  # others open and close theirs
 
 
-@needs_cell
+@needs_sandbox
 class TestClosing:
     def test_what_should_be_hidden_is_looked_for(self):
         check_isolation(Isolation.NAMESPACES, Path(__file__))
@@ -110,7 +110,7 @@ class TestClosing:
     def test_it_dies_with_whoever_started_it(self):
         mark = f"CANARY-orphan-{os.getpid()}"
         text = f"trap '' TERM INT; setsid sh -c 'sleep 200' {mark} & sleep 200"
-        script = f"from tests.system.cells import *\nshell({text!r})(RECORDS, 1, seed=0)"
+        script = f"from tests.system.sandboxes import *\nshell({text!r})(RECORDS, 1, seed=0)"
         starter = subprocess.Popen(
             [sys.executable, "-c", script], cwd=Path(__file__).parents[2], start_new_session=True
         )
@@ -142,13 +142,13 @@ class TestClosing:
 
 def test_no_two_cells_have_one_user_at_a_time(monkeypatch):
     """Else what one starts would count against the other."""
-    monkeypatch.setattr(user, "_USERS", range(70_000, 70_050))
+    monkeypatch.setattr(namespaces, "_USERS", range(70_000, 70_050))
     with ExitStack() as held:
-        numbers = [held.enter_context(CellUser()).number for _ in range(50)]
-        assert sorted(numbers) == list(user._USERS)
+        numbers = [held.enter_context(SandboxUser()).number for _ in range(50)]
+        assert sorted(numbers) == list(namespaces._USERS)
         with pytest.raises(OSError, match="free"):
-            CellUser()
-    with CellUser() as one:
+            SandboxUser()
+    with SandboxUser() as one:
         assert one.number in numbers
 
 
@@ -161,21 +161,21 @@ def marked(mark: str) -> bool:
     return False
 
 
-def celled() -> Cell:
+def celled() -> Sandbox:
     view = replace(built_in_view("synthpop"), compiled=copies())
-    return Cell(LIMITS, Isolation.NAMESPACES, view)
+    return Sandbox(LIMITS, Isolation.NAMESPACES, view)
 
 
-@needs_cell
+@needs_sandbox
 class TestBuiltIn:
     def test_it_does_inside_what_it_does_outside(self):
-        inside = built_in_box("synthpop", {}, celled())
+        inside = sandboxed_box("synthpop", {}, celled())
         made = inside(SMALL, 25, seed=4)
         assert made.domain == SMALL.domain
         assert made.digest() == inside(SMALL, 25, seed=4).digest()
 
     def test_a_fit_is_kept_and_opened_by_another_cell(self):
-        inside, heard = built_in_box("synthpop", {}, celled()), []
+        inside, heard = sandboxed_box("synthpop", {}, celled()), []
         assert isinstance(inside, FittingBox)
         fitted = inside.fit(SMALL, seed=4, progress=lambda stage, done: heard.append((stage, done)))
         assert heard == sorted(heard)
@@ -186,10 +186,10 @@ class TestBuiltIn:
 
     def test_what_it_computes_with_is_there(self):
         """Attributes of so many levels need trees, and trees scikit-learn."""
-        assert len(built_in_box("synthpop", {}, celled())(RECORDS, 5, seed=0)) == 5
+        assert len(sandboxed_box("synthpop", {}, celled())(RECORDS, 5, seed=0)) == 5
 
     def test_bytes_of_no_fit_are_refused(self):
-        inside = built_in_box("synthpop", {}, celled())
+        inside = sandboxed_box("synthpop", {}, celled())
         for saved in (b"", b"{}\n", b'{"attributes":["a"],"sizes":[0]}\nx', b"\0\n"):
             with pytest.raises(BlackBoxError):
                 inside.load(saved)
@@ -198,19 +198,21 @@ class TestBuiltIn:
             inside.load(saved[: len(saved) // 2]).sample(1, seed=0)
 
     def test_a_job_is_told_of_it_in_json(self):
-        told = json.loads(
-            json.dumps(in_cell(built_in_recipe("synthpop", {}), LIMITS, Isolation.NAMESPACES))
+        recipe = json.loads(
+            json.dumps(in_sandbox(built_in_recipe("synthpop", {}), LIMITS, Isolation.NAMESPACES))
         )
-        made = cell_box_of(told, workload=(("a", "b"),), values={"a": (1.0, 2.0, float("nan"))})
+        made = sandboxed_box_of(recipe, workload=(("a", "b"),), values={"a": (1.0, 2.0, float("nan"))})
         assert len(made(SMALL, 5, seed=0)) == 5
 
     def test_an_unknown_one_is_refused_before_anything_runs(self):
         with pytest.raises(InvalidInputError):
-            built_in_box("stranger", {}, celled())
+            sandboxed_box("stranger", {}, celled())
         with pytest.raises(InvalidInputError):
             built_in_recipe("synthpop", {"stranger": "1"})
         with pytest.raises(InvalidInputError):
-            cell_box_of(in_cell({"kind": "stranger", "parameters": {}}, LIMITS, Isolation.NAMESPACES))
+            sandboxed_box_of(
+                in_sandbox({"kind": "stranger", "parameters": {}}, LIMITS, Isolation.NAMESPACES)
+            )
 
 
 def test_what_starts_for_each_run_of_a_built_in_box_is_small():
@@ -247,9 +249,9 @@ def test_values_are_what_codes_stand_for():
 def test_a_job_s_own_bounds_are_not_exceeded():
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
-        "from gencard.controller.sandbox.resource_limits import limited;"
-        "from gencard.controller.sandbox.limits import CellLimits;"
-        "print(limited(CellLimits(memory_mib=4096)))"
+        "from gencard.controller.sandbox.limits import limited;"
+        "from gencard.controller.sandbox.limits import SandboxLimits;"
+        "print(limited(SandboxLimits(memory_mib=4096)))"
     )
     run = [sys.executable, "-c", script]
     done = subprocess.run(run, capture_output=True, text=True, check=True)
