@@ -1,7 +1,7 @@
 """Audits as callers see them: begun, listed, reported.
 
 Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
-family together (``families``), and a family that was once found to leak stays found, for that Phi and
+family together (``card_audits``), and a family that was once found to leak stays found, for that Phi and
 what is inside it, whoever asks again. A verdict is one bit about records, so it has a price.
 """
 
@@ -101,15 +101,15 @@ class Audits:
             agreed = self.at_records(tx, who, card)
             box = black_box or offer_of(agreed).terms.generator
             if resume:
-                asked = self.resumption.of(tx, who, card, resume, black_box=black_box, seed=seed)
-                box = asked["box"]
+                description = self.resumption.of(tx, who, card, resume, black_box=black_box, seed=seed)
+                box = description["box"]
             else:
                 name = f"{card}/audits/{secrets.token_hex(8)}"
-                asked = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
-                asked["attempt"] = self._begin(tx, who, name, box)
+                description = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
+                description["attempt"] = self._begin(tx, who, name, box)
             self.card_audits.begin(tx, agreed, box)
-            asked["line"] = self._reserve(tx, who, asked["audit"])
-            return self.operations.create(tx, who, KIND, card, asked).encode()
+            description["line"] = self._reserve(tx, who, description["audit"])
+            return self.operations.create(tx, who, KIND, card, description).encode()
 
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))

@@ -1,4 +1,4 @@
-"""Black boxes lent to auditors from afar: a made-up dataset in, a synthetic one out."""
+"""Runs of lent black boxes on datasets that callers made up: no record is read, nothing is spent."""
 
 import secrets
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""A cancelled audit, carried on: the same attempt, with the same seeds, and its finished runs.
+"""A cancelled audit is resumed: the same attempt and seeds, with the runs that had finished.
 
-To cancel tells nobody anything, for progress depends on no record; so to carry on is no second try.
+Cancelling reveals nothing, since progress depends on no record; so resuming is not a second attempt.
 """
 
 import json
@@ -91,18 +91,18 @@ class Resumption:
             InvalidInputError: It was not cancelled, or was carried on before, or had another box.
             GeneratorChangedError: Another box goes by its name now.
         """
-        asked = self._cancelled(tx, who, card, name)
+        request = self._cancelled(tx, who, card, name)
         if seed:
             raise InvalidInputError(
                 field="seed", problem="must be omitted: a resumed audit keeps its seed"
             )
-        if black_box not in ("", asked["box"]):
+        if black_box not in ("", request["box"]):
             raise InvalidInputError(
                 field="black_box", problem="differs from that of the audit to resume"
             )
-        if self.store.get(tx, asked["audit"]).box_digest != self.boxes.digest(asked["box"]):
+        if self.store.get(tx, request["audit"]).box_digest != self.boxes.digest(request["box"]):
             raise GeneratorChangedError
-        return asked | {"resumes": name}
+        return request | {"resumes": name}
 
     def tidy(self, tx: Connection) -> None:
         """Throw away the runs of audits that ended or that nobody can carry on."""
@@ -126,8 +126,8 @@ class Resumption:
 
 
 def _request(row: OperationRow) -> dict[str, Any]:
-    asked: dict[str, Any] = json.loads(row.request)
-    return asked
+    request: dict[str, Any] = json.loads(row.request)
+    return request
 
 
 def _waits(row: OperationRow) -> bool:

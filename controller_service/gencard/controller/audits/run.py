@@ -173,7 +173,7 @@ def _payload(
     Everybody may read it, so no number in it depends on records. The report, which only auditors and
     stewards may read, is bound to it by its digest; its seed, which is secret from others, is in it.
     """
-    verdict, said = outcome
+    verdict, wording_text = outcome
     facts = {
         "attempt": str(report.plan.attempt),
         "blackBox": row.black_box,
@@ -183,7 +183,7 @@ def _payload(
         "report": {"sha256": sha256(document)},
         "runs": str(report.plan.terms.runs),
         "verdict": str(verdict),
-        "wording": said,
+        "wording": wording_text,
         "time": time_text(now),
         **({"author": row.author} if row.author else {}),
         **({"triesPooled": str(len(report.earlier) + 1)} if report.earlier else {}),

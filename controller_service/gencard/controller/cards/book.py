@@ -76,10 +76,10 @@ class CardBook:
         Raises:
             CardStateError: It was revoked, which gives analysts nothing more.
         """
-        found = self.seen(tx, who, name)
-        if found.state is CardState.REVOKED and who.role is Role.ANALYST:
-            raise CardStateError(state=found.state)
-        return found
+        card = self.seen(tx, who, name)
+        if card.state is CardState.REVOKED and who.role is Role.ANALYST:
+            raise CardStateError(state=card.state)
+        return card
 
     def usable(self, tx: Connection, who: Identity, name: str) -> Card:
         """The caller's own card, agreed and not expired.
@@ -118,11 +118,11 @@ class CardBook:
             TooLargeError, InvalidInputError: What ``judge`` refuses.
         """
         self.facts(proposal.generator)
-        asked = proposal.in_order_of(dataset_entry.domain)
+        ordered = proposal.in_order_of(dataset_entry.domain)
         policy, zeros = dataset_entry.policy, dataset_entry.schema.coding.structural_zeros
         closed = self.grants.closed(tx, dataset_entry, relation_of(policy, self.facts))
         outcome = judge(
-            asked, policy, dataset_entry.domain, self.limits, closed, zeros=zeros, facts=self.facts
+            ordered, policy, dataset_entry.domain, self.limits, closed, zeros=zeros, facts=self.facts
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))

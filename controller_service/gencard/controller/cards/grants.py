@@ -1,4 +1,9 @@
-"""What was granted on a dataset, to anybody, and what goes together with all of it."""
+"""What was granted on a dataset before, and what it means for the next card.
+
+By anybody: grants whose difference would show single records close a mechanism. By the same analyst:
+counting the same records twice reveals nothing new, so a card costs only what it adds; noise drawn a
+second time would, so a card with the same noisy statistics gets the psi drawn before, and costs nothing.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -65,8 +65,8 @@ class Negotiations:
         def make(tx: Connection, outcome: CounterOffer) -> Card:
             self.cards.quotas.check_new(self.cards.usage(tx, who.uri, dataset_entry))
             name = f"{dataset_entry.name}/cards/{secrets.token_hex(8)}"
-            asked = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
-            opened = self.cards.open(tx, asked, dataset_entry.name)
+            requested = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
+            opened = self.cards.open(tx, requested, dataset_entry.name)
             if not dataset_entry.policy.automatic:
                 return opened
             return self.cards.move(tx, opened, self._answered(tx, opened, dataset_entry, outcome))
@@ -85,10 +85,10 @@ class Negotiations:
             fresh = replace(
                 card, proposed=proposal, state=CardState.REQUESTED, turn=Turn.CONTROLLER, offer=None
             )
-            asked = self.cards.move(tx, card, self.cards.stepped(fresh, who.uri, "counter"))
+            requested = self.cards.move(tx, card, self.cards.stepped(fresh, who.uri, "counter"))
             if not dataset_entry.policy.automatic:
-                return asked
-            return self.cards.move(tx, asked, self._answered(tx, asked, dataset_entry, outcome))
+                return requested
+            return self.cards.move(tx, requested, self._answered(tx, requested, dataset_entry, outcome))
 
         return self._judged_once(who, request, proposal, make)
 

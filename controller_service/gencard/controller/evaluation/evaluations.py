@@ -71,18 +71,18 @@ class Measures:
         """
 
         def make(tx: Connection) -> bytes:
-            found = self.card_of(tx, who, card)
-            chosen = self._chosen(who, found, names)
+            seen_card = self.card_of(tx, who, card)
+            chosen = self._chosen(who, seen_card, names)
             self._check_ready(tx, card)
             taken = self.store.taken(tx, card)
             fresh = [measure for measure in chosen if measure.name not in taken]
-            asked = {
+            description = {
                 "card": card,
                 "asked": [measure.name for measure in chosen],
                 "measures": [measure.name for measure in fresh],
-                "line": self._reserve(tx, who, found, fresh),
+                "line": self._reserve(tx, who, seen_card, fresh),
             }
-            return self.operations.create(tx, who, KIND, card, asked).encode()
+            return self.operations.create(tx, who, KIND, card, description).encode()
 
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
@@ -110,10 +110,10 @@ class Measures:
     def page(self, who: Identity, card: str, before: str, limit: int) -> pb.ListMeasuresResponse:
         """Measures of a card, newest first, without what they found, and what the card cannot have."""
         with self.database.reading() as tx:
-            found = self.cards.seen(tx, who, card)
-            names = allowed(who, found) if found.offer is not None else ()
+            seen_card = self.cards.seen(tx, who, card)
+            names = allowed(who, seen_card) if seen_card.offer is not None else ()
             page = self.store.list(tx, card, among=names, before=before, limit=limit)
-        missing = self.unavailable(found) if found.offer is not None else {}
+        missing = self.unavailable(seen_card) if seen_card.offer is not None else {}
         return pb.ListMeasuresResponse(
             measures=[measure_message(row, whole=False) for row in page.rows],
             next_page_token=page.next_token,
@@ -129,8 +129,8 @@ class Measures:
             NotFoundError: No such card, or another's.
             CardStateError, CardExpiredError: An analyst's card is not in force.
         """
-        found = self.cards.seen(tx, who, card)
-        return in_force(found) if who.role is Role.ANALYST else found
+        seen_card = self.cards.seen(tx, who, card)
+        return in_force(seen_card) if who.role is Role.ANALYST else seen_card
 
     def unavailable(self, card: Card) -> dict[str, str]:
         """Measures that a card cannot have, and why."""
@@ -146,17 +146,19 @@ class Measures:
     def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Evaluation]:
         """The measures to take, in the order of a report; all that is looked at is public."""
         may_have = allowed(who, card)
-        asked = {evaluation_named(name).name for name in names} or set(may_have)
-        if not asked or not asked <= set(may_have):
+        requested = {evaluation_named(name).name for name in names} or set(may_have)
+        if not requested or not requested <= set(may_have):
             raise PermissionDeniedError
-        if names and len(names) != len(asked):
+        if names and len(names) != len(requested):
             raise InvalidInputError(field="measures", problem="must not repeat a name")
         self.cards.entry_of(card)
         missing = self.unavailable(card)
-        refused = [name for name in EVALUATIONS if name in asked and name in missing]
-        if refused and (names or len(refused) == len(asked)):
+        refused = [name for name in EVALUATIONS if name in requested and name in missing]
+        if refused and (names or len(refused) == len(requested)):
             raise _refusal(refused[0], missing[refused[0]])
-        return [measure for name, measure in EVALUATIONS.items() if name in asked.difference(refused)]
+        return [
+            measure for name, measure in EVALUATIONS.items() if name in requested.difference(refused)
+        ]
 
     def _reserve(
         self, tx: Connection, who: Identity, card: Card, fresh: Sequence[Evaluation]

@@ -1,4 +1,4 @@
-"""One run of measures of a card: rows that nobody chose, a look at the records, documents that are kept.
+"""One run of evaluations of a card: rows that nobody chose, a look at the records, documents that are kept.
 
 The rows are as many as there are records: psi, which is exact where measures are offered, says how many.
 Whoever may read a measure may read psi too, so their number tells nothing new. Neither the seed of the
@@ -55,14 +55,14 @@ class MeasuresRun:
         """Take the measures that the card does not have yet, and keep what was found."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
-        found: list[dict[str, Any]] = []
+        findings: list[dict[str, Any]] = []
         with self.measures.database.reading() as tx:
             card = self.measures.card_of(tx, Identity.of(run.row.owner), run.row.resource)
             psi = self.measures.psis.get(tx, card.name).document
         if run.request["measures"]:
             with scratch_folder(self.work, run.row.name) as scratch:
-                found = self._found(run, card, psi, scratch / "rows")
-        self._keep(run, card, found)
+                findings = self._found(run, card, psi, scratch / "rows")
+        self._keep(run, card, findings)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Give the price back, where there was one and nothing was learnt."""
@@ -103,26 +103,26 @@ class MeasuresRun:
         )
         run.job(tasks.SYNTHESISE, job)
 
-    def _keep(self, run: Run, card: Card, found: list[dict[str, Any]]) -> None:
+    def _keep(self, run: Run, card: Card, findings: list[dict[str, Any]]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
-        measures, asked = self.measures, run.request
+        measures, request = self.measures, run.request
         with measures.database.transaction() as tx:
             measures.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
-            for one in found:
+            for one in findings:
                 measures.store.insert(tx, self._row(run, card, one))
-            if asked["line"] is not None:
-                measures.ledger.settle(tx, asked["line"], measures.cards.clock())
-            response = pb.RunMeasuresResponse(card=card.name, measures=asked["asked"])
+            if request["line"] is not None:
+                measures.ledger.settle(tx, request["line"], measures.cards.clock())
+            response = pb.RunMeasuresResponse(card=card.name, measures=request["asked"])
             measures.operations.finish(tx, run.row.name, response.SerializeToString())
 
-    def _row(self, run: Run, card: Card, found: dict[str, Any]) -> MeasureRow:
+    def _row(self, run: Run, card: Card, finding: dict[str, Any]) -> MeasureRow:
         dataset_entry, terms = self.measures.cards.entry_of(card), offer_of(card).terms
-        name = found["name"]
+        name = finding["name"]
         document = {
             "format": FORMAT,
             "card": card.name,
             "measure": name,
-            "found": found["found"],
+            "found": finding["found"],
         }
         return MeasureRow(
             name=f"{card.name}/measures/{name}",

@@ -1,7 +1,7 @@
-"""What failed at the records: how an analyst is told, and how often that may be.
+"""What failed at the records: what is stored, what an analyst is told, how often it may happen, refunds.
 
-Whether and why work at the records fails can depend on them. So an analyst hears one error for each
-kind of work, and whoever was refused so often waits until a steward has looked.
+Whether and why work at the records fails can depend on them. So an analyst gets one error for each kind
+of work, and an analyst with too many failures waits until a steward has looked at them.
 """
 
 import json
@@ -78,9 +78,9 @@ def error_document(error: GencardError) -> bytes:
 
 def error_of_document(document: bytes | None) -> GencardError:
     """The error that the state keeps; InternalError where the catalogue no longer holds it."""
-    told = json.loads(document or b"{}")
-    found = error_named(told.get("reason", ""), told.get("fields", {}))
-    return found or InternalError(incident="unlisted")
+    fields = json.loads(document or b"{}")
+    error = error_named(fields.get("reason", ""), fields.get("fields", {}))
+    return error or InternalError(incident="unlisted")
 
 
 _BOX_FAILED = "its runs at the records did not finish correctly"
@@ -145,8 +145,8 @@ class Refusals:
 
 
 def _refused(rows: Iterable[OperationRow]) -> list[OperationRow]:
-    found = ((Identity.of(row.owner).role, error_of_document(row.error).reason, row) for row in rows)
-    return [row for role, reason, row in found if role is Role.ANALYST and reason in _REASONS]
+    failures = ((Identity.of(row.owner).role, error_of_document(row.error).reason, row) for row in rows)
+    return [row for role, reason, row in failures if role is Role.ANALYST and reason in _REASONS]
 
 
 def _look(row: OperationRow) -> tuple[str, str]:

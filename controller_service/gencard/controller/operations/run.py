@@ -1,4 +1,4 @@
-"""One operation as its coordinator drives it: jobs one after another, until they end or it is to end."""
+"""One operation as its coordinator drives it: its jobs, the times at which it may report, its folder."""
 
 import json
 import platform
@@ -83,8 +83,8 @@ class Run:
     @property
     def request(self) -> dict[str, Any]:
         """What was asked for, as ``begin`` was given it."""
-        asked: dict[str, Any] = json.loads(self.row.request)
-        return asked
+        request: dict[str, Any] = json.loads(self.row.request)
+        return request
 
     def job(self, task: Task, description: Job) -> Job:
         """Run one job to its end in a process of its own, and return at a tick.
@@ -160,10 +160,10 @@ class Run:
 
     def _telling(self, task: Task) -> Progress:
         """Analysts hear of work at records in few steps: when each is done may depend on them."""
-        tell = self._progress if self.ticks.left() is None else self._hear
+        report = self._progress if self.ticks.left() is None else self._hear
         if task.steps is None or self._role is not Role.ANALYST:
-            return tell
-        return InSteps(tell, task.steps)
+            return report
+        return InSteps(report, task.steps)
 
     def _hear(self, stage: str, fraction: float) -> None:
         self._heard = (stage, fraction)
@@ -181,7 +181,7 @@ class Run:
 class InSteps:
     """Progress that is told on when another step is done, and with the stage that it was at then."""
 
-    tell: Progress
+    report: Progress
     steps: int
     _done: int = -1
 
@@ -189,7 +189,7 @@ class InSteps:
         done = int(self.steps * fraction)
         if done > self._done:
             self._done = done
-            self.tell(stage, done / self.steps)
+            self.report(stage, done / self.steps)
 
 
 def clear(work: Path) -> None:

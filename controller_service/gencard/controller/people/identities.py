@@ -72,10 +72,10 @@ class Roster:
 
     def signing_key(self, identity: Identity) -> Ed25519PublicKey:
         """The key that somebody signs cards with; raises UnauthenticatedError for strangers."""
-        found = self._find(identity)
-        if found is None:
+        enrolled = self._find(identity)
+        if enrolled is None:
             raise UnauthenticatedError
-        return found.signing_key
+        return enrolled.signing_key
 
     def _find(self, identity: Identity) -> Enrolled | None:
         stamp = _stamp(self._folder)

@@ -1,4 +1,10 @@
-"""A new signing key takes over: the change is signed by both keys, and in the log before it counts."""
+"""The controller's signing keys: the one in force for each use, and its rotation.
+
+A rotation takes effect once it is committed to the state, together with its entry in the log; only then
+the file of the new key takes the place of the old one. Whoever signs looks up the newest change in the
+same transaction: a running service uses the new key for the next statement, and a crash between the two
+steps leaves no time in which nothing can be signed.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Which measures a card may name, and whether replicated uniques may go. Depends on no record."""
+"""Which evaluations a card may have, and beside which cards none may be taken. No record is read."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace

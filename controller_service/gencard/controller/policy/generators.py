@@ -73,11 +73,11 @@ def generator_choice(
     if proposal.generator in private:
         return _with_private(proposal, proposal.generator, policy, closed, facts)
     others = [name for name in policy.generators if name not in private]
-    found = _with_measured(proposal, others, policy, closed, facts)
-    if isinstance(found, GeneratorChoice) or proposal.generator in others:
-        return found
+    choice = _with_measured(proposal, others, policy, closed, facts)
+    if isinstance(choice, GeneratorChoice) or proposal.generator in others:
+        return choice
     offers = (_with_private(proposal, name, policy, closed, facts) for name in private)
-    return next((offer for offer in offers if isinstance(offer, GeneratorChoice)), found)
+    return next((offer for offer in offers if isinstance(offer, GeneratorChoice)), choice)
 
 
 def _with_private(
@@ -144,14 +144,14 @@ def with_generator(
             return NOT_REVIEWED
         return None if as_they_are else READS_RECORDS
 
-    asked = terms.generator
-    why = objection(asked) if asked in generators else GENERATOR
+    requested = terms.generator
+    why = objection(requested) if requested in generators else GENERATOR
     if why is None:
         return _well_audited(terms)
     offered = [name for name in generators if objection(name) is None]
     if not offered or why == NOT_REVIEWED:
         return Refusal((why,))
-    change = Change("generator", asked, offered[0], why)
+    change = Change("generator", requested, offered[0], why)
     terms, stricter = _well_audited(replace(terms, generator=offered[0]))
     return terms, (change, *stricter)
 
@@ -161,17 +161,17 @@ def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
 
     Audits under any card make runs enough to keep their level.
     """
-    asked = terms.audit
-    least = _as_usual(asked) if is_black_box(terms.generator) else asked.sufficient
+    requested = terms.audit
+    least = _as_usual(requested) if is_black_box(terms.generator) else requested.sufficient
     changes = tuple(
-        Change(f"audit.{name}", str(getattr(asked, name)), str(getattr(least, name)), WEAK_AUDIT)
+        Change(f"audit.{name}", str(getattr(requested, name)), str(getattr(least, name)), WEAK_AUDIT)
         for name in ("runs", "order", "alpha")
-        if getattr(asked, name) != getattr(least, name)
+        if getattr(requested, name) != getattr(least, name)
     )
     return replace(terms, audit=least), changes
 
 
-def _as_usual(asked: AuditTerms) -> AuditTerms:
+def _as_usual(requested: AuditTerms) -> AuditTerms:
     usual = USUAL_AUDIT
-    alpha = max(asked.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
-    return AuditTerms(max(asked.runs, usual.runs), max(asked.order, usual.order), alpha)
+    alpha = max(requested.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
+    return AuditTerms(max(requested.runs, usual.runs), max(requested.order, usual.order), alpha)

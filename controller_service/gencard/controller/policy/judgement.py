@@ -52,12 +52,12 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
     Raises:
         TooLargeError: Too many statistics, rows or runs, or one with too many cells.
     """
-    for what, asked, limit in (
+    for what, requested, limit in (
         ("The number of marginals", len(proposal.cliques), limits.marginals),
         ("The number of rows", proposal.rows, limits.rows),
         ("The number of audit runs", proposal.audit.runs, limits.runs),
     ):
-        if asked > limit:
+        if requested > limit:
             raise TooLargeError(what=what, limit=limit)
     check_values(proposal.moments, domain)
     for clique in proposal.cliques:
@@ -125,10 +125,10 @@ def judge(
     terms, rest = _acceptable_rest(choice.terms, choice.changes, policy)
     offered = policy.measures, policy.without_uniques
     terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
-    found = _acceptable_statistics(terms, privacy, policy, domain, facts)
-    if isinstance(found, Refusal):
-        return found
-    terms, changes, transform_changes = found
+    acceptable = _acceptable_statistics(terms, privacy, policy, domain, facts)
+    if isinstance(acceptable, Refusal):
+        return acceptable
+    terms, changes, transform_changes = acceptable
     whole = objection(domain.covered_by(terms.cliques).attributes, policy, domain)
     terms, with_uniques = with_uniques_kept(terms, whole)
     check_model(terms, domain, limits, zeros)

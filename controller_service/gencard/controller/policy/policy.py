@@ -1,4 +1,4 @@
-"""What a proposal may ask for: bounds that the controller declares, and no record in sight."""
+"""What a proposal may ask for: bounds that the controller declares. No record is read."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

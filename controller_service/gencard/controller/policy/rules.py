@@ -1,7 +1,8 @@
-"""The rules in force: settings, schemas, black boxes and people as short texts, for the log of changes.
+"""The rules in force as short texts, and the log of their changes and of starts of the service.
 
 Paths, commands and secrets are never shown: they appear as keyed digests, from which nobody can guess
-them and which still differ where they differ.
+them and which still differ where they differ. Who edited a file is not known to the service: an entry
+names who noticed the change, the service itself or the steward whose command first read the new rules.
 """
 
 import hmac

@@ -1,4 +1,4 @@
-"""How a proposal may be measured, and what that costs. Depends on no record."""
+"""Which marginals a policy allows, how they are measured, and what that costs. No record is read."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -65,11 +65,11 @@ def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
 
 def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:
     """The largest acceptable cliques inside one that is not, each once."""
-    found: set[Attributes] = set()
+    covered: set[Attributes] = set()
     for order in range(min(policy.largest_order, len(clique)), 0, -1):
         for part in combinations(clique, order):
-            if frozenset(part) not in found and objection(part, policy, domain) is None:
-                found.update(subsets(part))
+            if frozenset(part) not in covered and objection(part, policy, domain) is None:
+                covered.update(subsets(part))
                 yield part
 
 
@@ -96,9 +96,9 @@ def _affordable(
     return _ordered(kept, domain), dropped
 
 
-def _clique_change(asked: Clique, offered: Iterable[Clique], reason: str) -> Change:
+def _clique_change(proposed: Clique, offered: Iterable[Clique], reason: str) -> Change:
     new = "; ".join(", ".join(clique) for clique in offered)
-    return Change("marginals", ", ".join(asked), new, reason)
+    return Change("marginals", ", ".join(proposed), new, reason)
 
 
 def _ordered(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
@@ -132,7 +132,7 @@ def price_of_noise(privacy: Privacy) -> Price:
 
 
 def nearest_privacy(
-    asked: Privacy,
+    requested: Privacy,
     mechanisms: Collection[Mechanism],
     noise: Privacy | None,
     most: Price,
@@ -146,15 +146,15 @@ def nearest_privacy(
         most: Cap on one card.
         closed: Mechanisms that grants made before have closed, and why.
     """
-    why = closed.get(asked.mechanism, MECHANISM) if asked.mechanism in mechanisms else MECHANISM
-    offered = _on_offer(asked, set(mechanisms) - closed.keys(), noise)
+    why = closed.get(requested.mechanism, MECHANISM) if requested.mechanism in mechanisms else MECHANISM
+    offered = _on_offer(requested, set(mechanisms) - closed.keys(), noise)
     if offered is None:
         return Refusal((why,))
     relation = noise.neighbouring if noise is not None else offered.neighbouring
     related = replace(offered, neighbouring=relation) if offered.noisy else offered
     affordable = _within(related, most)
     steps = (
-        (asked, offered, why),
+        (requested, offered, why),
         (offered, related, NEIGHBOURING),
         (related, affordable, PRICE),
     )
@@ -164,11 +164,11 @@ def nearest_privacy(
 
 
 def _on_offer(
-    asked: Privacy, mechanisms: Collection[Mechanism], noise: Privacy | None
+    requested: Privacy, mechanisms: Collection[Mechanism], noise: Privacy | None
 ) -> Privacy | None:
     """What was asked, else the noise on offer, else exact counts; None where neither is."""
-    if asked.mechanism in mechanisms:
-        return asked
+    if requested.mechanism in mechanisms:
+        return requested
     if noise is not None and noise.mechanism in mechanisms:
         return noise
     return Privacy() if Mechanism.EXACT in mechanisms else None
@@ -214,10 +214,10 @@ def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]
 
 def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:
     """Weights of cliques offered in place of the terms' own: a part has that of its heaviest whole."""
-    asked = list(zip(terms.marginals, terms.weights, strict=False))
-    same = dict(asked)
+    weighted = list(zip(terms.marginals, terms.weights, strict=False))
+    same = dict(weighted)
     return tuple(
-        same.get(clique) or max(weight for whole, weight in asked if set(clique) <= set(whole))
+        same.get(clique) or max(weight for whole, weight in weighted if set(clique) <= set(whole))
         for clique in cliques
-        if asked
+        if weighted
     )

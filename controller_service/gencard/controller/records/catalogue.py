@@ -1,4 +1,4 @@
-"""What the controller holds, as everybody may know it: schema, policy, version. No record."""
+"""The datasets on offer, as everybody may know them: schema, policy, version. No record."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

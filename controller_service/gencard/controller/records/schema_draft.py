@@ -1,6 +1,7 @@
-"""A draft of the public schema, for a person to review.
+"""A first look at a file of records, and a draft of its public schema for a person to review.
 
-Few different values become labels, many numbers round edges; names and running numbers are left out.
+Few different values become labels, many numbers round edges; names and running numbers are left out. A
+running service never takes this look.
 """
 
 import math
@@ -55,10 +56,10 @@ def profiles(path: Path) -> list[Profile]:
         EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
     """
     with Records(path) as records:
-        found = [_profile(records, column) for column in records.columns]
-    if not any(profile.records for profile in found):
+        columns = [_profile(records, column) for column in records.columns]
+    if not any(profile.records for profile in columns):
         raise EmptyDatasetError()
-    return found
+    return columns
 
 
 def _profile(records: Records, column: Column) -> Profile:
@@ -75,15 +76,15 @@ def _profile(records: Records, column: Column) -> Profile:
     query = f"SELECT DISTINCT {value} AS v FROM records WHERE NOT {empty} AND v IS NOT NULL "  # noqa: S608  # quoted
     values = sorted(row[0] for row in records.rows(f"{query} LIMIT {_MOST_VALUES + 1}"))
     texts = tuple(number_text(value) if numeric else value for value in values)
-    found = records.rows(f"SELECT DISTINCT {column.text} FROM records WHERE {mark}") if numeric else []  # noqa: S608  # quoted
+    marks = records.rows(f"SELECT DISTINCT {column.text} FROM records WHERE {mark}") if numeric else []  # noqa: S608  # quoted
     return Profile(
         name=column.name,
         records=count,
         distinct=distinct,
-        missing=present < count or bool(found),
+        missing=present < count or bool(marks),
         spread=Spread(*spread) if numeric else None,
         values=texts if len(texts) <= _MOST_VALUES else (),
-        absent=tuple(sorted(mark for (mark,) in found)),
+        absent=tuple(sorted(mark for (mark,) in marks)),
     )
 
 
@@ -104,8 +105,8 @@ def draft_schema(path: Path, title: str) -> tuple[PublicSchema, tuple[str, ...]]
         InvalidInputError: No column can be declared.
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
     """
-    found = [(profile, _coding(profile)) for profile in profiles(path)]
-    attributes = tuple(Attribute(profile.name, coding) for profile, coding in found if coding)
+    profiled = [(profile, _coding(profile)) for profile in profiles(path)]
+    attributes = tuple(Attribute(profile.name, coding) for profile, coding in profiled if coding)
     if not attributes:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
     schema = PublicSchema(
@@ -114,9 +115,11 @@ def draft_schema(path: Path, title: str) -> tuple[PublicSchema, tuple[str, ...]]
         declared_by="nobody yet",
         reviewed=False,
         coding=Coding(attributes),
-        absent={profile.name: profile.absent for profile, coding in found if coding and profile.absent},
+        absent={
+            profile.name: profile.absent for profile, coding in profiled if coding and profile.absent
+        },
     )
-    return schema, tuple(profile.name for profile, coding in found if not coding)
+    return schema, tuple(profile.name for profile, coding in profiled if not coding)
 
 
 def _coding(profile: Profile) -> Labels | Edges | None:

@@ -6,7 +6,7 @@
     generators  psi -> model -> rows, in another job that sees no record
     log         the release is in it before anybody can fetch the rows
 
-``release_run.py`` holds the work; this file what comes before and after it.
+``run.py`` holds the work; this file what comes before and after it.
 """
 
 import json
@@ -182,12 +182,12 @@ class Releases:
             CardStateError: It is not measured yet, or the card was revoked.
         """
         with self.database.reading() as tx:
-            found = self.cards.readable(tx, who, card)
-            if found.offer is not None and is_private(found):
+            readable_card = self.cards.readable(tx, who, card)
+            if readable_card.offer is not None and is_private(readable_card):
                 raise NoPsiError
             row = self.psis.find(tx, card)
         if row is None:
-            raise CardStateError(state=found.state)
+            raise CardStateError(state=readable_card.state)
         return row.document
 
     def chunks(self, who: Identity, name: str) -> Iterator[common.TableChunk]:

@@ -1,7 +1,7 @@
-"""The one try of a card without replicated uniques: whether it succeeds is a fact about records.
+"""The single attempt of a card without replicated uniques: whether it succeeds depends on records.
 
-So it is told once in a card's life. A release that ended before anything could be known is no try; after
-any other end but success there is one error for all, which the state keeps, and no further try.
+So it is reported once in a card's life. A release that ended before anything could be known is no
+attempt; after any other end but success there is one error for all, which the state keeps.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,7 @@
-"""Deny by default: every method, and the roles that may call it (security checklist, S3)."""
+"""Who is calling, by the certificate of the connection, and which roles may call each method.
+
+Deny by default (security checklist, S3).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

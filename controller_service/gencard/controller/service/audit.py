@@ -46,10 +46,10 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
     def ListAudits(
         self, request: pb.ListAuditsRequest, context: grpc.ServicerContext
     ) -> pb.ListAuditsResponse:
-        found, token = self.audits.page(
+        audits, token = self.audits.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
-        return pb.ListAuditsResponse(audits=found, next_page_token=token)
+        return pb.ListAuditsResponse(audits=audits, next_page_token=token)
 
     def GetAuditReport(
         self, request: pb.GetAuditReportRequest, context: grpc.ServicerContext

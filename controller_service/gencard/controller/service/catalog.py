@@ -39,8 +39,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     ) -> pb.ListDatasetsResponse:
         names = [dataset_entry.name for dataset_entry in self.catalogue]
         start, end, token = window(request.page_token, page_size(request.page_size), names)
-        found = [_summary(self.catalogue.named(name)) for name in names[start:end]]
-        return pb.ListDatasetsResponse(datasets=found, next_page_token=token)
+        summaries = [_summary(self.catalogue.named(name)) for name in names[start:end]]
+        return pb.ListDatasetsResponse(datasets=summaries, next_page_token=token)
 
     def GetDataset(
         self, request: pb.GetDatasetRequest, context: grpc.ServicerContext
@@ -53,7 +53,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         entries = self.boxes.catalogue()
         names = [entry.name for entry in entries]
         start, end, token = window(request.page_token, page_size(request.page_size), names)
-        found = [
+        generators = [
             pb.Generator(
                 name=entry.name,
                 tier=TIER[entry.tier],
@@ -71,7 +71,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             )
             for entry in entries[start:end]
         ]
-        return pb.ListGeneratorsResponse(generators=found, next_page_token=token)
+        return pb.ListGeneratorsResponse(generators=generators, next_page_token=token)
 
 
 def window(token: str, size: int, names: list[str]) -> tuple[int, int, str]:

@@ -108,8 +108,8 @@ CALLER: threading.local = threading.local()
 
 def identity() -> Identity:
     """Who makes the call that this thread is serving."""
-    found: Identity = CALLER.identity
-    return found
+    caller: Identity = CALLER.identity
+    return caller
 
 
 @dataclass(slots=True)

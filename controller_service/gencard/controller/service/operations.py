@@ -23,15 +23,15 @@ USUAL = 50
 LARGEST = 500
 
 
-def page_size(asked: int) -> int:
+def page_size(size: int) -> int:
     """0 means 50; more than 500 is refused.
 
     Raises:
         InvalidNumberError: Below 0 or over 500.
     """
-    if not 0 <= asked <= LARGEST:
+    if not 0 <= size <= LARGEST:
         raise InvalidNumberError(field="page_size", expected=f"from 0 to {LARGEST}")
-    return asked or USUAL
+    return size or USUAL
 
 
 STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state in OperationState}
@@ -67,9 +67,11 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
         self, request: operations_pb2.WaitOperationRequest, context: grpc.ServicerContext
     ) -> operations_pb2.Operation:
         """The operation as soon as it ends or moves on, at the latest after the time asked for."""
-        asked = request.timeout.ToMilliseconds() / 1000 if request.HasField("timeout") else LONGEST_WAIT
+        seconds = (
+            request.timeout.ToMilliseconds() / 1000 if request.HasField("timeout") else LONGEST_WAIT
+        )
         end = time.monotonic() + min(
-            max(asked, 0.0), LONGEST_WAIT, context.time_remaining() or LONGEST_WAIT
+            max(seconds, 0.0), LONGEST_WAIT, context.time_remaining() or LONGEST_WAIT
         )
         who = identity()
         first = row = self.operations.get(who, request.name)

@@ -45,10 +45,10 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
     def ListReleases(
         self, request: pb.ListReleasesRequest, context: grpc.ServicerContext
     ) -> pb.ListReleasesResponse:
-        found, token = self.releases.page(
+        releases, token = self.releases.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
-        return pb.ListReleasesResponse(releases=found, next_page_token=token)
+        return pb.ListReleasesResponse(releases=releases, next_page_token=token)
 
     def StreamRows(
         self, request: pb.StreamRowsRequest, context: grpc.ServicerContext

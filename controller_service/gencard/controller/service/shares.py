@@ -1,4 +1,8 @@
-"""What one caller may have of the service at a time and by the second, and all of them together."""
+"""How much of the service one caller may use, and how long a call may wait for its caller.
+
+Until a message has come, gRPC keeps a thread waiting for it without a limit. A few callers that open
+calls and send nothing would otherwise hold all threads.
+"""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The tables of the settings file for black boxes, and for the cells that most of them run in."""
+"""The settings tables of black boxes: programs, built-in boxes, reviews and declared guarantees."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The tables of the settings file about what a proposal may ask for, and what all of them may spend."""
+"""The settings tables of a dataset's policy, caps and evaluations."""
 
 from decimal import Decimal
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, and that nobody but the service can read."""
+"""Files that only the service may read: secrets and keys, and files that appear whole or not at all."""
 
 import os
 import secrets

@@ -1,8 +1,4 @@
-"""The controller's settings: one TOML file, and the environment's ``GENCARD_*`` above it.
-
-Read once, here; everything below takes plain arguments. ``GENCARD_SERVER__ADDRESS`` stands for
-``address`` in ``[server]``. Relative paths start at the folder of the file.
-"""
+"""The settings file: tables of the service and of its datasets."""
 
 import ipaddress
 from pathlib import Path

@@ -73,9 +73,9 @@ def counter(
     left_out = [frozenset(part.strip() for part in marginal.split(",")) for marginal in drop or ()]
     with stewardship(config, steward) as steward_desk:
         with steward_desk.database.reading() as tx:
-            asked = steward_desk.cards.card(tx, name).proposed
-        terms = _without(asked, left_out)
-        _say(steward_desk.offer(name, replace(terms, rows=rows or asked.rows)))
+            proposed = steward_desk.cards.card(tx, name).proposed
+        terms = _without(proposed, left_out)
+        _say(steward_desk.offer(name, replace(terms, rows=rows or proposed.rows)))
 
 
 def reject(
@@ -94,19 +94,21 @@ def revoke(
         _say(steward_desk.revoke(name, remark))
 
 
-def _without(asked: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
+def _without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
     """The terms without these marginals and their weights.
 
     Raises:
         InvalidInputError: One of them was not asked for.
     """
-    if not {frozenset(clique) for clique in asked.marginals}.issuperset(left_out):
+    if not {frozenset(clique) for clique in proposed.marginals}.issuperset(left_out):
         raise InvalidInputError(field="--drop", problem="names a marginal that was not proposed")
-    kept = [place for place, clique in enumerate(asked.marginals) if frozenset(clique) not in left_out]
-    weights = tuple(asked.weights[place] for place in kept if asked.weights)
-    others = asked.weights[len(asked.marginals) :]
-    marginals = tuple(asked.marginals[place] for place in kept)
-    return replace(asked, marginals=marginals, weights=(*weights, *others))
+    kept = [
+        place for place, clique in enumerate(proposed.marginals) if frozenset(clique) not in left_out
+    ]
+    weights = tuple(proposed.weights[place] for place in kept if proposed.weights)
+    others = proposed.weights[len(proposed.marginals) :]
+    marginals = tuple(proposed.marginals[place] for place in kept)
+    return replace(proposed, marginals=marginals, weights=(*weights, *others))
 
 
 def _say_short(card: Card) -> None:
@@ -115,8 +117,8 @@ def _say_short(card: Card) -> None:
     price = "" if card.offer is None else f", price: {card.offer.price}"
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}", soft_wrap=True)
     moments = f", moments: {len(terms.moments)}" if terms.moments else ""
-    asked = f"marginals: {len(terms.marginals)}{moments}{price}"
-    console.print(f"  {plain(card.analyst)}  {asked}", soft_wrap=True)
+    summary = f"marginals: {len(terms.marginals)}{moments}{price}"
+    console.print(f"  {plain(card.analyst)}  {summary}", soft_wrap=True)
     console.print(f"  {escape(terms.purpose)}", soft_wrap=True)
 
 

@@ -77,16 +77,16 @@ def _say(line: Spend) -> None:
 
 
 def _caps(opened: ControllerState) -> object:
-    found = table("Caps", "dataset", "spent or reserved", "cap", "all noise together")
+    caps = table("Caps", "dataset", "spent or reserved", "cap", "all noise together")
     with opened.database.reading() as tx:
         for dataset_entry in opened.cards.catalogue:
             account = Account(Scope.DATASET, dataset_entry.name)
             spent, cap = opened.ledger.spent(tx, account), opened.ledger.cap(account)
             epsilons = opened.ledger.epsilons(tx, dataset_entry.name)
-            found.add_row(
+            caps.add_row(
                 dataset_entry.name, str(spent), str(cap), _together(dataset_entry, epsilons, spent.rho)
             )
-    return found
+    return caps
 
 
 def _together(dataset_entry: DatasetEntry, epsilons: list[Decimal], rho: Decimal) -> str:

@@ -94,10 +94,11 @@ def _say(event: Event) -> None:
 
 def _change(event: Event) -> str:
     """A changed rule in words; empty for other entries."""
-    said = event.details
-    if "field" not in said:
+    details = event.details
+    if "field" not in details:
         return ""
-    return f"{said['field']}: was {_short(said.get('before', ''))}, is {_short(said.get('after', ''))}"
+    before, after = (_short(details.get(name, "")) for name in ("before", "after"))
+    return f"{details['field']}: was {before}, is {after}"
 
 
 def _short(text: str) -> str:

@@ -37,8 +37,8 @@ app.add_typer(log.app, name="log")
 app.add_typer(reviews.refusals_app, name="refusals")
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"gencard {version('gencard')}")
         raise typer.Exit
 

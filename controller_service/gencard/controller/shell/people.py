@@ -76,20 +76,20 @@ def enrol(
 
     The same command renews a certificate (`gencard enrol --renew`) and, with --again, replaces keys.
     """
-    folder, asked = config.absolute().parent, _read(request)
+    folder, person = config.absolute().parent, _read(request)
     authority = read_authority(folder / "authority", authority_key)
     domain = trust_domain_of(authority)
-    enrolment = examined(folder, asked, domain, role=role, project=project, again=again)
+    enrolment = examined(folder, person, domain, role=role, project=project, again=again)
     where = _reachable(address or Settings.load(config).server.address)
     _say_what(enrolment)
-    _compare(asked, fingerprint)
+    _compare(person, fingerprint)
     with controller_state(config) as opened:
         rotation = opened.rotation(steward_uri(opened.settings, steward))
-        rotation.note_enrolment(asked.name, enrolment.facts)
+        rotation.note_enrolment(person.name, enrolment.facts)
     answer = complete(folder, enrolment, authority, address=where, now=datetime.now(UTC))
-    file = output or Path(f"{asked.name}-answer.json")
+    file = output or Path(f"{person.name}-answer.json")
     write_whole(file, [answer.document])
-    say(f"Wrote {file}: send it to {asked.name}, who runs: gencard enrol --answer {file.name}")
+    say(f"Wrote {file}: send it to {person.name}, who runs: gencard enrol --answer {file.name}")
     say("Fingerprint of the answer, to be compared with what that command shows:")
     say(f"  {grouped(answer.fingerprint)}")
 
@@ -145,16 +145,16 @@ def _reachable(address: str) -> str:
     return address
 
 
-def _compare(request: EnrolmentRequest, told: str | None) -> None:
+def _compare(request: EnrolmentRequest, fingerprint: str | None) -> None:
     """Have the fingerprint compared over another channel than the one that carried the request.
 
     Raises:
         InvalidInputError: The fingerprint that was given is another one.
         Abort: The steward says that it is another one.
     """
-    if told is None:
+    if fingerprint is None:
         typer.confirm(f"Did {request.name} tell you the same fingerprint?", abort=True)
-    elif "".join(told.split()).lower() != request.fingerprint:
+    elif "".join(fingerprint.split()).lower() != request.fingerprint:
         problem = "is not that of the request; somebody may have changed the request on its way"
         raise InvalidInputError(field="fingerprint", problem=problem)
 
@@ -183,10 +183,10 @@ def show_keys(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson
     if as_json:
         say_json([dict(zip(("use", "key", "since", "until"), line, strict=True)) for line in periods])
         return
-    found = table("Signing keys", "signs", "key", "in force from", "until")
+    keys = table("Signing keys", "signs", "key", "in force from", "until")
     for use, key, since, until in periods:
-        found.add_row(use, key[:16], since or "the beginning", until or "now")
-    console.print(found)
+        keys.add_row(use, key[:16], since or "the beginning", until or "now")
+    console.print(keys)
 
 
 @keys_app.command()
@@ -200,9 +200,9 @@ def rotate(
     """Have a new key sign from now on. What the old one signed stays good; no restart is needed."""
     with controller_state(config) as opened:
         rotation = opened.rotation(steward_uri(opened.settings, steward))
-        for asked in Use if use is None else (use,):
-            change = rotation.rotate(asked)
+        for rotated_use in Use if use is None else (use,):
+            change = rotation.rotate(rotated_use)
             old, new = key_id(change.previous)[:16], key_id(change.key)[:16]
-            console.print(f"[bold]{asked}[/]: key {new} signs now, in place of {old}.")
+            console.print(f"[bold]{rotated_use}[/]: key {new} signs now, in place of {old}.")
     console.print("[dim]Analysts follow by themselves, from whichever key they were handed.[/]")
     console.print("[dim]Back up the folder of keys and state/ together, now.[/]")

@@ -1,4 +1,4 @@
-"""audits: the evidence against each black box, and a steward's decision to clear it."""
+"""audits, refusals, boxes: what a steward reviews: evidence, failures at the records, black boxes."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -113,8 +113,8 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
         say_json([_refusal_document(row) for row in waiting])
         return
     for row in waiting:
-        said = _refusal_document(row)
-        console.print(f"[bold]{row.name}[/]  {said['time']}  {said['reason']}", soft_wrap=True)
+        document = _refusal_document(row)
+        console.print(f"[bold]{row.name}[/]  {document['time']}  {document['reason']}", soft_wrap=True)
         console.print(f"  {plain(row.owner)}  {row.kind} at {row.resource}", soft_wrap=True)
     if not waiting:
         console.print("Nothing failed at the records that no steward has looked at.")
@@ -170,15 +170,15 @@ def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = F
     """List black boxes with their digests, and whether somebody reviewed them."""
     if context.invoked_subcommand is not None:
         return
-    found = _listed(config)
+    listed = _listed(config)
     if as_json:
-        say_json([_box_document(one) for one in found])
+        say_json([_box_document(one) for one in listed])
         return
-    for one in found:
+    for one in listed:
         console.print(f"[bold]{escape(one.box.name)}[/]  {one.box.kind}, {one.facts.tier}")
         console.print(f"  sha256  {one.facts.digest}", soft_wrap=True)
         console.print(f"  review  {plain(one.review)}", soft_wrap=True)
-    if not found:
+    if not listed:
         console.print("The settings name no black boxes.")
 
 

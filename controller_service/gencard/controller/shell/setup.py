@@ -95,14 +95,14 @@ def check(config: ConfigFile = HERE) -> None:
         if warning := opened.cards.quotas.reserve_warning():
             say(warning)
     small: list[tuple[DatasetTable, SmallCells]] = []
-    found = table("Datasets", "dataset", "attributes", "schema", "records")
+    datasets = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         with console.status(f"Reading {entry.name}"):
             schema = check_records(entry)
             small.append((entry, small_cells(entry, schema)))
         reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
-        found.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
-    console.print(found)
+        datasets.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
+    console.print(datasets)
     _say_small_cells(small)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: the private keys lie in this folder (init --demo-people). Not for real records.")

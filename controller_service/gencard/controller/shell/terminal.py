@@ -49,9 +49,9 @@ def run_shell(run: Callable[[], object]) -> int:
     try:
         run()
     except GencardError as error:
-        said = " ".join([str(error), *getattr(error, "__notes__", ())])
+        text = " ".join([str(error), *getattr(error, "__notes__", ())])
         advice = _ADVICE.get(error.reason, error.advice)
-        failures.print(f"[bold red]{error.reason}[/]  {escape(said)}", soft_wrap=True)
+        failures.print(f"[bold red]{error.reason}[/]  {escape(text)}", soft_wrap=True)
         failures.print(f"[dim]→ {escape(advice)}[/]", soft_wrap=True)
         return 1
     return 0
@@ -90,10 +90,10 @@ def steward_uri(settings: Settings, name: str | None) -> str:
 
 def table(title: str, *columns: str) -> Table:
     """An empty table that cuts nothing off: what is too long goes on in the next line."""
-    found = Table(title=title, title_justify="left", header_style="bold", expand=False)
+    empty_table = Table(title=title, title_justify="left", header_style="bold", expand=False)
     for column in columns:
-        found.add_column(column, overflow="fold")
-    return found
+        empty_table.add_column(column, overflow="fold")
+    return empty_table
 
 
 def say(line: str) -> None:

@@ -1,4 +1,7 @@
-"""The one connection to SQLite or PostgreSQL: one writer at a time, foreign errors translated here."""
+"""The connection to SQLite or PostgreSQL: one writer at a time, database errors translated here.
+
+Also what all stores need of it: an insert unless the key is taken, and pages of a growing list.
+"""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -197,10 +200,8 @@ def page_of(
     size = max(1, min(limit, LARGEST_PAGE))
     if before:
         query = query.where(number < _number_of(before))
-    found = tx.execute(query.order_by(number.desc()).limit(size + 1)).mappings().all()
-    return Page(
-        tuple(map(make, found[:size])), str(found[size - 1][number]) if len(found) > size else ""
-    )
+    rows = tx.execute(query.order_by(number.desc()).limit(size + 1)).mappings().all()
+    return Page(tuple(map(make, rows[:size])), str(rows[size - 1][number]) if len(rows) > size else "")
 
 
 def _number_of(token: str) -> int:

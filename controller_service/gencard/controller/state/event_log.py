@@ -1,4 +1,7 @@
-"""The log: append-only, hash-chained, and signed as a whole by Merkle checkpoints."""
+"""The log: append-only, hash-chained, signed as a whole by Merkle checkpoints.
+
+Beside it stand the two registers whose changes it records: signing keys, and the rules read last.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -148,10 +151,10 @@ def _node_of(tx: Connection) -> merkle.Node:
             query = select(log_nodes.c.hash).where(
                 log_nodes.c.level == level, log_nodes.c.position == position
             )
-        found = tx.execute(query).scalar_one_or_none()
-        if found is None:
+        digest = tx.execute(query).scalar_one_or_none()
+        if digest is None:
             raise StorageError()
-        return bytes(found)
+        return bytes(digest)
 
     return node
 
@@ -164,8 +167,8 @@ def add_change(tx: Connection, use: str, number: int, envelope: bytes) -> None:
 def newest_change(tx: Connection, use: str) -> bytes | None:
     """The envelope of the last change, or None where the first key is in force."""
     query = select(key_changes.c.envelope).where(key_changes.c.use == use)
-    found = tx.execute(query.order_by(key_changes.c.number.desc()).limit(1)).scalar_one_or_none()
-    return None if found is None else bytes(found)
+    envelope = tx.execute(query.order_by(key_changes.c.number.desc()).limit(1)).scalar_one_or_none()
+    return None if envelope is None else bytes(envelope)
 
 
 def all_changes(tx: Connection) -> list[bytes]:

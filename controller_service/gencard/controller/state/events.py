@@ -1,4 +1,9 @@
-"""One entry of the log: a decision, in the bytes that are hashed."""
+"""Entries of the log: the bytes that are hashed, and the check of a whole log.
+
+The check trusts nobody who kept the log, and names the first entry that is wrong. A pass does not prove
+that nothing was cut off after the newest checkpoint at hand, nor that everybody was shown the same log:
+for that, compare checkpoints, each of which every newer one must continue.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The same request has one effect and one answer, however often it is sent."""
+"""A request has one effect and one answer, however often it is sent."""
 
 import zlib
 from collections.abc import Callable, Collection
@@ -42,13 +42,13 @@ def answered_once(
     """
     _check_random_uuid(request_id)
     key = {"actor": actor, "request_id": request_id.lower()}
-    said = {"method": method, "request_digest": request_digest}
+    request = {"method": method, "request_digest": request_digest}
     with tx.begin_nested():
-        if insert_if_absent(tx, answers, {**key, **said, "answer": b"", "created": now}):
+        if insert_if_absent(tx, answers, {**key, **request, "answer": b"", "created": now}):
             answer = make()
             _store(tx, key, answer)
             return answer
-    known = answer_of(tx, actor=actor, request_id=request_id, **said)
+    known = answer_of(tx, actor=actor, request_id=request_id, **request)
     if known is None:
         raise StorageError()
     return known

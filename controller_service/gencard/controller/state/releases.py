@@ -1,4 +1,4 @@
-"""Releases: rows that were drawn, and the receipt of what they were made from."""
+"""What was made of cards, never changed afterwards: psi, releases and evaluations."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass

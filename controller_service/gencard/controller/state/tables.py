@@ -1,4 +1,4 @@
-"""The tables, as the newest migration leaves them; a test compares the two."""
+"""The tables, as the newest migration leaves them, and their column types; a test compares the two."""
 
 from datetime import datetime
 

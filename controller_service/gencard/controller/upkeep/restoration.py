@@ -76,13 +76,13 @@ def place(backup: Path, state: State) -> BackupList:
         )
     if any(path.name != "lock" for path in state.folder.glob("*")):
         raise InvalidInputError(field="state.folder", problem="is not empty, and no file is overwritten")
-    found = list_of(backup)
+    backup_list = list_of(backup)
     try:
         copied(backup / FILE, state.folder / FILE)
-        for name, digest in found.files.items():
+        for name, digest in backup_list.files.items():
             if copied(backup / name, state.folder / name) != digest:
                 raise VerificationError(problem=f"{name} of the backup was changed")
-        return found
+        return backup_list
     except FileNotFoundError:
         clear(state)
     except BaseException:

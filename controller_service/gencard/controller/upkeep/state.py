@@ -1,4 +1,4 @@
-"""Whether a state is whole: its log, its ledger, and the rows of every release as they were signed."""
+"""One service at a time on one state, and whether a state is whole: log, ledger, rows of releases."""
 
 import fcntl
 import os
@@ -65,11 +65,11 @@ def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
             for account in accounts_of(line.dataset, line.project, line.analyst):
                 for name, units in columns_of(line.price).items():
                     sums[*account.columns().values(), name] += units
-    found: Counter[tuple[str, ...]] = Counter()
+    stored: Counter[tuple[str, ...]] = Counter()
     for row in tx.execute(select(balances)).mappings():
         for name in CURRENCIES:
-            found[row["scope"], row["dataset"], row["holder"], name] = row[name]
-    if +sums != +found:
+            stored[row["scope"], row["dataset"], row["holder"], name] = row[name]
+    if +sums != +stored:
         raise VerificationError(problem="the ledger's balances are not the sums of its lines")
 
 
