@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gencard.controller.people.certificates import write_new
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app
-from gencard.controller.shell.terminal import told
+from gencard.controller.shell.terminal import run_shell
 from gencard.controller.wiring import serve
 from gencard.core.errors import InvalidInputError
 
@@ -159,13 +159,13 @@ def test_which_file_does_not_keep_to_the_schema(tmp_path, records, capsys):
     settings = tmp_path / "house" / "controller.toml"
     words = 'schema = "schema.toml"'
     settings.write_text(settings.read_text().replace(words, f'{words}\nholdout = "{others}"'))
-    assert told(lambda: app(["check", "-c", str(settings)], standalone_mode=False)) == 1
+    assert run_shell(lambda: app(["check", "-c", str(settings)], standalone_mode=False)) == 1
     assert "does not declare. In datasets/a-survey: " in capsys.readouterr().err
 
 
 def test_a_steward_is_sent_to_his_own_command(tmp_path, records, capsys):
     run("init", tmp_path / "house", "--data", records)
     words = ["revoke", "nope", "-c", str(tmp_path / "house" / "controller.toml")]
-    assert told(lambda: app(words, standalone_mode=False)) == 1
+    assert run_shell(lambda: app(words, standalone_mode=False)) == 1
     assert "→ List cards with `gencard-controller cards`" in capsys.readouterr().err
     assert run("--version") == f"gencard {version('gencard')}\n"

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
-from gencard.controller.shell.terminal import told
+from gencard.controller.shell.terminal import run_shell
 from gencard.core.card.budget import Price
 from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
 from tests.system.house import build
@@ -62,7 +62,7 @@ def test_check_says_which_attribute_is_wrong(tmp_path):
 
 def test_an_error_is_one_line_and_advice(tmp_path, capsys):
     absent = tmp_path / "controller.toml"
-    assert told(lambda: app(["cards", "--config", str(absent)], standalone_mode=False)) == 1
+    assert run_shell(lambda: app(["cards", "--config", str(absent)], standalone_mode=False)) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("INVALID_INPUT")
     assert second.startswith("→")
@@ -86,7 +86,7 @@ def test_an_error_is_text_and_no_markup(capsys):
     def refused():
         raise InvalidInputError(field="a[/b]c", problem="is wrong")
 
-    assert told(refused) == 1
+    assert run_shell(refused) == 1
     assert "a[/b]c: is wrong." in capsys.readouterr().err
 
 

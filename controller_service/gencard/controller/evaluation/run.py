@@ -1,4 +1,4 @@
-"""One run of evaluations of a card: rows that nobody chose, a look at the records, documents that are kept.
+"""One run of evaluations of a card: rows that nobody chose, a look at the records, kept documents.
 
 The rows are as many as there are records: psi, which is exact where measures are offered, says how many.
 Whoever may read a measure may read psi too, so their number tells nothing new. Neither the seed of the
