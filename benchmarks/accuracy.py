@@ -17,8 +17,8 @@ from benchmarks.raking import pairs
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.dataset import Dataset
+from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
-from gencard.core.generators.replay import rng_of
 from gencard.core.noise.accounting import rho_of
 from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.measure import measure_dataset

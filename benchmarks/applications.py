@@ -15,12 +15,12 @@ from gencard.core.audit.pairs.blocks import outside
 from gencard.core.audit.pairs.direction import Basis
 from gencard.core.audit.pairs.extremal_pair import Moves, extremal_pair
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.statistics.marginal import count_all
+from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.statistics.counting import count_all
 
 ROWS = 50_000
 """Rows of each run."""

@@ -12,7 +12,7 @@ from scipy import stats
 from benchmarks import bench
 from benchmarks.applications import ROWS, Application, applications, largest_psi_difference
 from benchmarks.audit_series import Level, Series, calibration, power_curve, series
-from gencard.core.audit.report import PowerCurve
+from benchmarks.power import PowerCurve
 
 CALIBRATION_SEEDS = 400
 FIRST_SEED = 100

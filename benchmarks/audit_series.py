@@ -11,10 +11,10 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.applications import Application
-from benchmarks.power import power
-from gencard.core.audit.report import AuditReport, Check, Effect, PowerCurve
+from benchmarks.power import PowerCurve, power
+from gencard.core.audit.report import AuditReport, Check, Effect
 from gencard.core.audit.run import audit
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 
 
 @dataclass(frozen=True, slots=True)

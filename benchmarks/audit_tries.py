@@ -15,11 +15,10 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.applications import Application, applications
-from gencard.core.audit.report import AuditReport, EarlierTry
+from gencard.core.audit.report import AuditReport, EarlierTry, Verdict
 from gencard.core.audit.report_json import report_to_json_object, try_of_object
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 
 ALPHA = 0.05
 LEAKY_TRIES, HONEST_TRIES = 5, 20

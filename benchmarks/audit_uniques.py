@@ -15,20 +15,18 @@ from scipy import stats
 from benchmarks import bench
 from benchmarks.adult import adult
 from gencard.boxes.reference import CopiesRows, Honest
-from gencard.core.audit.arms.planted import PlantedArm
-from gencard.core.audit.arms.planting import unique_records
+from gencard.core.audit.arms.planted_arm import PlantedArm
+from gencard.core.audit.arms.planted_pair import unique_records
 from gencard.core.audit.arms.runs import Runner
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Check
 from gencard.core.audit.run import audit
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.contract import Generator
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import Generator, rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
 from gencard.core.types import ignore_progress
 
 FIRST_SEED = 5_000

@@ -19,10 +19,9 @@ from benchmarks.scores import Array, Scores
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import laplace
 from gencard.core.domain import Domain
-from gencard.core.generators.contract import Model
-from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.contract import Model, rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
-from gencard.core.generators.replay import rng_of
 from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi

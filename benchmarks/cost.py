@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import bench
 from benchmarks.count import records
-from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.family import Graphical
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
 from gencard.core.statistics.measure import measure_dataset
 

@@ -15,7 +15,7 @@ from gencard.controller.noise import OpenDpNoise
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import EXACT, gaussian
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.statistics.measure import measure, measure_dataset
 from tests.system.house import SCHEMA as MADE_UP_SCHEMA
 from tests.system.house import survey

@@ -12,9 +12,9 @@ from benchmarks.ipf import APPLICATIONS, cyclic_ipf, worst_error
 from benchmarks.peers import Fit, fitted
 from benchmarks.raking import fifteen, pairs
 from gencard.core.dataset import Dataset
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.spanning_tree import edges
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.junction_tree import edges
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
 

@@ -15,11 +15,10 @@ import numpy as np
 from benchmarks.census import census
 from benchmarks.ipf import APPLICATIONS
 from gencard.core.dataset import Dataset
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
 from gencard.core.generators.maximum_entropy.table_model import TableModel
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
-from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
 from gencard.core.utility.gap import Gap, gap_error

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from benchmarks import bench
 from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3, census
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.generators.replay import rng_of
+from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.table import project
 
 _TOLERANCE = 1e-4
 

@@ -12,10 +12,9 @@ from typing import Any
 from benchmarks.applications import Application, applications
 from benchmarks.paper_methods import GENERATORS, METHODS, box
 from gencard.boxes.reference import AddsMarginal, Honest
-from gencard.core.audit.report import AuditReport, Check
+from gencard.core.audit.report import AuditReport, Check, Verdict
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.domain import Clique
 
 PRINTED = {

@@ -21,10 +21,9 @@ from gencard.boxes.entry import Surroundings
 from gencard.boxes.reference import Honest
 from gencard.boxes.registry import BOXES, box_named
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
 
 TEST_RECORDS = 5_000
 """A tenth, which no generator sees."""

@@ -13,8 +13,8 @@ from benchmarks import synthpop
 from benchmarks.diagnosis import survey
 from benchmarks.scores import Array, Scores
 from gencard.core.dataset import Dataset
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Ipf
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 10.0)
 

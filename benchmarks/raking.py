@@ -11,8 +11,8 @@ from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import ModelTooLargeError
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical
 from gencard.core.generators.support.support_raking import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 

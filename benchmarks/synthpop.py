@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.goals import Goal, quotient
-from gencard.core.generators.maximum_entropy.saturated import Saturated
+from gencard.core.generators.maximum_entropy.family import Saturated
 from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.statistics.marginal import count_all
+from gencard.core.generators.targets import TargetMarginal, quotient
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Table
@@ -117,9 +117,9 @@ def with_prior(counts: NDArray[Any]) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """Goals that follow each other inside one attribute set; the sum over all axes outside it."""
+    """Targets that follow each other inside one attribute set; the sum over all axes outside it."""
 
-    goals: tuple[Goal, ...]
+    targets: tuple[TargetMarginal, ...]
     sums: str
     shape: tuple[int, ...]
 
@@ -127,8 +127,8 @@ class _Run:
         # Faster than sums over axes, where few cells lie beside each other.
         summed: Table = np.einsum(self.sums, table).reshape(self.shape)
         fitted = summed.copy()
-        for goal in self.goals:
-            goal.scale(fitted)
+        for target in self.targets:
+            target.scale(fitted)
         table *= quotient(fitted, summed)
 
 
@@ -144,9 +144,9 @@ def _runs(domain: Domain, tables: Sequence[Array]) -> list[_Run]:
 
 
 def _run(domain: Domain, run: Sequence[tuple[Clique, Any]]) -> _Run:
-    goals = tuple(Goal.of(clique, table, domain.attributes) for clique, table in run)
+    targets = tuple(TargetMarginal.of(clique, table, domain.attributes) for clique, table in run)
     axes = domain.axes(domain.canonical({name for clique, _ in run for name in clique}))
     letters = ascii_lowercase[: len(domain)]
     sums = f"{letters}->{''.join(letters[axis] for axis in axes)}"
     shape = tuple(size if axis in axes else 1 for axis, size in enumerate(domain.sizes))
-    return _Run(goals, sums, shape)
+    return _Run(targets, sums, shape)

@@ -12,8 +12,8 @@ from benchmarks import bench
 from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.independent import Independent
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Independent
 from gencard.core.generators.support.support_raking import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi

@@ -21,7 +21,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared, Material
 from gencard.core.evaluation.registry import EVALUATIONS, evaluate
-from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.wire.documents.receipt import Receipt
 

@@ -30,7 +30,7 @@ from gencard.client import Analyst
 from gencard.client.audit_found import Audit
 from gencard.client.card import Card
 from gencard.client.releases import Release
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.errors import GencardError
 
 FOLDER = Path("demo")

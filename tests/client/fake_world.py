@@ -20,8 +20,8 @@ from gencard.core.card.terms import CardTerms, Change, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
+from gencard.core.generators.contract import synthesise
 from gencard.core.generators.registry import generator_digest, generator_named
-from gencard.core.generators.replay import synthesise
 from gencard.core.statistics.closure import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.v1 import negotiation_pb2 as negotiation

@@ -9,11 +9,11 @@ import pytest
 from gencard.boxes.reference import AddsMarginal, Honest
 from gencard.client.audit_found import Where
 from gencard.core import errors
-from gencard.core.audit.arms.made_up import made_up
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.report import Verdict
 from gencard.core.audit.wording import wording
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Ipf
 from tests.client.fake_controller import Audits
 
 PAIRS = [("sex", "age"), ("sex", "health"), ("age", "health")]

@@ -10,17 +10,17 @@ from gencard.boxes.reference import Honest
 from gencard.client.audit_found import Audit, Where
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.reporting import NOT_ON_CARD
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit as run_audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.evaluation.material import Declared, Material
 from gencard.core.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from tests.wire.samples import CARD, RECEIPT
 
 EVIL = '<script>alert("1")</script>'

@@ -11,7 +11,7 @@ from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.statistics.closure import dimension
-from gencard.core.statistics.sufficiency import Analysis
+from gencard.core.statistics.formula import Analysis
 from tests.client.fake_controller import CODING
 from tests.client.test_report import text_of
 from tests.client.test_views import rich_text

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms
 from tests.system.edge import known_seeds

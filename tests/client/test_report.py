@@ -14,7 +14,6 @@ from matplotlib.image import imread
 from gencard.client.report.report import Report
 from gencard.core import errors
 from gencard.core.audit.arms.exploration import BlockEvidence
-from gencard.core.audit.arms.unique_evidence import PlantedEvidence, PlantedRuns, UniquesEvidence
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
     LEVEL_SHARES,
@@ -23,7 +22,9 @@ from gencard.core.audit.report import (
     CheckResult,
     Effect,
     PairProof,
-    PowerCurve,
+    PlantedEvidence,
+    PlantedRuns,
+    UniquesEvidence,
     Verdict,
 )
 from gencard.core.card.terms import AuditTerms
@@ -35,7 +36,7 @@ PAIRS = (("age", "sex"), ("age", "health"), (NASTY, "sex"))
 VOID = {"meta", "use", "br", "path"}
 
 
-def report(p_value=0.4, blocks=3, spread=0.01, power=None):
+def report(p_value=0.4, blocks=3, spread=0.01):
     sizes = [("age", "sex", "health"), ("age", NASTY), ("sex", NASTY, "health")]
     names = [sizes[i % 3] if i < 3 else (f"a{i}", f"b{i}") for i in range(blocks)]
     leak = p_value < 0.01
@@ -56,7 +57,6 @@ def report(p_value=0.4, blocks=3, spread=0.01, power=None):
         pairs=(PairProof(1, "ab" * 32, "ab" * 32, "ab" * 32, 12_345),),
         versions=(("gencard", "0.1.0"),),
         seconds=12.3,
-        power=power,
         planted=PlantedEvidence(
             20, 40, 31, PlantedRuns((9,) * 5, (2, 3, 1, 2, 4)), PlantedRuns((8,) * 5, (2,) * 5), 12, 70
         ),
@@ -136,14 +136,6 @@ class TestWords:
             assert words in text
         for check in Check:
             assert f"({check.value})" in text
-
-    def test_power_where_it_was_tried(self):
-        curve = PowerCurve((0.01, 0.03, 0.1), (2, 9, 10), 10)
-        text = text_of(Report(replace(HONEST.facts, power=curve)).html)
-        assert "found in 80 % of the repeats copies 3 % of the rows" in text
-        none = PowerCurve((0.01,), (0,), 10)
-        assert "None of the leaks" in text_of(Report(replace(HONEST.facts, power=none)).html)
-        assert "smallest planted leak" not in text_of(HONEST.html)
 
     def test_many_blocks_are_cut_and_that_is_said(self):
         assert "And 10 more" in text_of(Report(report(blocks=50)).html)

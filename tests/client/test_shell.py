@@ -17,7 +17,7 @@ from gencard.boxes.reference import Honest
 from gencard.client.shell import negotiation
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 
 PAIRS = ["--marginal", "sex,health", "--marginal", "age, health"]
 

@@ -20,7 +20,7 @@ from gencard.controller.sandbox.namespaces import SandboxUser
 from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, sandboxed_box_of
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.controller.sandbox.trial import check_isolation
-from gencard.core.blackbox.contract import FittingBox
+from gencard.core.blackbox import FittingBox
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -22,10 +22,9 @@ from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport
+from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.card.budget import Price
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
@@ -40,8 +39,8 @@ from gencard.core.errors import (
     TooLargeError,
     UndeclaredLevelError,
 )
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.replay import synthesise
+from gencard.core.generators.contract import synthesise
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 

@@ -29,7 +29,7 @@ from gencard.core.errors import (
     TooLargeError,
     UndeclaredLevelError,
 )
-from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.measure import measure
 from tests.shared_data import shared_file
 

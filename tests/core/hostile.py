@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.generators.replay import rng_of
-from gencard.core.statistics.marginal import count
+from gencard.core.generators.contract import rng_of
+from gencard.core.statistics.counting import count
 
 PARITY = ("a", "b", "c")
 """The attributes whose interaction the boxes betray; no clique of the tests holds all three."""

@@ -9,21 +9,19 @@ from scipy import stats
 from benchmarks.audit_uniques import CopiesUniques
 from gencard.boxes.reference import Honest
 from gencard.core.audit.arms.comparison import welch
-from gencard.core.audit.arms.planted import PlantedArm
+from gencard.core.audit.arms.planted_arm import PlantedArm
 from gencard.core.audit.arms.runs import Runner, calls
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import LEVEL_SHARES, Check
+from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import LEAST_RUNS, AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
 from gencard.core.types import ignore_progress
 from tests.core.rare_records import CHAIN, population
 

@@ -12,12 +12,11 @@ from scipy import stats
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.core.audit.arms.comparison import holm, welch
 from gencard.core.audit.arms.exploration import LARGEST_Z
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.arms.runs import Side, Step, run_seed
 from gencard.core.audit.plan import AuditPlan, level
-from gencard.core.audit.report import LEVEL_SHARES, Check
+from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -29,7 +28,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     UnknownAttributeError,
 )
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from tests.core import hostile
 
 DOMAIN = Domain.of({"a": 4, "b": 3, "c": 3, "d": 2})
@@ -234,7 +233,7 @@ class TestComparison:
     def test_a_gap_of_the_smallest_size_found_is_found_in_80_percent(self):
         rng = np.random.default_rng(1)
         samples = rng.normal(size=(2_000, 2, 10))
-        gap = float(np.mean([welch(*pair).smallest_found(0.05) for pair in samples]))
+        gap = float(np.mean([welch(*pair).smallest_detectable(0.05) for pair in samples]))
         found = np.mean([welch(low, high + gap).p_value <= 0.05 for low, high in samples])
         assert 0.75 < found < 0.85
 

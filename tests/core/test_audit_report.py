@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import CopiesRows, Honest
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
     LEVEL_SHARES,
     AuditReport,
     Check,
     EarlierTry,
-    PowerCurve,
+    Verdict,
 )
 from gencard.core.audit.report_json import (
     report_of_json_object,
@@ -25,12 +25,11 @@ from gencard.core.audit.report_json import (
     try_of_object,
 )
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import power_by_arm, summary, wording
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 
 CLIQUES = tuple(combinations("abcd", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 2, "c": 2, "d": 2}), 500, rng=np.random.default_rng(0))
@@ -46,7 +45,7 @@ def report(request):
 
 class TestJson:
     def test_nothing_is_lost(self, report):
-        full = replace(report, seconds=1.25, power=PowerCurve((0.1, 1.0), (3, 10), 10))
+        full = replace(report, seconds=1.25)
         for one in (report, full):
             text = json.dumps(report_to_json_object(one), allow_nan=False)
             assert report_of_json_object(json.loads(text)) == one

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.goals import Goal
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.generators.maximum_entropy.triangle import Triangle, three_parts
+from gencard.core.generators.targets import TargetMarginal
 from gencard.core.statistics.measure import measure_dataset
 from tests.core.strategies import domains, workloads
 from tests.core.tables import BIG, STRADDLING, dense_dataset, errors, pairs, textbook
@@ -100,8 +100,8 @@ def test_the_bits_are_the_same_for_ever():
 def test_what_a_fit_compares_is_added_up_in_order():
     """Whether a fit has ended must not hang on the order in which a version of numpy adds."""
     rng = np.random.default_rng(3)
-    goal, table = Goal.of(("a",), rng.random(5_000), ("a",)), rng.random(5_000)
+    target, table = TargetMarginal.of(("a",), rng.random(5_000), ("a",)), rng.random(5_000)
     error = 0.0
-    for distance in np.abs(table - goal.shares).tolist():
+    for distance in np.abs(table - target.shares).tolist():
         error += distance
-    assert goal.error(table) == error
+    assert target.error(table) == error

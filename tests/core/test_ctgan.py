@@ -8,12 +8,12 @@ from scipy import stats
 from gencard.boxes.nets.ctgan import ENTRY, Ctgan, Options, conditions_of, options_of
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import declared
-from gencard.core.blackbox.contract import FittingBox
+from gencard.core.blackbox import FittingBox
 from gencard.core.card.claim import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import OperationCancelledError
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from tests.core.strategies import datasets
 
 torch = pytest.importorskip("torch", reason="the extra deep is not installed")

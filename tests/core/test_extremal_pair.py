@@ -11,22 +11,21 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from gencard.boxes.reference import Honest
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.pairs import blocks as blocks_module
-from gencard.core.audit.pairs import cubes as cubes_module
+from gencard.core.audit.pairs import moves as cubes_module
 from gencard.core.audit.pairs.blocks import minimal, neighbours, outside
 from gencard.core.audit.pairs.cells import Cells, key_of
-from gencard.core.audit.pairs.cubes import cubes
 from gencard.core.audit.pairs.direction import Basis, Direction
 from gencard.core.audit.pairs.extremal_pair import (
     ExtremalPair,
     Moves,
     extremal_pair,
+    farthest,
     moved,
     statistics_digest,
 )
-from gencard.core.audit.pairs.integer_program import farthest
-from gencard.core.audit.pairs.moves import _take, climb, leads
+from gencard.core.audit.pairs.moves import _take, climb, cubes, leads
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -35,8 +34,8 @@ from gencard.core.errors import (
     NoExtremalPairError,
     TooLargeError,
 )
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.statistics.marginal import count, count_all
+from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.statistics.counting import count, count_all
 from tests.core.strategies import datasets, domains, workloads
 
 CUBE = Domain.of({"a": 2, "b": 2, "c": 2})

@@ -12,7 +12,7 @@ from gencard.core.coding import Attribute, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidPsiError
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import mean
 from gencard.core.statistics.psi import Measurement, Psi

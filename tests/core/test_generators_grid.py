@@ -23,16 +23,17 @@ from gencard.core.errors import (
     NotConvergedError,
     TooLargeError,
 )
-from gencard.core.generators.contract import Generator
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.independent import Independent
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.maximum_entropy.saturated import Saturated
-from gencard.core.generators.maximum_entropy.spanning_tree import SpanningTree
+from gencard.core.generators.contract import Generator, rng_of, synthesise
+from gencard.core.generators.maximum_entropy.family import (
+    Graphical,
+    Independent,
+    Ipf,
+    Saturated,
+    SpanningTree,
+)
 from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.registry import GENERATORS
-from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.generators.support.reduced_space import ReducedSpace
 from gencard.core.generators.support.support_raking import SupportRaking
 from gencard.core.statistics.measure import measure_dataset

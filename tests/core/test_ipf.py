@@ -14,14 +14,14 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, InvalidPsiError, NotConvergedError, TooLargeError
+from gencard.core.generators.contract import synthesise
 from gencard.core.generators.maximum_entropy import fitting
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.generators.replay import synthesise
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.table import project
 from tests.core.strategies import datasets, domains, measured, workloads
 from tests.core.tables import BIG, dense_dataset, errors, pairs, textbook
 from tests.shared_data import oracle_file

@@ -19,9 +19,8 @@ from gencard.core.errors import (
     InvalidPsiError,
     UnknownAttributeError,
 )
-from gencard.core.generators.admitted import admitted
-from gencard.core.noise.mechanisms import stddev_of, sum_scales
-from gencard.core.noise.sensitivity import sensitivity
+from gencard.core.generators.targets import admitted
+from gencard.core.noise.mechanisms import sensitivity, stddev_of, sum_scales
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.linear import LARGEST_VALUE, Function, LinearStatistic
 from gencard.core.statistics.measure import measure, measure_dataset

@@ -11,12 +11,11 @@ from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotConvergedError, TooLargeError
-from gencard.core.generators.functions import Goals
-from gencard.core.generators.maximum_entropy.dual import Dual, largest_entropy
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
+from gencard.core.generators.contract import rng_of, synthesise
+from gencard.core.generators.functions import TargetMeans
+from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.with_moments import Dual, MaximumEntropy, largest_entropy
 from gencard.core.generators.model_file import bytes_of, model_of
-from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import covariance, group_means, mean, moment, variance
@@ -90,8 +89,8 @@ class TestLaws:
         psi = measure_dataset(dataset, [*marginals, statistic])
         model = MaximumEntropy().fit(psi, dataset.domain)
         largest = np.array([function.largest for function in statistic.functions])
-        goals = psi.linear[0].values / len(dataset)
-        missed = statistic.numerators @ model.marginal(statistic.clique).ravel() - goals
+        targets = psi.linear[0].values / len(dataset)
+        missed = statistic.numerators @ model.marginal(statistic.clique).ravel() - targets
         assert np.abs(missed / largest).max() < 1e-6
 
     def test_equal_psi_gives_equal_bytes(self):
@@ -192,17 +191,19 @@ class TestNoise:
     def test_newton_finds_the_least_value(self):
         """The gradient is that of the value, and no point nearby is lower."""
         rng = np.random.default_rng(0)
-        dual = Dual(rng.uniform(-1, 1, (3, 20)), Goals(np.array([0.1, -0.2, 0.0]), np.full(3, 0.05)))
+        dual = Dual(
+            rng.uniform(-1, 1, (3, 20)), TargetMeans(np.array([0.1, -0.2, 0.0]), np.full(3, 0.05))
+        )
         at, eye = rng.normal(size=3), 1e-6 * np.eye(3)
         slope = [(dual.value(at + e) - dual.value(at - e)) / 2e-6 for e in eye]
         np.testing.assert_allclose(dual.gradient(at, dual.distribution(at)), slope, atol=1e-7)
         largest = largest_entropy(dual, 1e-12, 50)
-        misses = dual.values @ largest - dual.goals.means
+        misses = dual.values @ largest - dual.targets.means
         penalised = -(largest @ np.log(largest)) - np.sum((misses / 0.05) ** 2) / 2
         for _ in range(200):
             moved = largest * np.exp(rng.normal(0, 0.01, 20))
             moved /= moved.sum()
-            misses = dual.values @ moved - dual.goals.means
+            misses = dual.values @ moved - dual.targets.means
             assert -(moved @ np.log(moved)) - np.sum((misses / 0.05) ** 2) / 2 <= penalised + 1e-12
 
 

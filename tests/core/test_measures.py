@@ -24,7 +24,7 @@ from gencard.core.evaluation.registry import (
     finding_of_json_object,
     price_in_statistics,
 )
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.utility.gap import GapWords
 

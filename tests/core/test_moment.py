@@ -16,7 +16,7 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.statistics.linear_json import json_of_statistic, statistic_of_json
+from gencard.core.statistics.linear import json_of_statistic, statistic_of_json
 from gencard.core.statistics.moments import statistic_of, statistics_of
 from gencard.core.transform import Transform
 

@@ -21,10 +21,10 @@ from gencard.core.card.budget import gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidCliqueError, ModelTooLargeError, UnknownAttributeError
-from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.family import Graphical
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree, cells_needed
 from gencard.core.statistics import counting
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement
 from tests.core.seeded_noise import Recorded, SeededNoise, Silent

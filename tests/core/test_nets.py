@@ -22,7 +22,7 @@ from gencard.core.errors import (
     InvalidInputError,
     InvalidNumberError,
 )
-from gencard.core.generators.archive import archived, unarchived
+from gencard.core.generators.model_file import archived, unarchived
 from tests.core.seeded_noise import SeededNoise
 from tests.core.strategies import datasets
 

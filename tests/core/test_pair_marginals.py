@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.family import Graphical
 from gencard.core.generators.pair_marginals import pair_marginals
+from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.table import project
 from tests.core.strategies import datasets, domains, workloads
 
 

@@ -14,7 +14,7 @@ from gencard.boxes.entry import Surroundings
 from gencard.boxes.nets.pate_gan import ENTRY, options_of, shards_of
 from gencard.boxes.nets.pate_gan_accountant import delta_of_votes, scale_of, votes_of
 from gencard.boxes.registry import box_named
-from gencard.core.blackbox.contract import FittingBox
+from gencard.core.blackbox import FittingBox
 from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

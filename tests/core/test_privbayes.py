@@ -13,7 +13,7 @@ from gencard.core.card.budget import laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from tests.core.seeded_noise import Recorded, SeededNoise
 
 ENDLESS = laplace(1_000_000, neighbouring="replace-one")

@@ -18,7 +18,7 @@ from gencard.core.errors import (
     TooLargeError,
     UnknownAttributeError,
 )
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from gencard.core.utility import propensity_regression
 from gencard.core.utility.predictors import cells_of
 from gencard.core.utility.propensity import (

@@ -6,7 +6,7 @@ import pytest
 from gencard.core.card.terms import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.generators.registry import (
     BY_CONSTRUCTION,
     GENERATORS,

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, VerificationError
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.replay import replay, rng_of, synthesise
+from gencard.core.generators.contract import replay, rng_of, synthesise
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.statistics.measure import measure_dataset
 
 DOMAIN = Domain.of({"a": 2, "b": 3})

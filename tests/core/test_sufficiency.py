@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, UnknownAttributeError
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 from gencard.core.statistics.closure import closure, dimension
-from gencard.core.statistics.formula import Formula
+from gencard.core.statistics.formula import Analysis, Formula, analysis_of, sufficient_cliques
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.sufficiency import Analysis, analysis_of, sufficient_cliques
 
 DOMAIN = Domain.of({"a": 2, "y": 3, "b": 3, "c": 2})
 SCORES = np.array([-1.0, 0.5, 3.0])

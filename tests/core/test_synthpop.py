@@ -14,10 +14,10 @@ from gencard.boxes.synthpop.box import SynthPop
 from gencard.boxes.synthpop.conditional import placed
 from gencard.boxes.synthpop.options import Options
 from gencard.boxes.synthpop.tree import LEAF
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.card.claim import Claim
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
@@ -25,7 +25,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import (
     OperationCancelledError,
 )
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from gencard.core.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets

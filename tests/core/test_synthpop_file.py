@@ -8,7 +8,7 @@ from gencard.boxes.synthpop.options import Options, Rule
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError
-from gencard.core.generators.archive import archived, unarchived
+from gencard.core.generators.model_file import archived, unarchived
 
 NAN = float("nan")
 DOMAIN = Domain.of({"a": 3, "b": 2, "c": 4})

@@ -11,9 +11,9 @@ from gencard.core.errors import (
     InvalidInputError,
     InvalidNumberError,
 )
+from gencard.core.generators.contract import rng_of
 from gencard.core.generators.maximum_entropy import table_model
 from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.generators.replay import rng_of
 
 DOMAIN = Domain.of({"a": 2, "b": 3})
 

@@ -17,7 +17,7 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from gencard.core.utility.table_statistics import expected_jensen_shannon
 from gencard.core.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded

@@ -9,9 +9,9 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotConvergedError, NotFittableError, TooLargeError
-from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical
 from gencard.core.generators.model_file import bytes_of, model_of
-from gencard.core.generators.replay import rng_of
 from gencard.core.generators.support.bounded_tree import BoundedTree
 from gencard.core.generators.support.support_raking import SupportRaking, resampling_error
 from gencard.core.generators.support.trial_fit import check_fittable, made_up_psi

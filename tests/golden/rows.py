@@ -8,14 +8,14 @@ import numpy as np
 
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
-from gencard.core.blackbox.contract import FittingBox
+from gencard.core.blackbox import FittingBox
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError
+from gencard.core.generators.contract import rng_of, synthesise
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.registry import GENERATORS, generator_named
-from gencard.core.generators.replay import rng_of, synthesise
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from gencard.boxes.reference import Honest
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Check, CheckResult
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.ipf import Ipf
+from gencard.core.generators.maximum_entropy.family import Ipf
 
 MOST_WINDOWS = 8
 """Of the tests here: no family has so many tries that more are pooled."""

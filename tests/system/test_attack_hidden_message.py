@@ -15,7 +15,7 @@ from gencard.client.checking.bundle import Bundle
 from gencard.client.checking.verify import Keys, Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.jobs import auditing, releasing
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import BoxNotReviewedError, ProposalRefusedError

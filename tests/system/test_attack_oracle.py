@@ -19,8 +19,8 @@ from gencard.client import measures
 from gencard.controller.evaluation import run
 from gencard.core.errors import GencardError, TooLargeError
 from gencard.core.evaluation.finding import finding_to_json_object
+from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
-from gencard.core.generators.replay import rng_of
 from gencard.v1 import measures_pb2
 from tests.system.edge import call, configure
 from tests.system.house import build, request_id

@@ -13,9 +13,8 @@ from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import Check
+from gencard.core.audit.report import Check, Verdict
 from gencard.core.audit.run import audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

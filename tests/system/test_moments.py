@@ -12,7 +12,7 @@ from gencard.client import Analyst, group_means, mean, moment, variance
 from gencard.client.measuring import sum_stddevs
 from gencard.client.shell.main import app
 from gencard.controller.shell.main import app as stewards_app
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms

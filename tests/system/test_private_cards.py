@@ -26,7 +26,7 @@ from gencard.controller import wiring
 from gencard.controller.jobs import releasing
 from gencard.controller.operations import run as run_module
 from gencard.controller.records.vault import Vault
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.card.budget import Mechanism, Neighbouring, Price, SpendState, gaussian
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Tier
@@ -40,7 +40,7 @@ from gencard.core.errors import (
     NotReplayableError,
     RecordsProtectedError,
 )
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.core.statistics import measure as door
 from gencard.v1 import (
     audit_pb2,

@@ -13,13 +13,13 @@ from gencard.client.card import Card
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.remote_box import RemoteBox
 from gencard.controller.operations import run as run_module
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.card import CardState
 from gencard.core.card.claim import NO_CLAIM, Claim
 from gencard.core.card.terms import AuditTerms, Tier
 from gencard.core.errors import BoxNotLentError, GeneratorChangedError
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from tests.system.canned import audit_answer
 from tests.system.edge import known_seeds
 from tests.system.house import House, build, survey

@@ -21,8 +21,7 @@ from gencard.client.workload import Marginals
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.formula import Formula
-from gencard.core.statistics.sufficiency import analysis_of, sufficient_cliques
+from gencard.core.statistics.formula import Formula, analysis_of, sufficient_cliques
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.identity import Identity

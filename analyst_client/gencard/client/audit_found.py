@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.panel import Panel
 
 from gencard.client.report import html, text
-from gencard.core.audit.report import AuditReport
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import summary
 from gencard.core.errors import PermissionDeniedError
 

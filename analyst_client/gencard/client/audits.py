@@ -13,17 +13,16 @@ from gencard.client.connection.bounds import seed_asked
 from gencard.client.connection.paging import pages
 from gencard.client.connection.progress import Shown, shown
 from gencard.client.connection.remote_box import RemoteBox
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport
+from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.report_json import report_of_json_object
 from gencard.core.audit.run import audit as run_audit
-from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import summary
 from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire.documents.statements import VERDICT, predicate_of, subject_digest

@@ -14,12 +14,12 @@ from gencard.client.connection.bounds import rows_asked, whole
 from gencard.client.connection.progress import Shown, shown
 from gencard.client.connection.remote_box import RemoteBox
 from gencard.client.report import html, text
-from gencard.core.audit.arms.made_up import made_up
+from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.card.budget import Neighbouring
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.core.privacy.canaries.canaries import FEWEST, plant
 from gencard.core.privacy.canaries.findings import (
     CanaryFinding,

@@ -13,8 +13,7 @@ from gencard.core.card.budget import Price
 from gencard.core.card.terms import Change
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.statistics.formula import Formula
-from gencard.core.statistics.sufficiency import Analysis
+from gencard.core.statistics.formula import Analysis, Formula
 
 _HEADS = ("Marginal", "Cells", "For")
 _MOST_MARGINALS = 20

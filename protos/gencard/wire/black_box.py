@@ -9,11 +9,11 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.blackbox.canonical import in_domain
+from gencard.core.blackbox import in_domain
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, InvalidDatasetError
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.wire.box_answer import rows_answer
 from gencard.wire.box_request import BoxTask, Values, read_request
 

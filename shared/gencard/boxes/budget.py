@@ -21,7 +21,7 @@ from gencard.core.noise.mechanisms import (
 from gencard.core.noise.mechanisms import (
     noisy_marginal as with_noise,
 )
-from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement
 from gencard.core.types import IntArray
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isfinite
 
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.card.budget import (
     Mechanism,
     Neighbouring,

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidNumberError
-from gencard.core.generators.contract import Generator, Model
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi

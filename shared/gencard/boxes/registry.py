@@ -6,7 +6,7 @@ from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
 from gencard.boxes.marginals import aim, mst, privbayes
 from gencard.boxes.nets import ctgan, pate_gan
 from gencard.boxes.synthpop import box as synthpop
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.errors import InvalidInputError
 
 BOXES: Mapping[str, BoxEntry] = {

@@ -63,8 +63,8 @@ class Transform:
         'threshold 10, rounding 5'
         """
         names = [name for name in self.__slots__ if getattr(self, name) != getattr(AS_COUNTED, name)]
-        told = [f"{name.replace('_', ' ')} {getattr(self, name)}" for name in names]
-        return ", ".join(told) or "as counted"
+        parts = [f"{name.replace('_', ' ')} {getattr(self, name)}" for name in names]
+        return ", ".join(parts) or "as counted"
 
 
 AS_COUNTED = Transform()

@@ -13,7 +13,7 @@ from gencard.controller.state.releases import (
     ReleaseStore,
 )
 from gencard.core.audit import report
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.card import CardState
 from gencard.core.errors import (
     InvalidInputError,

@@ -11,9 +11,8 @@ from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
-from gencard.core.generators.contract import Generator
+from gencard.core.generators.contract import Generator, synthesise
 from gencard.core.generators.registry import generator_digest, generator_named
-from gencard.core.generators.replay import synthesise
 from gencard.core.statistics.moments import statistics_of
 from gencard.core.statistics.psi import Psi
 from gencard.wire.documents.psi_document import psi_document

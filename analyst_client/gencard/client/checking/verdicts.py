@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import CardTerms
 from gencard.core.errors import GencardError, VerificationError
 from gencard.wire.documents.key_history import KeyHistory

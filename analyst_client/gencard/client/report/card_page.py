@@ -8,7 +8,7 @@ from gencard.client.report.card_report import CardReport
 from gencard.client.report.findings import EXPLANATIONS, sentence
 from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.evaluation.evaluation import Group
 from gencard.core.evaluation.finding import Finding

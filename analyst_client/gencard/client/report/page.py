@@ -7,8 +7,7 @@ from gencard.client.report.template import rendered
 from gencard.client.report.words import named, percent
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.arms.runs import calls
-from gencard.core.audit.report import AuditReport, Check, CheckResult
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import AuditReport, Check, CheckResult, Verdict
 from gencard.core.audit.wording import power_by_arm, wording
 
 _TITLES = {
@@ -57,8 +56,6 @@ def render(report: AuditReport, *, card: str, black_box: str, where: str, note: 
         uniques=report.uniques,
         uniques_plot=unique_plots.uniques(report.uniques) if report.uniques else "",
         block_plot=plots.blocks(report),
-        power_plot=plots.power(report.power) if report.power else "",
-        power_text=_power(report),
     )
 
 
@@ -142,16 +139,6 @@ def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "Seed", str(plan.seed)
     yield "Time", f"{report.seconds:.1f} s"
     yield "Versions", ", ".join(f"{name} {version}" for name, version in report.versions) or "not told"
-
-
-def _power(report: AuditReport) -> str:
-    if report.power is None:
-        return ""
-    smallest = report.power.smallest
-    if smallest is None:
-        return "None of the leaks that were planted was found in 80 % of the repeats."
-    copied = f"{percent(smallest)} of the rows"
-    return f"The smallest planted leak that was found in 80 % of the repeats copies {copied}."
 
 
 def _number(value: float) -> str:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from gencard.client.report.finding_plots import draw, lines_of
 from gencard.client.report.findings import sentence
-from gencard.client.report.svg import HIGH, INK, LOW, ORIGINAL, STYLE, shortened, svg
+from gencard.client.report.svg import HIGH, LOW, ORIGINAL, STYLE, shortened, svg
 from gencard.client.report.words import named, percent
-from gencard.core.audit.report import AuditReport, PowerCurve
+from gencard.core.audit.report import AuditReport
 from gencard.core.evaluation.finding import Finding
 from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
@@ -75,26 +75,6 @@ def blocks(report: AuditReport) -> str:
         axes.set_xlabel("standard errors")
         told = f"strongest: {names[-1]} with z {shown[-1].z:.1f}" if shown else "no block"
         return svg(figure, "How clearly each block follows the input", told)
-
-
-def power(curve: PowerCurve) -> str:
-    """Share of planted leaks that were found, by the size of the leak."""
-    percents = [100 * share for share in curve.shares]
-    found = np.array(curve.found) / curve.repeats
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "power"}):
-        figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
-        axes = figure.subplots()
-        axes.plot(percents, found, "o-", color=HIGH)
-        axes.axhline(0.8, color=INK, linestyle=":", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_xticks(
-            [100 * share for share in curve.shares], [f"{100 * share:g} %" for share in curve.shares]
-        )
-        axes.set_xticks([], minor=True)
-        axes.set_ylim(-0.05, 1.05)
-        axes.set_xlabel("rows copied from the input")
-        axes.set_ylabel("found")
-        return svg(figure, "Power", f"found {', '.join(f'{share:.0%}' for share in found)}")
 
 
 def fidelity(ordered: Sequence[MarginalFidelity]) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 
 from gencard.client.report.plots import lanes
 from gencard.client.report.svg import HIGH, LOW, ORIGINAL
-from gencard.core.audit.arms.unique_evidence import PlantedEvidence, UniquesEvidence
+from gencard.core.audit.report import PlantedEvidence, UniquesEvidence
 
 
 def planted(evidence: PlantedEvidence) -> str:

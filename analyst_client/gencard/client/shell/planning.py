@@ -9,7 +9,7 @@ from gencard.client.plan import Plan
 from gencard.client.shell.measuring import Delta, Epsilon, Relation, Rho, Weight, measured
 from gencard.client.shell.negotiation import DatasetName, Generator, Rows, changes_document
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say_json, say_next
-from gencard.core.statistics.sufficiency import Analysis
+from gencard.core.statistics.formula import Analysis
 from gencard.wire.codecs.money import price_document
 from gencard.wire.signatures.canonical import Document
 

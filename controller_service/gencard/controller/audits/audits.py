@@ -24,9 +24,9 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
-from gencard.core.audit.pairs.basis import basis_of
+from gencard.core.audit.pairs.blocks import basis_of
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.coding import Coding

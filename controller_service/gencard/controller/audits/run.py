@@ -17,9 +17,8 @@ from gencard.controller.operations.run import VERSIONS, Run
 from gencard.controller.state.audits import AuditRow, Conclusion
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport, EarlierTry
+from gencard.core.audit.report import AuditReport, EarlierTry, Verdict
 from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
-from gencard.core.audit.verdict import Verdict
 from gencard.core.audit.wording import wording
 from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError

@@ -33,8 +33,7 @@ from gencard.core.errors import (
     NotFoundError,
 )
 from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
-from gencard.core.statistics.linear import Statistic, divided
-from gencard.core.statistics.linear_json import json_of_statistic
+from gencard.core.statistics.linear import Statistic, divided, json_of_statistic
 from gencard.wire.signatures.canonical import Document, digest_of
 
 HONEST = "honest"

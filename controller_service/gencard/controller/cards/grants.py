@@ -24,8 +24,7 @@ from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
 from gencard.core.moment import Moment
-from gencard.core.statistics.closure import dimension
-from gencard.core.statistics.differencing import Grant, shows_a_difference
+from gencard.core.statistics.closure import Grant, dimension, shows_a_difference
 from gencard.core.transform import AS_COUNTED
 
 DIFFERENCING = "DIFFERENCING"

@@ -12,8 +12,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit as core_audit
-from gencard.core.blackbox.canonical import in_domain
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox, in_domain
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, JobLimitError

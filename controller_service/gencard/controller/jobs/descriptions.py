@@ -17,7 +17,7 @@ from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Domain
 from gencard.core.evaluation.evaluation import Evaluation, Need
-from gencard.core.statistics.linear_json import json_of_statistic
+from gencard.core.statistics.linear import json_of_statistic
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.box_request import Values
 from gencard.wire.codecs.money import privacy_document

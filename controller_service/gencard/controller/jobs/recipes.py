@@ -6,14 +6,13 @@ from math import nan
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.sandbox.recipes import KINDS, sandboxed_box_of
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator
 from gencard.core.generators.registry import generator_named
-from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.linear_json import statistic_of_json
+from gencard.core.statistics.linear import LinearStatistic, statistic_of_json
 from gencard.wire.box_request import Values
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from gencard.controller.jobs.recipes import box_of, generator_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.core.blackbox.canonical import canonicalise
+from gencard.core.blackbox import canonicalise
 from gencard.core.dataset import Dataset
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.core.types import Progress
 from gencard.wire.documents.psi_document import psi_of_document
 

@@ -11,7 +11,7 @@ from gencard.controller.sandbox.contents import digest_of_view
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.controller.sandbox.views import View, python_view
-from gencard.core.blackbox.contract import BlackBox, FittingBox
+from gencard.core.blackbox import BlackBox, FittingBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.blackbox.contract import BlackBox, FittingBox
+from gencard.core.blackbox import BlackBox, FittingBox
 from gencard.core.errors import BlackBoxError
 from gencard.core.types import Progress
 from gencard.wire.box_answer import fit_answer, progress_line, refusal_answer, relayed, rows_answer

@@ -27,7 +27,7 @@ from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.controller.sandbox.views import View, document_of_view, view_of_document
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.domain import Clique
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.wire.box_request import Values

@@ -31,7 +31,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.operations import OperationRow
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.wire.signatures.canonical import time_text

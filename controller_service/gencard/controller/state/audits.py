@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, selec
 
 from gencard.controller.state.database import Page, page_of
 from gencard.controller.state.tables import audits
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import Verdict
 from gencard.core.errors import InvalidInputError, NotFoundError
 
 

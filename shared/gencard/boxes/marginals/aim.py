@@ -30,11 +30,11 @@ from gencard.boxes.marginals.models import KeptModel, ModelBox, NoisyModel, chec
 from gencard.core.card.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.admitted import check_settings
 from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, check_cells
+from gencard.core.generators.targets import check_settings
 from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.closure import closure
-from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.counting import count_all
 from gencard.core.types import Progress, ignore_progress
 
 

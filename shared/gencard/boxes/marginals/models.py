@@ -9,11 +9,11 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, InvalidDatasetError, InvalidInputError
-from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.model_file import FittedModel, bytes_of, model_of
 from gencard.core.generators.pair_marginals import pair_marginals
-from gencard.core.generators.replay import rng_of
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Progress, Table, ignore_progress
 

@@ -30,14 +30,13 @@ from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.spanning_tree import SpanningTree
+from gencard.core.generators.maximum_entropy.family import Graphical, SpanningTree
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.noise.mechanisms import Noise
-from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.consistency import reconcile
+from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import total
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.reconcile import reconcile
-from gencard.core.statistics.table import total
 from gencard.core.types import Progress, ignore_progress
 
 _RARE_BELOW = 3.0

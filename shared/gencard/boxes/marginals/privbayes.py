@@ -20,11 +20,11 @@ from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_o
 from gencard.core.card.claim import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
+from gencard.core.generators.contract import rng_of
 from gencard.core.generators.network_model import NetworkModel, Node
-from gencard.core.generators.replay import rng_of
 from gencard.core.noise.mechanisms import Noise
-from gencard.core.statistics.marginal import count
-from gencard.core.statistics.reconcile import on_simplex
+from gencard.core.statistics.consistency import on_simplex
+from gencard.core.statistics.counting import count
 from gencard.core.types import Progress, ignore_progress
 
 _MOST_CELLS = 1 << 18

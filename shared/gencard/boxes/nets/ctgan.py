@@ -13,7 +13,7 @@ from gencard.boxes.nets.modes import learned
 from gencard.core.card.claim import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError, InvalidInputError
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.core.types import FloatArray, IntArray, Progress, ignore_progress
 
 DEFAULTS: Parameters = {

@@ -13,8 +13,8 @@ from gencard.boxes.nets.modes import Modes
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidNumberError
-from gencard.core.generators.archive import BROKEN, Arrays, archived, unarchived
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.model_file import BROKEN, Arrays, archived, unarchived
 from gencard.core.types import FloatArray, Progress, ignore_progress
 
 

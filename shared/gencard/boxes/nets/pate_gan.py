@@ -16,7 +16,7 @@ from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_o
 from gencard.core.card.claim import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError, InvalidInputError, InvalidNumberError
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.core.noise.mechanisms import Noise
 from gencard.core.types import IntArray, Progress, ignore_progress
 

@@ -13,7 +13,7 @@ from gencard.boxes.synthpop.tree import Growth
 from gencard.core.card.claim import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
 from gencard.core.types import Progress, ignore_progress
 
 _RANDOM_STATES = 2**32

@@ -18,8 +18,8 @@ from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidNumberError
-from gencard.core.generators.archive import BROKEN, Arrays, archived, unarchived
-from gencard.core.generators.replay import rng_of
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.model_file import BROKEN, Arrays, archived, unarchived
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,12 +4,70 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import sqrt
 
+from gencard.core.audit.arms.comparison import Evidence, pooled_over_windows
 from gencard.core.audit.arms.exploration import BlockEvidence
-from gencard.core.audit.arms.pooling import Evidence, pooled_over_windows
-from gencard.core.audit.arms.unique_evidence import PlantedEvidence, UniquesEvidence
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.verdict import Verdict
 from gencard.core.domain import Clique, Domain
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedRuns:
+    """Runs on one of the two planted datasets.
+
+    Args:
+        own: Of the records planted there, how many came out in each run.
+        other: Of the records planted on the other side, how many came out in each run.
+    """
+
+    own: tuple[int, ...]
+    other: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedEvidence:
+    """What came out of two datasets with equal psi that differ in planted unique records alone.
+
+    Args:
+        cubes: Number of planted cubes.
+        planted: Records planted on each side.
+        rare: Records of both sides whose cells were expected to hold fewer than 0.05 rows of a run.
+        even, odd: The runs on each side.
+        one_in: A box that copies one unique record in so many is found by ``Check.PLANTED`` in about
+            8 of 10 such audits; 0 where not even one that copies all of them is.
+        alone: How many planted records ``Check.CANARY`` finds if they alone come out in every run.
+    """
+
+    cubes: int
+    planted: int
+    rare: int
+    even: PlantedRuns
+    odd: PlantedRuns
+    one_in: int
+    alone: int
+
+
+@dataclass(frozen=True, slots=True)
+class UniquesEvidence:
+    """How many of the dataset's own unique records came out.
+
+    Args:
+        uniques: Unique records of the dataset that neither side of the pair holds.
+        original: How many of them came out in each run on the dataset itself.
+        twins: How many came out in each run on the sides of the pair, which have the same psi.
+        one_in: As of ``PlantedEvidence``, for a box that copies on the dataset itself alone.
+    """
+
+    uniques: int
+    original: tuple[int, ...]
+    twins: tuple[int, ...]
+    one_in: int
+
+
+class Verdict(StrEnum):
+    """What an audit says. There is no third word: an audit never says "safe"."""
+
+    NO_EVIDENCE = "no-evidence"
+    LEAKAGE = "leakage"
 
 
 class Check(StrEnum):
@@ -130,27 +188,6 @@ class PairProof:
 
 
 @dataclass(frozen=True, slots=True)
-class PowerCurve:
-    """How often planted leaks were found.
-
-    Args:
-        shares: Share of the rows that were copied from the input, for each leak.
-        found: In how many audits each leak was found.
-        repeats: Audits of each leak.
-    """
-
-    shares: tuple[float, ...]
-    found: tuple[int, ...]
-    repeats: int
-
-    @property
-    def smallest(self) -> float | None:
-        """The smallest planted leak found in at least 80 % of its audits; None where none was."""
-        pairs = zip(self.shares, self.found, strict=True)
-        return min((share for share, found in pairs if found >= 0.8 * self.repeats), default=None)
-
-
-@dataclass(frozen=True, slots=True)
 class AuditReport:
     """Everything that an audit found. Its numbers depend on the records of the dataset.
 
@@ -162,7 +199,6 @@ class AuditReport:
         g_low, g_high, g_original: ``g`` of each run of step 2 on the two sides and on the dataset.
         versions: Names and versions of what ran, as the caller gives them.
         seconds: How long the audit took, as the caller measured it.
-        power: What leaks such an audit finds, where that was tried out.
         earlier: Comparable tries of the same family that have ended, oldest first; their evidence is
             pooled with that of ``checks``, and the verdict is that of all together.
         planted: What came out of planted unique records; None where ``checks`` says why.
@@ -185,7 +221,6 @@ class AuditReport:
     pairs: tuple[PairProof, ...]
     versions: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
-    power: PowerCurve | None = None
     earlier: tuple[EarlierTry, ...] = ()
     planted: PlantedEvidence | None = None
     uniques: UniquesEvidence | None = None

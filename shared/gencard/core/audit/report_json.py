@@ -13,14 +13,15 @@ from gencard.core.audit.report import (
     EarlierTry,
     Effect,
     PairProof,
-    PowerCurve,
+    PlantedEvidence,
+    PlantedRuns,
+    UniquesEvidence,
 )
-from gencard.core.audit.unique_json import planted_of, unique_objects, uniques_of
 from gencard.core.audit.wording import summary, wording
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.core.statistics.linear_json import json_of_statistic, statistic_of_json
+from gencard.core.statistics.linear import json_of_statistic, statistic_of_json
 
 FORMAT = "gencard.audit.v1"
 
@@ -51,7 +52,7 @@ def report_to_json_object(report: AuditReport) -> Json:
         "pairs": [asdict(pair) for pair in report.pairs],
         "versions": [list(version) for version in report.versions],
         "seconds": report.seconds,
-        "power": _power_object(report.power) if report.power else None,
+        "power": None,
         **_earlier_object(report),
         **unique_objects(report),
     }
@@ -94,7 +95,6 @@ def _report(document: Mapping[str, Any]) -> AuditReport:
         pairs=tuple(PairProof(**pair) for pair in document["pairs"]),
         versions=tuple((name, version) for name, version in document["versions"]),
         seconds=document["seconds"],
-        power=_power(document["power"]) if document["power"] else None,
         earlier=tuple(map(_earlier_try, document.get("earlier", ()))),
         planted=planted_of(document["planted"]) if "planted" in document else None,
         uniques=uniques_of(document["uniques"]) if "uniques" in document else None,
@@ -178,18 +178,42 @@ def _plan(document: Mapping[str, Any]) -> AuditPlan:
     )
 
 
-def _power_object(power: PowerCurve) -> Json:
-    return {
-        "shares": list(power.shares),
-        "found": list(power.found),
-        "repeats": power.repeats,
-        "smallest": power.smallest,
-    }
-
-
-def _power(document: Mapping[str, Any]) -> PowerCurve:
-    return PowerCurve(tuple(document["shares"]), tuple(document["found"]), document["repeats"])
-
-
 def _cliques(lists: list[list[str]]) -> tuple[Clique, ...]:
     return tuple(tuple(names) for names in lists)
+
+
+_RUNS = ("even", "odd")
+_LISTS = ("original", "twins")
+
+
+def unique_objects(report: AuditReport) -> Json:
+    """The fields of a report that its earlier form does not have, each only where there is one."""
+    fields: Json = {}
+    if report.planted is not None:
+        runs = {side: _runs_object(getattr(report.planted, side)) for side in _RUNS}
+        fields["planted"] = asdict(report.planted) | runs
+    if report.uniques is not None:
+        lists = {name: list(getattr(report.uniques, name)) for name in _LISTS}
+        fields["uniques"] = asdict(report.uniques) | lists
+    if report.recognised is not None:
+        fields["recognised"] = report.recognised
+    return fields
+
+
+def planted_of(document: Mapping[str, Any]) -> PlantedEvidence:
+    """Raises KeyError, TypeError or ValueError where the object is not of this form."""
+    runs = {side: PlantedRuns(**_tuples(document[side], ("own", "other"))) for side in _RUNS}
+    return PlantedEvidence(**{**document, **runs})
+
+
+def uniques_of(document: Mapping[str, Any]) -> UniquesEvidence:
+    """Raises KeyError, TypeError or ValueError where the object is not of this form."""
+    return UniquesEvidence(**_tuples(document, _LISTS))
+
+
+def _runs_object(runs: PlantedRuns) -> Json:
+    return {"own": list(runs.own), "other": list(runs.other)}
+
+
+def _tuples(document: Mapping[str, Any], names: tuple[str, ...]) -> Json:
+    return {**document, **{name: tuple(document[name]) for name in names}}

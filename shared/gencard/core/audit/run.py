@@ -5,18 +5,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gencard.core.audit.arms.exploration import Findings, Sample, explore
-from gencard.core.audit.arms.own_uniques import own_uniques, uniques_check
-from gencard.core.audit.arms.pair_checks import effect_of, pair_checks, recognised_of
-from gencard.core.audit.arms.planted import PlantedArm
-from gencard.core.audit.arms.presence import Presence
+from gencard.core.audit.arms.planted_arm import PlantedArm
 from gencard.core.audit.arms.runs import Runner, Side, Step
-from gencard.core.audit.arms.trial import Scores, Trial, trial
-from gencard.core.audit.pairs.basis import basis_of
+from gencard.core.audit.arms.trial import Scores, Trial, effect_of, pair_checks, recognised_of, trial
+from gencard.core.audit.arms.uniques import Presence, own_uniques, uniques_check
+from gencard.core.audit.pairs.blocks import basis_of
 from gencard.core.audit.pairs.direction import Basis
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Check, PairProof
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
@@ -132,8 +130,8 @@ def _second_pair(
     pair = first
     for begin in (0.4, 0.48):
         beta = findings.towards(findings.basis.difference(pair.low, pair.high))
-        telling = part(progress, "pair", begin, begin + 0.08)
-        pair = extremal_pair(dataset, moves, beta, rng=rng, start=pair, progress=telling)
+        step_progress = part(progress, "pair", begin, begin + 0.08)
+        pair = extremal_pair(dataset, moves, beta, rng=rng, start=pair, progress=step_progress)
     return pair
 
 

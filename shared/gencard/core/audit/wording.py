@@ -2,8 +2,7 @@
 
 from statistics import mean
 
-from gencard.core.audit.report import AuditReport, Check
-from gencard.core.audit.verdict import Verdict
+from gencard.core.audit.report import AuditReport, Check, Verdict
 from gencard.core.domain import Clique
 
 _MISSED = (
@@ -38,7 +37,7 @@ def wording(report: AuditReport) -> str:
 def summary(report: AuditReport) -> str:
     """For controller and auditor: the wording, and the leaked block or what would have been missed."""
     if report.verdict is Verdict.LEAKAGE:
-        return f"{wording(report)} {_found(report)}"
+        return f"{wording(report)} {_evidence(report)}"
     return " ".join([f"{wording(report)} {_p_value(report)}.", *power_by_arm(report)])
 
 
@@ -95,7 +94,7 @@ def _one_in(number: int) -> str:
     return "all" if number == 1 else f"one in {number:,}"
 
 
-def _found(report: AuditReport) -> str:
+def _evidence(report: AuditReport) -> str:
     effect = report.effect
     checks = ", ".join(result.check.value for result in report.rejecting)
     return (

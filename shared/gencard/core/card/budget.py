@@ -127,8 +127,10 @@ class Privacy:
         'laplace, epsilon 0.5, add-remove'
         """
         amounts = (("epsilon", self.epsilon), ("rho", self.rho), ("delta", self.delta))
-        told = [f"{name} {amount.normalize():f}" for name, amount in amounts if amount is not None]
-        return ", ".join([self.mechanism, *told, *filter(None, [self.neighbouring])])
+        amounts_text = [
+            f"{name} {amount.normalize():f}" for name, amount in amounts if amount is not None
+        ]
+        return ", ".join([self.mechanism, *amounts_text, *filter(None, [self.neighbouring])])
 
 
 def laplace(epsilon: Decimal | int | str, *, neighbouring: Neighbouring | str) -> Privacy:
@@ -211,9 +213,9 @@ class Price:
         '12 exact statistics, rho 0.5'
         """
         amounts = (("epsilon", self.epsilon), ("rho", self.rho))
-        told = [f"{self.statistics:,} exact statistics"] if self.statistics else []
-        told += [f"{name} {amount.normalize():f}" for name, amount in amounts if amount]
-        return ", ".join(told) or "nothing"
+        parts = [f"{self.statistics:,} exact statistics"] if self.statistics else []
+        parts += [f"{name} {amount.normalize():f}" for name, amount in amounts if amount]
+        return ", ".join(parts) or "nothing"
 
 
 EXACT = Privacy()

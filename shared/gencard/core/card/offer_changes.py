@@ -1,4 +1,4 @@
-"""How the terms of an offer differ from the terms that were asked for, whoever made the offer.
+"""How the terms of an offer differ from the terms that were requested, whoever made the offer.
 
 Controller and analyst compute the same differences from the same two terms. So the differences that an
 analyst sees before signing do not depend on what the controller says of them; only the reasons do.
@@ -17,23 +17,26 @@ NOT_EXPLAINED = "NOT_EXPLAINED"
 
 
 def changes_between(
-    asked: Proposal, offered: Proposal, explained: Sequence[Change] = (), otherwise: str = NOT_EXPLAINED
+    requested: Proposal,
+    offered: Proposal,
+    explained: Sequence[Change] = (),
+    otherwise: str = NOT_EXPLAINED,
 ) -> tuple[Change, ...]:
     """Every difference between two terms, each once; empty only where they mean the same.
 
     Single values first, so that a long list of marginals hides none of them.
 
     Args:
-        asked, offered: In any order of their statistics; order is no difference.
+        requested, offered: In any order of their statistics; order is no difference.
         explained: Changes with reasons, such as those of a policy. Only their reasons are used.
         otherwise: Reason of a difference that ``explained`` does not hold.
     """
     differences = (
-        *_values(asked, offered),
-        *_weights(asked, offered),
-        *_listed("measures", asked.measures, offered.measures),
-        *_listed("moments", asked.moments, offered.moments),
-        *_marginals(asked, offered),
+        *_values(requested, offered),
+        *_weights(requested, offered),
+        *_listed("measures", requested.measures, offered.measures),
+        *_listed("moments", requested.moments, offered.moments),
+        *_marginals(requested, offered),
     )
     return tuple(
         Change(field, old, new, _reason(field, old, explained) or otherwise)
@@ -42,15 +45,15 @@ def changes_between(
 
 
 _Difference = tuple[str, str, str]
-"""Field, what was asked, what is offered."""
+"""Field, what was requested, what is offered."""
 
 _Statistic = frozenset[str] | str
 """A marginal by its attributes, or a moment by its name."""
 
 
-def _marginals(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
-    """Each marginal that is not offered with the parts of it that are, then those nobody asked for."""
-    before, now = _by_attributes(asked), _by_attributes(offered)
+def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
+    """Each marginal that is not offered with the parts of it that are; then those not requested."""
+    before, now = _by_attributes(requested), _by_attributes(offered)
     added = {names: clique for names, clique in now.items() if names not in before}
     parts_of_any: set[frozenset[str]] = set()
     for names, clique in before.items():
@@ -64,52 +67,52 @@ def _marginals(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
             yield "marginals", "", _joined(clique)
 
 
-def _values(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
+def _values(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     """The fields that hold one value."""
     pairs = {
-        "dataset": (asked.dataset, offered.dataset),
-        "purpose": (asked.purpose, offered.purpose),
-        "rows": (asked.rows, offered.rows),
-        "generator": (asked.generator, offered.generator),
-        "audit.runs": (asked.audit.runs, offered.audit.runs),
-        "audit.order": (asked.audit.order, offered.audit.order),
-        "audit.alpha": (asked.audit.alpha, offered.audit.alpha),
-        "privacy": (asked.privacy, offered.privacy),
-        "transform": (asked.transform, offered.transform),
-        "without_uniques": (asked.without_uniques, offered.without_uniques),
+        "dataset": (requested.dataset, offered.dataset),
+        "purpose": (requested.purpose, offered.purpose),
+        "rows": (requested.rows, offered.rows),
+        "generator": (requested.generator, offered.generator),
+        "audit.runs": (requested.audit.runs, offered.audit.runs),
+        "audit.order": (requested.audit.order, offered.audit.order),
+        "audit.alpha": (requested.audit.alpha, offered.audit.alpha),
+        "privacy": (requested.privacy, offered.privacy),
+        "transform": (requested.transform, offered.transform),
+        "without_uniques": (requested.without_uniques, offered.without_uniques),
     }
     for field, (old, new) in pairs.items():
         if old != new:
             yield field, _text(old), _text(new)
 
 
-def _weights(asked: Proposal, offered: Proposal) -> Iterator[_Difference]:
+def _weights(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     """Weights that shift the budget among statistics that both terms hold, where both add noise."""
-    if not (asked.privacy.noisy and offered.privacy.noisy):
+    if not (requested.privacy.noisy and offered.privacy.noisy):
         return
-    before, now = _weight_of(asked), _weight_of(offered)
+    before, now = _weight_of(requested), _weight_of(offered)
     expected = {statistic: _expected_weight(statistic, before) for statistic in now}
     first = next(iter(now))
     if any(expected[one] * now[first] != now[one] * expected[first] for one in now):
         yield "weights", _numbers(before), _numbers(now)
 
 
-def _expected_weight(statistic: "_Statistic", asked: dict["_Statistic", int]) -> int:
-    """As asked; of a part, that of its heaviest whole; of what nobody asked for, the least."""
-    if statistic in asked:
-        return asked[statistic]
+def _expected_weight(statistic: "_Statistic", requested: dict["_Statistic", int]) -> int:
+    """As requested; of a part, that of its heaviest whole; of what was not requested, the least."""
+    if statistic in requested:
+        return requested[statistic]
     wholes = [
         weight
-        for whole, weight in asked.items()
+        for whole, weight in requested.items()
         if isinstance(statistic, frozenset) and isinstance(whole, frozenset) and statistic < whole
     ]
-    return max(wholes, default=min(asked.values()))
+    return max(wholes, default=min(requested.values()))
 
 
-def _listed(field: str, asked: Sequence[object], offered: Sequence[object]) -> Iterator[_Difference]:
+def _listed(field: str, requested: Sequence[object], offered: Sequence[object]) -> Iterator[_Difference]:
     """What is left out of a list, one by one, then what is added to it."""
-    yield from ((field, str(one), "") for one in asked if one not in offered)
-    yield from ((field, "", str(one)) for one in offered if one not in asked)
+    yield from ((field, str(one), "") for one in requested if one not in offered)
+    yield from ((field, "", str(one)) for one in offered if one not in requested)
 
 
 def _reason(field: str, old: str, explained: Sequence[Change]) -> str:

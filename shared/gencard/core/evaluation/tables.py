@@ -20,7 +20,7 @@ from gencard.core.evaluation.precision import (
     rounded_if_known,
     rounded_measures,
 )
-from gencard.core.statistics.marginal import count
+from gencard.core.statistics.counting import count
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity, fidelity
 from gencard.core.utility.table_utility import (
     TableUtility,

@@ -22,7 +22,7 @@ _EXACT = 1e-30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Goals:
+class TargetMeans:
     """The mean that each function should have over the records.
 
     Every function has values in [-1, 1] and reaches 1 in size: a cell of a marginal is 1 inside it, and
@@ -37,10 +37,10 @@ class Goals:
     stddevs: FloatArray
 
     @classmethod
-    def of(cls, psi: Psi) -> "Goals":
+    def of(cls, psi: Psi) -> "TargetMeans":
         """What psi says, in the order of ``values_on``."""
         sums, stddevs = [], []
-        for marginal in told(psi):
+        for marginal in informative_marginals(psi):
             sums.append(marginal.values.ravel())
             stddevs.append(np.full(marginal.values.size, marginal.stddev))
         for linear in psi.linear:
@@ -51,7 +51,7 @@ class Goals:
         return cls(np.concatenate(sums) / number, np.concatenate(stddevs) / number)
 
 
-def told(psi: Psi) -> list[Measurement]:
+def informative_marginals(psi: Psi) -> list[Measurement]:
     """The marginals that say something of their own: of exact ones only the largest."""
     if not psi.exact:
         return list(psi.measurements)
@@ -77,14 +77,16 @@ def check_functions(functions: int, points: int, most_functions: int, most_value
 
 def number_of_functions(psi: Psi) -> int:
     """How many there are, before any is written out."""
-    return sum(m.values.size for m in told(psi)) + sum(len(m.values) for m in psi.linear)
+    return sum(m.values.size for m in informative_marginals(psi)) + sum(
+        len(m.values) for m in psi.linear
+    )
 
 
 def values_on(psi: Psi, points: Dataset) -> FloatArray:
     """The functions' values on records: shape ``(functions, len(points))``."""
     values = np.zeros((number_of_functions(psi), len(points)))
     row = 0
-    for marginal in told(psi):
+    for marginal in informative_marginals(psi):
         values[row + _cells(points, marginal.clique), np.arange(len(points))] = 1.0
         row += marginal.values.size
     for linear in psi.linear:
@@ -96,9 +98,9 @@ def values_on(psi: Psi, points: Dataset) -> FloatArray:
 
 def records(psi: Psi) -> float:
     """The number of records: what the measurements say, weighted by inverse variance; 1 at least."""
-    found, variances = np.array(list(_totals(psi))).T
+    totals, variances = np.array(list(_totals(psi))).T
     weights = 1 / np.maximum(variances, _EXACT)
-    return max(float(weights @ found) / float(weights.sum()), _FEWEST)
+    return max(float(weights @ totals) / float(weights.sum()), _FEWEST)
 
 
 def every_cell(domain: Domain) -> Dataset:

@@ -8,7 +8,7 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError
-from gencard.core.generators.inversion import Inversion, drawn_rows
+from gencard.core.generators.sampling import Inversion, drawn_rows
 from gencard.core.types import Table
 
 

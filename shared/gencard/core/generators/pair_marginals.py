@@ -6,9 +6,9 @@ from string import ascii_letters
 import numpy as np
 
 from gencard.core.domain import Clique
-from gencard.core.generators.goals import quotient
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
-from gencard.core.statistics.table import others, project, sum_out
+from gencard.core.generators.targets import quotient
+from gencard.core.statistics.marginals import others, project, sum_out
 from gencard.core.types import Table
 
 
@@ -40,24 +40,26 @@ class _Walk:
 
     def beside(self, attribute: str, wanted: Collection[str]) -> dict[str, Table]:
         """The joint probabilities of an attribute with each of the wanted ones."""
-        found: dict[str, Table] = {}
+        marginals: dict[str, Table] = {}
         home = next(number for number, clique in enumerate(self._cliques) if attribute in clique)
         waiting: list[tuple[int, int, Clique, Table | None]] = [(home, -1, (), None)]
-        while waiting and len(found) < len(wanted):
+        while waiting and len(marginals) < len(wanted):
             clique, before, separator, joint = waiting.pop()
             for other in self._cliques[clique]:
-                if other in wanted and other not in found:
-                    found[other] = self._told(clique, attribute, separator, joint, (other,))
+                if other in wanted and other not in marginals:
+                    marginals[other] = self._with_attribute(
+                        clique, attribute, separator, joint, (other,)
+                    )
             for neighbour in self._near[clique]:
                 if neighbour != before:
                     shared = self._model.tree.separator(max(clique, neighbour))
                     handed = None
                     if attribute not in shared:
-                        handed = self._told(clique, attribute, separator, joint, shared)
+                        handed = self._with_attribute(clique, attribute, separator, joint, shared)
                     waiting.append((neighbour, clique, shared, handed))
-        return found
+        return marginals
 
-    def _told(
+    def _with_attribute(
         self, clique: int, attribute: str, separator: Clique, joint: Table | None, wanted: Clique
     ) -> Table:
         """Probabilities of the attribute, its axis first, with others of the clique.

@@ -12,11 +12,13 @@ from gencard.core.card.terms import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator, LinearGenerator
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.independent import Independent
-from gencard.core.generators.maximum_entropy.ipf import Ipf
-from gencard.core.generators.maximum_entropy.saturated import Saturated
-from gencard.core.generators.maximum_entropy.spanning_tree import SpanningTree
+from gencard.core.generators.maximum_entropy.family import (
+    Graphical,
+    Independent,
+    Ipf,
+    Saturated,
+    SpanningTree,
+)
 from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.support.reduced_space import ReducedSpace
 from gencard.core.generators.support.support_raking import SupportRaking

@@ -17,7 +17,7 @@ from math import exp, log, log1p
 from gencard.core.card.budget import ZERO
 
 USUAL_DELTA = Decimal("1e-6")
-"""At which an epsilon is told where nobody named a delta."""
+"""At which an epsilon is given where no delta is named."""
 
 _EXACT = Context(prec=60)
 _PLACES = Decimal("1e-9")

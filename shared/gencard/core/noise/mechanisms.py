@@ -1,9 +1,9 @@
-r"""How much noise a privacy budget asks for, and who draws it.
+r"""Exact discrete noise: how much a privacy budget requires, and who draws it.
 
 A record is in one cell of every marginal. Adding or removing one moves one count of each marginal by 1
 (L1 = L2 = 1); replacing one moves two (L1 = 2, L2 = :math:`\sqrt 2`). The number of records is a count
 like any other: it is never released apart from the marginals, under either relation. What a record does
-to a linear statistic follows from its functions' declared values: see ``sensitivity.py``.
+to a linear statistic follows from its functions' declared values: see ``sensitivity``.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ import numpy as np
 
 from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.errors import InvalidInputError
-from gencard.core.noise.sensitivity import sensitivity
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import Counts, IntArray
@@ -82,12 +81,12 @@ def noisy_marginal(exact: Measurement, privacy: Privacy, noise: Noise, budget: F
 def _noisy_sums(
     exact: LinearMeasurement, privacy: Privacy, noise: Noise, budget: Fraction
 ) -> LinearMeasurement:
-    found = sum_scales(exact.statistic, privacy, budget)
+    scales = sum_scales(exact.statistic, privacy, budget)
     sums = [
         _draw(privacy, noise, exact.values[place : place + 1], scale)
-        for place, scale in enumerate(found)
+        for place, scale in enumerate(scales)
     ]
-    stddevs = np.array([stddev_of(privacy.mechanism, scale) for scale in found])
+    stddevs = np.array([stddev_of(privacy.mechanism, scale) for scale in scales])
     return LinearMeasurement(
         exact.statistic, np.clip(np.concatenate(sums), -_LARGEST_SUM, _LARGEST_SUM), stddevs
     )
@@ -191,15 +190,15 @@ def stddev_of(mechanism: Mechanism, scale: float) -> float:
     :math:`\sigma = 4` on its parameter, to more digits than a float has; below, the sum itself.
     """
     if mechanism is Mechanism.LAPLACE:
-        found = sqrt(2 * exp(-1 / scale)) / -expm1(-1 / scale)
+        stddev = sqrt(2 * exp(-1 / scale)) / -expm1(-1 / scale)
     elif scale >= 4:
-        found = scale
+        stddev = scale
     else:
         steps = np.arange(1.0, 200.0)
         with np.errstate(over="ignore", under="ignore"):
             weights = np.exp(-((steps / scale) ** 2) / 2)
-        found = sqrt(2 * float(steps**2 @ weights) / (1 + 2 * float(weights.sum())))
-    return max(found, _LEAST_STDDEV)
+        stddev = sqrt(2 * float(steps**2 @ weights) / (1 + 2 * float(weights.sum())))
+    return max(stddev, _LEAST_STDDEV)
 
 
 def _above(number: Fraction) -> float:
@@ -213,3 +212,36 @@ def _root_above(number: Fraction) -> float:
     fine = _FINE**2
     root = isqrt(number.numerator * fine // number.denominator) + 1
     return _above(Fraction(root, _FINE))
+
+
+_PAIRS = 10**8
+"""Differences of functions between two cells that are looked at, to find the largest."""
+
+_ROUNDED_UP = Fraction(10**9 + 1, 10**9)
+"""Above every error of rounding in sums of so few floats."""
+
+
+def sensitivity(statistic: LinearStatistic, neighbouring: Neighbouring | None, norm: int) -> Fraction:
+    r"""The largest :math:`\sum_j |\Delta_j / M_j|^p` over neighbouring datasets, hardly rounded up.
+
+    :math:`M_j` is the largest value of function j. Adding or removing a record of cell x moves each sum
+    by :math:`f_j(x)`, replacing it by :math:`f_j(x) - f_j(y)`: the worst cell, or pair of cells, is
+    looked for; of too many pairs, twice the worst cell is taken (for p = 2, four times).
+
+    Args:
+        norm: p, 1 or 2: the L1 sensitivity, or the square of the L2 one.
+    """
+    scaled = statistic.scaled
+    if neighbouring is not Neighbouring.REPLACE_ONE:
+        return _slightly_above(float((np.abs(scaled) ** norm).sum(axis=0).max()))
+    varying = scaled[np.ptp(scaled, axis=1) > 0]
+    if varying.size * scaled.shape[1] > _PAIRS:
+        return _slightly_above(float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max()))
+    return _slightly_above(
+        max(float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T)
+    )
+
+
+def _slightly_above(worst: float) -> Fraction:
+    """A statistic that no record moves gets the noise of a count all the same."""
+    return Fraction(worst or 1.0) * _ROUNDED_UP

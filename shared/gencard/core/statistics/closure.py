@@ -1,7 +1,13 @@
-"""Which sets of attributes a workload determines, and how many independent counts that is."""
+"""Which sets of attributes a workload determines, and how many independent counts that is.
+
+Marginals are linear in the table of records, and those of a workload span the interaction blocks of
+its closure, which are orthogonal. Of one version of the records, read by one schema, two workloads
+therefore determine the marginals inside one of their cliques and no more.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, groupby
 from math import prod
 
@@ -52,11 +58,11 @@ def maximal(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
     return tuple(clique for names, clique in first.items() if names not in inner)
 
 
-def _lies_in_one(names: Attributes, holding: Mapping[str, Sequence[Attributes]]) -> bool:
+def _lies_in_one(names: Attributes, supersets: Mapping[str, Sequence[Attributes]]) -> bool:
     """Whether a set lies in one of some sets, which are given for each attribute that they have."""
     if not names:
-        return bool(holding)
-    fewest = min((holding.get(name, ()) for name in names), key=len)
+        return bool(supersets)
+    fewest = min((supersets.get(name, ()) for name in names), key=len)
     return any(names < other for other in fewest)
 
 
@@ -80,3 +86,35 @@ def check_subsets(cliques: Iterable[Clique]) -> None:
     """Refuse cliques so wide that listing their subsets would be work in itself."""
     if sum(2 ** len(clique) for clique in cliques) > MOST_SUBSETS:
         raise TooLargeError(what="The number of subsets of the cliques", limit=MOST_SUBSETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Exact counts that somebody was granted: of which records, and how they were read.
+
+    Args:
+        version: Digest of the records.
+        coding: Digest of the public schema.
+        rounding: Multiples that the counts were rounded to; 1 for none.
+    """
+
+    version: str
+    coding: str
+    rounding: int = 1
+
+
+def shows_a_difference(wanted: Grant, granted: Iterable[Grant]) -> bool:
+    """Whether ``wanted`` and an earlier grant determine together what neither determines alone.
+
+    Of two versions of the records, every block that both workloads span shows by subtraction which
+    records came or went, and the block of the empty set, the number of records, is in every workload.
+    Under two schemas, edges that moved by a little show the records between them. Rounded counts add
+    nothing to the same counts unrounded; rounded to two different multiples they say more than either.
+    """
+    return any(_differ(wanted, grant) for grant in granted)
+
+
+def _differ(one: Grant, other: Grant) -> bool:
+    if (one.version, one.coding) != (other.version, other.coding):
+        return True
+    return one.rounding != other.rounding and min(one.rounding, other.rounding) > 1

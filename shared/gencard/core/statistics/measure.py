@@ -15,9 +15,9 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.noise.mechanisms import Noise, noisy
 from gencard.core.statistics.consistency import check_consistent
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.disclosure import transformed
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
-from gencard.core.statistics.marginal import count_all
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.transform import AS_COUNTED, Transform
 from gencard.core.types import Counts
@@ -49,7 +49,7 @@ def measure(
         statistics: The card's marginals, then its linear statistics, in the card's order.
         domain: The declared domain of the records.
         privacy: Exact, or with which noise.
-        noise: Draws it; never missing where privacy asks for noise.
+        noise: Its source; required where privacy is not exact.
         weights: Parts of the privacy budget, one for each statistic; empty for equal parts.
         transform: What happens to exact counts before they are psi.
         zeros: Cells that the schema declares impossible.
@@ -58,9 +58,8 @@ def measure(
         psi in the order of ``statistics``, over the part of the domain that they name.
 
     Raises:
-        InvalidInputError: There is nobody to draw the noise that privacy asks for, the noise is a
-            generator's own, a linear statistic does not fit the domain, or it is asked for with a
-            transform, which is one of counts.
+        InvalidInputError: A noise source is required and missing, the noise is a generator's own, a
+            linear statistic does not fit the domain, or it is combined with a transform of counts.
         InvalidPsiError: The source gave tables that cannot come from one set of records, or there
             is no record.
         MeasurementRefusedError: Exact counts do not pass the transform's checks.
@@ -88,12 +87,12 @@ def _counted(
 ) -> Psi:
     for statistic in linear:
         statistic.check_belongs(domain)
-    asked = [*cliques, *(statistic.clique for statistic in linear)]
-    public = domain.covered_by([domain.canonical(clique) for clique in asked])
-    tables = source.count(asked)
-    if len(tables) != len(asked):
+    counted_cliques = [*cliques, *(statistic.clique for statistic in linear)]
+    public = domain.covered_by([domain.canonical(clique) for clique in counted_cliques])
+    tables = source.count(counted_cliques)
+    if len(tables) != len(counted_cliques):
         raise InvalidPsiError(problem="it does not hold one table for each clique")
-    pairs = zip(asked, tables, strict=True)
+    pairs = zip(counted_cliques, tables, strict=True)
     counted = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
     check_consistent(counted)
     marginals, rest = counted.measurements[: len(cliques)], counted.measurements[len(cliques) :]

@@ -35,7 +35,6 @@ from gencard.core.utility.prediction import (
 REPEATS = 10
 """Permutations of each attribute."""
 
-
 _FOREST = RandomForest()
 
 

@@ -34,10 +34,9 @@ from scipy.special import betaln, gammainccinv, xlog1py, xlogy
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidPsiError
-from gencard.core.statistics.consistency import check_consistent
-from gencard.core.statistics.marginal import count_all
+from gencard.core.statistics.consistency import check_consistent, reconcile
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.reconcile import reconcile
 from gencard.core.types import FloatArray
 
 Shares = FloatArray

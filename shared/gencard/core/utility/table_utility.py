@@ -30,7 +30,7 @@ import numpy as np
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError, TooLargeError
-from gencard.core.statistics.marginal import count, count_all
+from gencard.core.statistics.counting import count, count_all
 from gencard.core.types import Counts
 from gencard.core.utility.table_statistics import (
     TablePair,

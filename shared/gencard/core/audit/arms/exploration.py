@@ -1,6 +1,6 @@
 """Step 1: look for a direction in which the outputs of a box follow its inputs outside Phi."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -10,11 +10,15 @@ from scipy import stats
 from gencard.core.audit.arms.comparison import holm
 from gencard.core.audit.pairs.direction import Basis, Direction
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair
-from gencard.core.audit.pairs.neighbouring_rows import neighbour_shares
-from gencard.core.audit.pairs.weights import within_blocks
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.types import FloatArray
+
+MOST_LEVELS = 64
+"""The order of rows is tested on so many classes of an attribute's levels."""
+
+_UNIFORM = 0.02
+"""As much of a uniform table keeps the weights of cells bounded that are hardly ever hit."""
 
 LARGEST_Z = 1e6
 """Where a box has no randomness, z has no bound; it is cut here."""
@@ -196,3 +200,40 @@ def _energy(change: FloatArray) -> float:
 def _beyond(noise: float, value: float) -> float:
     """The part of an estimate that noise of this size does not explain (James and Stein)."""
     return max(0.0, 1 - (noise / value) ** 2) if value else 0.0
+
+
+def neighbour_shares(dataset: Dataset) -> FloatArray:
+    """For each attribute, how often each level follows each other one from row to row.
+
+    Returns:
+        The tables one after the other, each in shares of the pairs of neighbouring rows.
+    """
+    pairs = max(len(dataset) - 1, 1)
+    return np.concatenate([_pairs(dataset, axis) / pairs for axis in range(len(dataset.domain))])
+
+
+def _pairs(dataset: Dataset, axis: int) -> FloatArray:
+    size = dataset.domain.sizes[axis]
+    levels = min(size, MOST_LEVELS)
+    codes = dataset.codes[:, axis].astype(np.int64) * levels // size
+    return np.bincount(codes[:-1] * levels + codes[1:], minlength=levels**2).astype(np.float64)
+
+
+def inverse_variance(table: FloatArray, shares: FloatArray) -> FloatArray:
+    """Each entry divided by the expected share of its cell.
+
+    The variance of a cell's count is nearly proportional to its expected share, so of all linear
+    scores this one separates two sides that differ by ``table`` by most standard deviations (Fisher).
+    """
+    return table / ((1 - _UNIFORM) * shares + _UNIFORM / shares.size)
+
+
+def within_blocks(basis: Basis, vector: FloatArray, shares: Sequence[FloatArray]) -> FloatArray:
+    """The same for every block, kept inside it, so that no block speaks for another.
+
+    Args:
+        vector: Coordinates of the difference.
+        shares: Expected marginal on each clique of the basis.
+    """
+    pairs = zip(basis.tables(vector), shares, strict=True)
+    return basis.coordinates([inverse_variance(table, share) for table, share in pairs])

@@ -7,8 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.blackbox.canonical import in_domain
-from gencard.core.blackbox.contract import BlackBox
+from gencard.core.blackbox import BlackBox, in_domain
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, GencardError
 from gencard.core.types import Progress

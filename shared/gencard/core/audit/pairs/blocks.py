@@ -4,8 +4,17 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
 
+import numpy as np
+
+from gencard.core.audit.pairs.circuits import MOST_TABLE_CELLS
+from gencard.core.audit.pairs.direction import Basis
+from gencard.core.audit.plan import AuditPlan
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NoExtremalPairError, TooLargeError
+from gencard.core.statistics.interactions import coefficients
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.marginals import project
+from gencard.core.types import FloatArray
 
 MOST_SETS = 200_000
 """Attribute sets that an audit goes through."""
@@ -26,10 +35,10 @@ def outside(domain: Domain, cliques: Sequence[Clique], order: int) -> tuple[Cliq
     varying = tuple(name for name, size in zip(domain.attributes, domain.sizes, strict=True) if size > 1)
     for most in range(min(order, len(varying)), len(varying) + 1):
         _check_sets([len(varying), *map(len, cliques)], most)
-        found = _sets(varying, most) - _released(domain, cliques, most)
-        if found:
-            _check_cells(domain, found)
-            return tuple(sorted(found, key=lambda clique: (len(clique), domain.axes(clique))))
+        blocks = _sets(varying, most) - _released(domain, cliques, most)
+        if blocks:
+            _check_cells(domain, blocks)
+            return tuple(sorted(blocks, key=lambda clique: (len(clique), domain.axes(clique))))
     raise NoExtremalPairError(problem="Phi determines every interaction of its attributes")
 
 
@@ -60,9 +69,68 @@ def _released(domain: Domain, cliques: Iterable[Clique], most: int) -> set[Cliqu
 def _check_sets(lengths: Iterable[int], most: int) -> None:
     sets = sum(comb(length, order) for length in lengths for order in range(1, most + 1))
     if sets > MOST_SETS:
-        raise TooLargeError(what="The number of attribute sets of the audit", limit=MOST_SETS)
+        raise TooLargeError(what="the number of attribute sets of the audit", limit=MOST_SETS)
 
 
 def _check_cells(domain: Domain, cliques: Iterable[Clique]) -> None:
     if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
         raise TooLargeError(what="The number of cells of the audit's blocks", limit=MOST_CELLS)
+
+
+_RANK = 1e-9
+"""Directions whose length is below this part of the longest are rounding."""
+
+
+def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[LinearStatistic]) -> Basis:
+    """Coordinates in what marginals leave of the blocks, and linear statistics too.
+
+    Each function has a part in every block inside its clique. In a block only the complement of these
+    parts is looked at: it is orthogonal to all that was released. Blocks with none of it are left out.
+
+    Args:
+        blocks: Those outside all released marginals.
+
+    Raises:
+        InvalidInputError, UnknownAttributeError: A statistic does not fit the domain.
+        TooLargeError: The table is too large to look for circuits, which alone change what lies inside
+            the clique of a linear statistic.
+        NoExtremalPairError: Nothing is left.
+    """
+    for statistic in linear:
+        statistic.check_belongs(domain)
+    if linear and domain.cells > MOST_TABLE_CELLS:
+        raise TooLargeError(what="The table for an audit of linear statistics", limit=MOST_TABLE_CELLS)
+    released = {block: _parts(domain, block, linear) for block in blocks}
+    kept = {block: _complement(parts) for block, parts in released.items() if len(parts)}
+    left = tuple(block for block in blocks if block not in kept or len(kept[block]))
+    if not left:
+        raise NoExtremalPairError(problem="Phi determines every interaction that the audit tests")
+    return Basis(domain, left, {block: kept[block] for block in left if block in kept})
+
+
+def _parts(domain: Domain, block: Clique, linear: Sequence[LinearStatistic]) -> FloatArray:
+    """The functions' coordinates in a block: shape ``(functions, dimension)``."""
+    rows = []
+    for statistic in linear:
+        if set(block) <= set(statistic.clique):
+            tables = statistic.scaled.reshape(-1, *domain.project(statistic.clique).sizes)
+            rows += [coefficients(project(t, statistic.clique, block)).ravel() for t in tables]
+    return np.array(rows)
+
+
+def _complement(parts: FloatArray) -> FloatArray:
+    """Orthonormal rows that span what is orthogonal to all of ``parts``."""
+    _, lengths, rows = np.linalg.svd(parts)
+    return np.asarray(rows[int(np.sum(lengths > _RANK * max(1.0, lengths.max()))) :], dtype=np.float64)
+
+
+def basis_of(domain: Domain, plan: AuditPlan) -> Basis:
+    """Coordinates in what Phi does not determine of the interactions up to the plan's order.
+
+    Raises:
+        NoExtremalPairError: Phi determines every interaction.
+        TooLargeError: More blocks than an audit may hold.
+        InvalidCliqueError, UnknownAttributeError: Phi does not fit the domain.
+    """
+    cliques = [domain.canonical(clique) for clique in plan.cliques]
+    return outside_linear(domain, outside(domain, cliques, plan.terms.order), plan.linear)

@@ -5,20 +5,26 @@ them, up to scale: whole numbers, found exactly. Every change that keeps psi is 
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import gcd, lcm
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
 from gencard.core.audit.pairs.direction import Direction
-from gencard.core.audit.pairs.kernel import only_change
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
+from gencard.core.statistics.counting import count
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.marginal import count
 from gencard.core.types import FloatArray, IntArray
 
-MOST_CELLS = 2_000
+_WIDEST = 60
+"""Columns of a matrix; the numbers in its kernel grow with them."""
+
+_LARGEST = 2**62
+
+MOST_TABLE_CELLS = 2_000
 """Cells of the full table up to which circuits are looked for."""
 
 _MOST_CIRCUITS = 500
@@ -81,7 +87,7 @@ def _steepest(
     """
     scaled = matrix / np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1)
     rows = sparse.csr_array(np.hstack([scaled, -scaled]))
-    found = optimize.milp(
+    solution = optimize.milp(
         c=np.concatenate([-gains, gains]),
         constraints=[
             optimize.LinearConstraint(rows, 0, 0),
@@ -89,8 +95,58 @@ def _steepest(
         ],
         bounds=optimize.Bounds(0, np.concatenate([np.ones(len(bare)), np.where(bare, 0.0, 1.0)])),
     )
-    if found.x is None or -found.fun <= _NONE * np.abs(gains).max():
+    if solution.x is None or -solution.fun <= _NONE * np.abs(gains).max():
         return np.zeros(0, dtype=np.intp), np.zeros(0)
-    change = found.x[: len(bare)] - found.x[len(bare) :]
+    change = solution.x[: len(bare)] - solution.x[len(bare) :]
     support = np.flatnonzero(np.abs(change) > _NONE)
     return support, np.sign(change[support])
+
+
+def only_change(matrix: IntArray, signs: FloatArray) -> IntArray | None:
+    """The one vector that the matrix takes to zero, in smallest whole numbers with these signs.
+
+    None where there is not one, or it has other signs.
+    """
+    if not 2 <= matrix.shape[1] <= _WIDEST:
+        return None
+    kernel = kernel_of([[Fraction(int(entry)) for entry in row] for row in matrix])
+    if len(kernel) != 1:
+        return None
+    scale = lcm(*(entry.denominator for entry in kernel[0]))
+    whole = [int(entry * scale) for entry in kernel[0]]
+    change = [entry // gcd(*whole) * (1 if whole[0] * signs[0] > 0 else -1) for entry in whole]
+    if max(map(abs, change)) > _LARGEST or not np.array_equal(np.sign(change), signs):
+        return None
+    return np.array(change, dtype=np.int64)
+
+
+def kernel_of(matrix: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
+    """A basis of what a matrix takes to zero, by exact elimination."""
+    rows, pivots = _reduced([list(row) for row in matrix])
+    width = len(matrix[0])
+    return [
+        [
+            -rows[pivots.index(column)][free] if column in pivots else Fraction(column == free)
+            for column in range(width)
+        ]
+        for free in range(width)
+        if free not in pivots
+    ]
+
+
+def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
+    """The reduced row echelon form, and the columns of its leading ones."""
+    pivots: list[int] = []
+    for column in range(len(rows[0])):
+        top = len(pivots)
+        pivot = next((place for place in range(top, len(rows)) if rows[place][column]), None)
+        if pivot is None:
+            continue
+        rows[top], rows[pivot] = rows[pivot], rows[top]
+        lead = [entry / rows[top][column] for entry in rows[top]]
+        rows = [
+            lead if place == top else [a - row[column] * b for a, b in zip(row, lead, strict=True)]
+            for place, row in enumerate(rows)
+        ]
+        pivots.append(column)
+    return rows, pivots

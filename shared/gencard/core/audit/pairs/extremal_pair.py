@@ -3,21 +3,25 @@
 import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize, sparse
 
 from gencard.core.audit.pairs.blocks import minimal
 from gencard.core.audit.pairs.cells import Cells, key_of
-from gencard.core.audit.pairs.circuits import along_circuits
+from gencard.core.audit.pairs.circuits import MOST_TABLE_CELLS, along_circuits
 from gencard.core.audit.pairs.direction import Direction
-from gencard.core.audit.pairs.integer_program import farthest
 from gencard.core.audit.pairs.moves import climb, leads
 from gencard.core.dataset import Dataset, check_same_domain
-from gencard.core.domain import Clique
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError, NoExtremalPairError
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.marginal import count_all
+
+_MOST_SECONDS = 10.0
+"""Of the integer program that looks for the farthest dataset of a small table."""
 
 PASSES = 2
 """How often every set of moves is gone through."""
@@ -179,8 +183,8 @@ def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[n
 def _along_circuits(
     side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
 ) -> Dataset:
-    found = along_circuits(side, moves.cliques, moves.linear, beta)
-    return found.take(rng.permutation(len(found)))
+    moved_side = along_circuits(side, moves.cliques, moves.linear, beta)
+    return moved_side.take(rng.permutation(len(moved_side)))
 
 
 def _climbed(
@@ -201,3 +205,37 @@ def _climbed(
 
 def _half(progress: Callable[[float], None], half: int) -> Callable[[float], None]:
     return lambda share: progress((half + share) / 2)
+
+
+def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Dataset:
+    """A dataset with the psi of ``dataset`` and the largest ``<beta, table>``, by an integer program.
+
+    Returns:
+        ``dataset`` itself where the table is too large or the solver has no solution in time.
+    """
+    domain = dataset.domain
+    if domain.cells > MOST_TABLE_CELLS:
+        return dataset
+    cells = np.indices(domain.sizes).reshape(len(domain), -1)
+    counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
+    solution = optimize.milp(
+        c=-beta.of(list(cells)),
+        constraints=optimize.LinearConstraint(_marginalising(domain, cliques, cells), counts, counts),
+        integrality=np.ones(domain.cells, dtype=np.int64),
+        options={"time_limit": _MOST_SECONDS},
+    )
+    if solution.x is None:
+        return dataset
+    records = np.repeat(cells.T, np.rint(solution.x).astype(np.int64), axis=0)
+    return Dataset(domain, records)
+
+
+def _marginalising(domain: Domain, cliques: Sequence[Clique], cells: NDArray[Any]) -> sparse.csr_array:
+    """The 0-1 matrix from the full table to all marginals, one after the other."""
+    blocks = []
+    for clique in cliques:
+        sizes = domain.project(clique).sizes
+        row = np.ravel_multi_index(tuple(cells[list(domain.axes(clique))]), sizes)
+        entries = (np.ones(domain.cells), (row, np.arange(domain.cells)))
+        blocks.append(sparse.csr_array(entries, shape=(int(np.prod(sizes)), domain.cells)))
+    return sparse.vstack(blocks, format="csr")

@@ -5,29 +5,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.goals import Goal, quotient, worst_error
 from gencard.core.generators.maximum_entropy.block_table import Blocks
+from gencard.core.generators.targets import TargetMarginal, quotient, worst_error
+from gencard.core.statistics.marginals import sum_out
 from gencard.core.types import Table
 
-Goals = Sequence[Sequence[Goal]]
-"""The goals that lie inside each block, laid out for its table."""
+Targets = Sequence[Sequence[TargetMarginal]]
+"""The targets that lie inside each block, laid out for its table."""
 
 _ROUNDS = 2
-"""Times that each goal of a block is met on the block's own table before the big one is scaled."""
+"""Times that each target of a block is met on the block's own table before the big one is scaled."""
 
 _STEEPEST = 1e50
 """Bound on any one factor of a stride, so that no cell is lost to rounding."""
 
 
-def fit(table: Blocks, goals: Goals, tolerance: float, most_sweeps: int) -> None:
-    """Scale a table, in place, until every marginal is within ``tolerance`` of its goal.
+def fit(table: Blocks, targets: Targets, tolerance: float, most_sweeps: int) -> None:
+    """Scale a table, in place, until every marginal is within ``tolerance`` of its target.
 
     Ends after a sweep that found every block within the tolerance, and so changed nothing.
 
     Args:
         table: Uniform at first, outside its structural zeros.
-        goals: For each block of the table.
-        tolerance: Largest L1 distance of a marginal from its goal, in shares.
+        targets: For each block of the table.
+        tolerance: Largest L1 distance of a marginal from its target, in shares.
         most_sweeps: Bound on the work.
 
     Raises:
@@ -36,13 +37,13 @@ def fit(table: Blocks, goals: Goals, tolerance: float, most_sweeps: int) -> None
     stride = _Stride(table.factors)
     with np.errstate(over="ignore", invalid="ignore"):  # a stride too far, which is taken back
         for _ in range(0, most_sweeps, 2):
-            error = _sweep(table, goals, tolerance)
+            error = _sweep(table, targets, tolerance)
             if error <= tolerance:
                 return
             if not stride.helped(error):
                 continue
             stride.begin()
-            error = _sweep(table, goals, tolerance)
+            error = _sweep(table, targets, tolerance)
             if error <= tolerance:
                 return
             stride.extend(error)
@@ -51,37 +52,37 @@ def fit(table: Blocks, goals: Goals, tolerance: float, most_sweeps: int) -> None
     )
 
 
-def _sweep(table: Blocks, goals: Goals, tolerance: float) -> float:
+def _sweep(table: Blocks, targets: Targets, tolerance: float) -> float:
     """Settle each block in turn; the worst error found, each measured before its block was scaled."""
     return float(
-        np.max([_settle(table, block, inside, tolerance) for block, inside in enumerate(goals)])
+        np.max([_settle(table, block, inside, tolerance) for block, inside in enumerate(targets)])
     )
 
 
-def _settle(table: Blocks, block: int, goals: Sequence[Goal], tolerance: float) -> float:
+def _settle(table: Blocks, block: int, targets: Sequence[TargetMarginal], tolerance: float) -> float:
     """Run IPF on the block's own small table, then scale the big one once by what it changed."""
     marginal = table.marginal(block)
-    error = worst_error(marginal, goals)
+    error = worst_error(marginal, targets)
     if not error <= tolerance:
         fitted = marginal.copy()
         for _ in range(_ROUNDS):
-            for goal in goals:
-                goal.scale(fitted)
+            for target in targets:
+                target.scale(fitted)
         table.scale(block, quotient(fitted, marginal))
     return error
 
 
-def check_room(table: Blocks, goals: Goals) -> None:
-    """Refuse goals that ask for records in cells that are zero from the start.
+def check_room(table: Blocks, targets: Targets) -> None:
+    """Refuse targets that ask for records in cells that are zero from the start.
 
     Raises:
-        NotConvergedError: A goal is above zero where the table's marginal is zero.
+        NotConvergedError: A target is above zero where the table's marginal is zero.
     """
-    for block, inside in enumerate(goals):
+    for block, inside in enumerate(targets):
         marginal = table.marginal(block)
-        for goal in inside:
-            if not goal.has_room(marginal):
-                clique = ", ".join(goal.clique)
+        for target in inside:
+            if not target.has_room(marginal):
+                clique = ", ".join(target.clique)
                 raise NotConvergedError(problem=f"structural zeros contradict psi on ({clique})")
 
 
@@ -132,3 +133,66 @@ def _repeated(step: Table, power: int) -> Table:
         step = np.clip(step * step, 1 / _STEEPEST, _STEEPEST)
         total = total * step
     return total
+
+
+_FINEST = 4
+"""The last steps are the 2**4th roots of full ones."""
+
+_GAIN = 0.99
+"""A sweep that leaves more than this share of the smallest error so far has come no nearer."""
+
+NOISY = 16.0
+"""Bound on one step where psi is noisy: a count that noise made zero empties its cells bit by bit."""
+
+
+def relax(
+    table: Blocks, targets: Targets, tolerance: float, most_sweeps: int, *, steepest: float
+) -> float:
+    r"""Scale a table, in place, as near to its targets as it comes.
+
+    Full steps are those of IPF; where they come no nearer, which is when no table has these marginals,
+    steps are roots of them, ever smaller. Small steps tend to the table that has the least
+    :math:`\sum_C KL(\mu_C, g_C)` of marginals from targets (Byrne 1993). Roots are repeated square
+    roots, which are the same bits on every machine.
+
+    Args:
+        table: Uniform at first, outside its structural zeros.
+        targets: For each block of the table.
+        tolerance: Largest L1 distance of a marginal from its target at which to end at once, in shares.
+        most_sweeps: Bound on the work.
+        steepest: Bound on each factor of a step, and on its inverse; infinite for exact psi, whose
+            zeros empty their cells at once.
+
+    Returns:
+        The largest L1 distance of a marginal from its target in the last sweep.
+    """
+    halvings, nearest = 0, np.inf
+    for _ in range(most_sweeps):
+        steps = (_ease(table, block, inside, halvings, steepest) for block, inside in enumerate(targets))
+        error = max(steps)
+        if error > _GAIN * nearest:
+            halvings += 1
+        nearest = min(nearest, error)
+        if error <= tolerance or halvings > _FINEST:
+            break
+    return nearest
+
+
+def _ease(
+    table: Blocks, block: int, targets: Sequence[TargetMarginal], halvings: int, steepest: float
+) -> float:
+    """Scale one block by the root of a full step; the worst error found before."""
+    marginal = table.marginal(block)
+    fitted = marginal.copy()
+    for target in targets:
+        ratio = quotient(target.shares, sum_out(fitted, target.others))
+        fitted *= _root(np.clip(ratio, 1 / steepest, steepest), halvings)
+    table.scale(block, quotient(fitted, marginal))
+    return worst_error(marginal, targets)
+
+
+def _root(ratio: Table, halvings: int) -> Table:
+    """``ratio ** (2 ** -halvings)``."""
+    for _ in range(halvings):
+        ratio = np.sqrt(ratio)
+    return ratio

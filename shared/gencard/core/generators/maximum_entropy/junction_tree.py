@@ -1,14 +1,25 @@
-"""A tree of attribute sets that holds every clique and that messages can be passed on."""
+"""Junction trees, which hold every clique and pass messages, and the heaviest tree of pairs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import log2, prod
 from operator import or_
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, ModelTooLargeError
+from gencard.core.generators.targets import implied, pairs
 from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.marginals import total
+from gencard.core.statistics.psi import Psi
+
+_STEP = 2.0**-40
+"""Mutual information is rounded to whole steps, so that no last bit of a logarithm chooses an edge."""
+
 
 _NAMED = 3
 """Attribute sets that a refusal names, the largest first."""
@@ -51,13 +62,13 @@ class JunctionTree:
         Raises:
             ModelTooLargeError: The tables of all cliques are over the bound; it names the largest.
         """
-        found: list[Clique] = []
+        cliques_made: list[Clique] = []
         for mask in _eliminated(domain, cliques):
             clique = tuple(domain.attributes[one] for one in _members(mask))
-            found.append(clique)
+            cliques_made.append(clique)
             if most_cells is not None and domain.project(clique).cells > most_cells:
                 break
-        largest = maximal(found)
+        largest = maximal(cliques_made)
         if most_cells is not None:
             check_cells(domain, largest, most_cells)
         return cls._linked(largest)
@@ -190,3 +201,37 @@ def _members(mask: int) -> Iterator[int]:
 
 def _or(masks: Iterable[int]) -> int:
     return reduce(or_, masks, 0)
+
+
+def edges(psi: Psi) -> tuple[Clique, ...]:
+    """The edges of the tree, those with most mutual information first; psi must agree with itself.
+
+    Kruskal's algorithm; ties go to the first pair in the domain's order. Pairs that are independent to
+    within rounding are no edges.
+    """
+    candidates = pairs(psi)
+    weights = {
+        pair: round(mutual_information(measurement.values) / _STEP)
+        for pair, measurement in zip(candidates, implied(psi, candidates), strict=True)
+    }
+    return heaviest_tree(weights)
+
+
+def mutual_information(counts: NDArray[Any]) -> float:
+    r""":math:`\sum_{ij} p_{ij} \log(p_{ij} / p_{i.} p_{.j})` of a two-way marginal, in nats."""
+    shares = counts / total(counts)
+    independent = shares.sum(axis=1, keepdims=True) * shares.sum(axis=0, keepdims=True)
+    present = shares > 0
+    return float(np.sum(shares[present] * np.log(shares[present] / independent[present])))
+
+
+def heaviest_tree(weights: Mapping[Clique, int]) -> tuple[Clique, ...]:
+    """The edges of the tree, or forest, of largest sum of weights, by Kruskal's algorithm."""
+    group = {name: name for pair in weights for name in pair}
+    chosen = []
+    for one, other in sorted(weights, key=lambda pair: -weights[pair]):
+        if weights[one, other] > 0 and group[one] != group[other]:
+            chosen.append((one, other))
+            joined, left = group[one], group[other]
+            group = {name: joined if of == left else of for name, of in group.items()}
+    return tuple(chosen)

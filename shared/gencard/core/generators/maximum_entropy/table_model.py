@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError
-from gencard.core.statistics.table import project, total
+from gencard.core.statistics.marginals import project, total
 
 _BLOCK_ROWS = 2**16
 """Rows drawn together, so that what lies between the draw and the codes stays in the cache."""

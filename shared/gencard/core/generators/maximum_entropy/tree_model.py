@@ -8,10 +8,9 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, TooLargeError
-from gencard.core.generators.inversion import Inversion, drawn_rows
-from gencard.core.generators.ladder import scale_to_one
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
-from gencard.core.statistics.table import others, project, sum_out
+from gencard.core.generators.sampling import Inversion, drawn_rows, scale_to_one
+from gencard.core.statistics.marginals import others, project, sum_out
 from gencard.core.types import Table
 
 _MOST_CELLS = 50_000_000

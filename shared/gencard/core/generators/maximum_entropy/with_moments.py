@@ -5,25 +5,113 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.admitted import check_belongs, check_settings, zeros_inside
 from gencard.core.generators.functions import (
-    Goals,
+    TargetMeans,
     check_functions,
     every_cell,
+    informative_marginals,
     number_of_functions,
-    told,
     values_on,
 )
 from gencard.core.generators.maximum_entropy.block_table import clear
-from gencard.core.generators.maximum_entropy.dual import Dual, largest_entropy
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
 from gencard.core.generators.maximum_entropy.table_model import TableModel
+from gencard.core.generators.targets import check_belongs, check_settings, zeros_inside
+from gencard.core.statistics.marginals import others
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.table import others
+from gencard.core.types import FloatArray
+
+_RIDGE = 1e-12
+"""Added to the Hessian, which is singular where functions depend on each other."""
+
+_ROUNDING = 1e-6
+"""How far below zero rounding may put an entropy."""
+
+_SHORTEST = 2.0**-40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dual:
+    r""":math:`\log \sum_x e^{\theta f(x)} - \theta b + \frac12 \sum_j s_j^2 \theta_j^2`, convex.
+
+    Its least value is the largest entropy of a distribution :math:`p \propto e^{\theta f}` whose means
+    of f are b; a mean with noise of stddev s is missed by :math:`s^2 \theta`, which is what a quadratic
+    penalty of weight :math:`1 / s^2` on the miss leaves (M. Dudík, S. Phillips, R. Schapire, "Maximum
+    Entropy Density Estimation with Generalized Regularization", JMLR 8, 2007, section 4).
+
+    Args:
+        values: The functions on each point, shape ``(functions, points)``.
+        targets: b and s.
+    """
+
+    values: FloatArray
+    targets: TargetMeans
+
+    def value(self, potentials: FloatArray) -> float:
+        penalty = 0.5 * np.square(self.targets.stddevs * potentials).sum()
+        return float(logsumexp(potentials @ self.values) - potentials @ self.targets.means + penalty)
+
+    @property
+    def least(self) -> float:
+        """What no value is below where targets without noise are means of some distribution at all."""
+        return -np.inf if self.targets.stddevs.any() else -_ROUNDING
+
+    def distribution(self, potentials: FloatArray) -> FloatArray:
+        """The probability of each point."""
+        exponents = potentials @ self.values
+        distribution: FloatArray = np.exp(exponents - logsumexp(exponents))
+        return distribution
+
+    def gradient(self, potentials: FloatArray, distribution: FloatArray) -> FloatArray:
+        missed: FloatArray = self.values @ distribution - self.targets.means
+        return missed + np.square(self.targets.stddevs) * potentials
+
+    def step(self, gradient: FloatArray, distribution: FloatArray) -> FloatArray:
+        """Newton's: the Hessian is the covariance of the functions, and the penalty's."""
+        means = self.values @ distribution
+        hessian = (self.values * distribution) @ self.values.T - np.outer(means, means)
+        hessian[np.diag_indices_from(hessian)] += np.square(self.targets.stddevs) + _RIDGE
+        return np.asarray(np.linalg.solve(hessian, -gradient), dtype=np.float64)
+
+
+def largest_entropy(dual: Dual, tolerance: float, most_steps: int) -> FloatArray:
+    """The probability of each point.
+
+    Where psi lies on the boundary of what is possible the potentials have no limit, but the
+    distribution has: each step brings it nearer by a factor of about e.
+
+    Args:
+        tolerance: Largest distance of a mean from its target.
+
+    Raises:
+        NotConvergedError: No distribution on the points has these means, or it takes too many steps.
+    """
+    potentials = np.zeros(len(dual.values))
+    for _ in range(most_steps):
+        distribution = dual.distribution(potentials)
+        gradient = dual.gradient(potentials, distribution)
+        if np.abs(gradient).max() <= tolerance:
+            return distribution
+        potentials = _descended(dual, potentials, dual.step(gradient, distribution), gradient)
+        if dual.value(potentials) < dual.least:
+            raise NotConvergedError(problem="no distribution on the allowed cells has these statistics")
+    raise NotConvergedError(problem=f"a mean is off by more than {tolerance:g} after {most_steps} steps")
+
+
+def _descended(dual: Dual, start: FloatArray, step: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Along the step, halved until it goes down far enough (Armijo)."""
+    before, slope = dual.value(start), float(gradient @ step)
+    length, rounding = 1.0, 1e-14 * (1 + abs(before))
+    while dual.value(start + length * step) > before + 1e-4 * length * slope + rounding:
+        length /= 2
+        if length < _SHORTEST:
+            raise NotConvergedError(problem="no step comes closer to these statistics")
+    return start + length * step
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +176,7 @@ class MaximumEntropy:
         cells = np.flatnonzero(self._allowed(psi, domain))
         if not len(cells):
             raise NotConvergedError(problem="structural zeros contradict psi")
-        dual = Dual(values_on(psi, every_cell(domain).take(cells)), Goals.of(psi))
+        dual = Dual(values_on(psi, every_cell(domain).take(cells)), TargetMeans.of(psi))
         table = np.zeros(domain.cells)
         table[cells] = largest_entropy(dual, self.tolerance, self.most_steps)
         return TableModel(domain, table.reshape(domain.sizes))
@@ -101,7 +189,7 @@ class MaximumEntropy:
         """1 for each cell that may hold records, 0 where structure or an exact count says none."""
         allowed = np.ones(domain.sizes)
         clear(allowed, domain.attributes, zeros_inside(self.structural_zeros, domain))
-        for marginal in told(psi) if psi.exact else ():
+        for marginal in informative_marginals(psi) if psi.exact else ():
             ascending = np.argsort(domain.axes(marginal.clique))
             some = np.transpose(marginal.values > 0, ascending)
             allowed *= np.expand_dims(some, others(domain.attributes, marginal.clique))

@@ -9,16 +9,14 @@ import numpy as np
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.admitted import zeros_inside
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.junction_tree import cells_needed
-from gencard.core.generators.maximum_entropy.parts import implied, pairs, restricted
-from gencard.core.generators.maximum_entropy.spanning_tree import edges
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, edges
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
-from gencard.core.generators.replay import rng_of
-from gencard.core.generators.support.support_table import SupportTable
+from gencard.core.generators.support.support_model import SupportTable
+from gencard.core.generators.targets import implied, pairs, restricted, zeros_inside
+from gencard.core.statistics.marginals import total
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.table import total
 from gencard.core.types import Counts
 
 _AT_ONCE = 16

@@ -4,28 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import optimize, sparse
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.admitted import check_belongs, check_settings, zeros_inside
+from gencard.core.generators.contract import rng_of
 from gencard.core.generators.functions import (
-    Goals,
+    TargetMeans,
     check_functions,
     every_cell,
     number_of_functions,
     values_on,
 )
 from gencard.core.generators.maximum_entropy.block_table import clear
-from gencard.core.generators.maximum_entropy.dual import Dual, largest_entropy
-from gencard.core.generators.maximum_entropy.independent import Independent
+from gencard.core.generators.maximum_entropy.family import Independent
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
-from gencard.core.generators.replay import rng_of
-from gencard.core.generators.support.nearest import nearest_density
+from gencard.core.generators.maximum_entropy.with_moments import Dual, largest_entropy
 from gencard.core.generators.support.support_model import SupportModel
+from gencard.core.generators.targets import check_belongs, check_settings, zeros_inside
+from gencard.core.statistics.consistency import reconcile
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.reconcile import reconcile
 from gencard.core.types import FloatArray
 
 _LEAST = 1e-9
@@ -58,8 +58,6 @@ class ReducedSpace:
     something from :math:`n \ge 2 |F| \ln(|F| / \gamma) / (\epsilon \delta)` records on; below that the
     program fits noise. Instead marginals are reconciled, and h is the density of largest entropy with
     a quadratic penalty on each miss, by the inverse of its noise's variance (``Dual``).
-
-    What accuracy is promised for either: see ``reduced_accuracy.py``.
 
     Args:
         structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
@@ -128,7 +126,7 @@ class ReducedSpace:
         Raises:
             NotConvergedError: It is over the tolerance.
         """
-        weights, miss = nearest_density(values_on(psi, points), Goals.of(psi).means)
+        weights, miss = nearest_density(values_on(psi, points), TargetMeans.of(psi).means)
         if not miss <= self.tolerance:
             raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
         return weights
@@ -157,13 +155,44 @@ def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
     """The density of largest entropy, penalised for missing noisy psi; its marginals made to agree."""
     marginals = reconcile(Psi(psi.domain, psi.measurements)).measurements if psi.measurements else ()
     agreed = Psi(psi.domain, marginals, psi.linear)
-    values, goals = values_on(agreed, points), Goals.of(agreed)
+    values, targets = values_on(agreed, points), TargetMeans.of(agreed)
     try:
-        return largest_entropy(Dual(values, goals), _SETTLED, _MOST_STEPS)
+        return largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
     except NotConvergedError:  # few points, far from psi: psi is paid for, and a fit must not fail now
-        return nearest_density(values, goals.means)[0]
+        return nearest_density(values, targets.means)[0]
 
 
 def _uniform(domain: Domain) -> Measurement:
     """Says of one attribute what is assumed of those that psi does not name."""
     return Measurement(domain.attributes[:1], np.ones(domain.sizes[:1], dtype=np.int64))
+
+
+def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, float]:
+    r"""The h from zero up, of sum 1, with the least :math:`\max_f |\sum_z h(z) f(z) - b_f|`.
+
+    Boedihardjo, Strohmer, Vershynin (arXiv 2109.01748), Algorithm 1, step 2; by HiGHS's simplex method.
+
+    Args:
+        values: f(z), shape ``(functions, points)``.
+        means: b, shape ``(functions,)``.
+
+    Returns:
+        h, shape ``(points,)``, and the least value.
+
+    Raises:
+        NotConvergedError: The solver finds no answer.
+    """
+    functions, points = values.shape
+    matrix, slack = sparse.csr_array(values), sparse.csr_array(np.ones((functions, 1)))
+    whole = sparse.csr_array(np.append(np.ones(points), 0.0)[None])
+    solution = optimize.milp(
+        c=np.append(np.zeros(points), 1.0),
+        constraints=[
+            optimize.LinearConstraint(sparse.hstack([matrix, -slack]), ub=means),
+            optimize.LinearConstraint(sparse.hstack([matrix, slack]), lb=means),
+            optimize.LinearConstraint(whole, 1.0, 1.0),
+        ],
+    )
+    if solution.x is None:
+        raise NotConvergedError(problem="the linear program has no solution")
+    return np.maximum(solution.x[:-1], 0.0), float(solution.fun)

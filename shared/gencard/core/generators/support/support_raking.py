@@ -9,21 +9,24 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
-from gencard.core.generators.admitted import admitted, check_settings, zeros_inside
+from gencard.core.generators.contract import rng_of
 from gencard.core.generators.functions import every_cell
-from gencard.core.generators.goals import Goal, worst_error
 from gencard.core.generators.maximum_entropy.block_table import clear
-from gencard.core.generators.maximum_entropy.fitting import Goals, check_room
-from gencard.core.generators.maximum_entropy.graphical import Graphical
+from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.fitting import NOISY, Targets, check_room, relax
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
-from gencard.core.generators.maximum_entropy.relaxation import NOISY, relax
-from gencard.core.generators.replay import rng_of
 from gencard.core.generators.support.bounded_tree import BoundedTree
-from gencard.core.generators.support.support_model import SupportModel
-from gencard.core.generators.support.support_table import SupportTable
+from gencard.core.generators.support.support_model import SupportModel, SupportTable
+from gencard.core.generators.targets import (
+    TargetMarginal,
+    admitted,
+    check_settings,
+    worst_error,
+    zeros_inside,
+)
 from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.marginals import total
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.table import total
 from gencard.core.types import Table
 
 _SEED = 0
@@ -135,11 +138,11 @@ class SupportRaking:
         support, start = self._drawn(psi, domain)
         widest = set(maximal(psi.cliques))
         marginals = [m for m in psi.measurements if m.clique in widest]
-        goals = [[Goal.of(m.clique, m.values, m.clique)] for m in marginals]
+        targets = [[TargetMarginal.of(m.clique, m.values, m.clique)] for m in marginals]
         table = SupportTable(support, start, [m.clique for m in marginals])
         if psi.exact and len(support) == domain.cells and zeros_inside(self.structural_zeros, domain):
-            check_room(table, goals)
-        weights, residual = self._raked(table, goals, exact=psi.exact)
+            check_room(table, targets)
+        weights, residual = self._raked(table, targets, exact=psi.exact)
         if psi.exact and not residual <= max(self.tolerance, resampling_error(marginals)):
             raise NotConvergedError(
                 problem=f"the mean total variation of the marginals is {residual:.2g}, over the bound"
@@ -147,14 +150,14 @@ class SupportRaking:
         kept = np.flatnonzero(weights)
         return SupportModel(support.take(kept), weights[kept], residual)
 
-    def _raked(self, table: SupportTable, goals: Goals, *, exact: bool) -> tuple[Table, float]:
-        """The weights that come nearest to the goals, and the mean total variation that is left."""
+    def _raked(self, table: SupportTable, targets: Targets, *, exact: bool) -> tuple[Table, float]:
+        """The weights that come nearest to the targets, and the mean total variation that is left."""
         start, best, least = table.factors[0].copy(), table.factors[0], np.inf
         for steepest in (np.inf, NOISY) if exact else (NOISY,):
             table.factors[0] = start.copy()
-            relax(table, goals, _ENOUGH, self.most_sweeps, steepest=steepest)
+            relax(table, targets, _ENOUGH, self.most_sweeps, steepest=steepest)
             table.factors[0] /= max(total(table.factors[0]), _TINY)
-            left = _mean_variation(table, goals)
+            left = _mean_variation(table, targets)
             if left < least:
                 best, least = table.factors[0], left
             if least <= _NEAR:
@@ -195,7 +198,7 @@ def _resampled(marginal: Measurement) -> float:
     return 0.5 * total(errors) / records
 
 
-def _mean_variation(table: SupportTable, goals: Goals) -> float:
-    """Mean total variation of the marginals from their goals: half the mean L1 distance."""
-    errors = [worst_error(table.marginal(block), inside) for block, inside in enumerate(goals)]
+def _mean_variation(table: SupportTable, targets: Targets) -> float:
+    """Mean total variation of the marginals from their targets: half the mean L1 distance."""
+    errors = [worst_error(table.marginal(block), inside) for block, inside in enumerate(targets)]
     return 0.5 * float(np.mean(errors))

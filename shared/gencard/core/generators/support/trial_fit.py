@@ -15,13 +15,11 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, NotFittableError, TooLargeError
-from gencard.core.generators.admitted import zeros_inside
-from gencard.core.generators.contract import ApproximateGenerator, Generator
-from gencard.core.generators.maximum_entropy.graphical import Graphical
-from gencard.core.generators.maximum_entropy.spanning_tree import SpanningTree
+from gencard.core.generators.contract import ApproximateGenerator, Generator, rng_of
+from gencard.core.generators.maximum_entropy.family import Graphical, SpanningTree
 from gencard.core.generators.registry import Zeros
-from gencard.core.generators.replay import rng_of
-from gencard.core.statistics.marginal import count_all
+from gencard.core.generators.targets import zeros_inside
+from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 
 _RECORDS = (1_000, 30_000)

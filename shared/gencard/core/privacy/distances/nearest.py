@@ -60,7 +60,6 @@ _MANY = 512
 _FIRST = 512
 """Records that are looked at first, of the nearest groups; then as many again, and so on."""
 
-
 _FEW_TWINS = 0.9
 """Share of different records from which on a table is not copied to be rid of twins."""
 

@@ -1,4 +1,8 @@
-"""Which of some chosen records come out in which run, and what two groups of runs say about them."""
+"""Whether unique records come out of a black box: of planted ones, and of the dataset's own.
+
+An output is looked up for chosen records, and two groups of runs are compared: those on a dataset that
+holds the records with those on a dataset that does not.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -7,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from gencard.core.audit.arms.comparison import Comparison
+from gencard.core.audit.arms.comparison import Comparison, welch
+from gencard.core.audit.arms.planted_pair import unique_records
+from gencard.core.audit.arms.runs import Side
 from gencard.core.audit.pairs.cells import key_of
+from gencard.core.audit.pairs.extremal_pair import ExtremalPair
+from gencard.core.audit.report import LEVEL_SHARES, Check, CheckResult, UniquesEvidence
 from gencard.core.dataset import Dataset
 
 BoolArray = NDArray[np.bool_]
@@ -89,11 +97,11 @@ def findable_alone(own: BoolArray, other: BoolArray, level: float) -> int:
     tails = _fisher_tails(len(own), len(other), totals)
     smallest = tails[np.searchsorted(totals, always), len(own)]
     others = np.bincount(np.searchsorted(totals, seen), minlength=len(totals))
-    found = 0
+    findable = 0
     for p_value, own_total in zip(smallest, np.searchsorted(totals, seen), strict=True):
         attained = np.where(tails <= p_value * _TIE, tails, 0.0).max(axis=1)
-        found += attained @ others - attained[own_total] + p_value <= level
-    return int(found)
+        findable += attained @ others - attained[own_total] + p_value <= level
+    return int(findable)
 
 
 def one_in(compared: Comparison, runs: int, room: float, sides: int, level: float) -> int:
@@ -125,3 +133,42 @@ def _fisher_tails(own: int, other: int, totals: NDArray[np.integer]) -> NDArray[
     """P(at least k of the runs that hold a record are own ones), shape ``(totals, own + 1)``."""
     k = np.arange(own + 1)
     return np.asarray(stats.hypergeom.sf(k - 1, own + other, totals[:, None], own))
+
+
+NONE_LEFT = "the dataset has no unique record that both sides of the pair lack"
+
+
+def own_uniques(dataset: Dataset, pair: ExtremalPair) -> NDArray[np.integer]:
+    """Codes of the dataset's unique records that neither side of a pair holds, shape ``(n, d)``."""
+    uniques = dataset.codes[unique_records(dataset)]
+    held = np.concatenate([uniques, pair.low.codes, pair.high.codes])
+    keys = key_of(held.T, dataset.domain.sizes)
+    codes: NDArray[np.integer] = uniques[~np.isin(keys[: len(uniques)], keys[len(uniques) :])]
+    return codes
+
+
+def uniques_check(
+    presence: dict[Side, Presence], level: float
+) -> tuple[CheckResult, UniquesEvidence | None]:
+    """Compare the dataset with its twins, which have the same psi: all records, and the best single one.
+
+    Args:
+        presence: Of the records of ``own_uniques`` in the runs on each side and on the dataset.
+        level: Of the whole audit.
+    """
+    check, share = Check.UNIQUES, LEVEL_SHARES[Check.UNIQUES]
+    original = presence[Side.ORIGINAL].table
+    twins = np.vstack([presence[Side.LOW].table, presence[Side.HIGH].table])
+    if not original.shape[1]:
+        return CheckResult(check, share, 1.0, not_run=NONE_LEFT), None
+    on_it, on_twins = (table.sum(axis=1).astype(np.float64) for table in (original, twins))
+    compared = welch(on_twins, on_it)
+    p_value = min(1.0, 2 * min(compared.p_value, best_single(original, twins)))
+    room = original.shape[1] - float(on_twins.mean())
+    evidence = UniquesEvidence(
+        original.shape[1],
+        tuple(original.sum(axis=1).tolist()),
+        tuple(twins.sum(axis=1).tolist()),
+        one_in(compared, len(original), room, 1, share * level / 2),
+    )
+    return CheckResult(check, share, p_value), evidence

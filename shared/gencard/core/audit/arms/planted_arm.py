@@ -5,20 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from gencard.core.audit.arms.comparison import welch
-from gencard.core.audit.arms.made_up import uniform
-from gencard.core.audit.arms.planting import PlantedPair, planted_pair
-from gencard.core.audit.arms.presence import BoolArray, Presence, best_single, findable_alone, one_in
+from gencard.core.audit.arms.planted_pair import PlantedPair, planted_pair, uniform
 from gencard.core.audit.arms.runs import Runner, Side, Step
-from gencard.core.audit.arms.unique_evidence import PlantedEvidence, PlantedRuns
+from gencard.core.audit.arms.uniques import BoolArray, Presence, best_single, findable_alone, one_in
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import LEVEL_SHARES, Check, CheckResult
+from gencard.core.audit.report import LEVEL_SHARES, Check, CheckResult, PlantedEvidence, PlantedRuns
 from gencard.core.dataset import Dataset
 from gencard.core.errors import NoExtremalPairError
 from gencard.core.types import FloatArray
 
 _STREAM = 3
 """Of the plan's seed: planting draws from a stream of its own."""
-
 
 ALL_TOGETHER = "a statistic of Phi holds all attributes together"
 NO_CUBE = "the records leave no empty cells to plant unique records in"

@@ -1,4 +1,4 @@
-"""Summing a table down to fewer attributes."""
+"""Marginals of a table: sums over attributes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -19,9 +19,47 @@ from gencard.core.audit.pairs.cells import key_of
 from gencard.core.audit.pairs.extremal_pair import check_equal_psi
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import ComputationError
+from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.types import FloatArray
+
+RECORDS_PER_CELL = 8
+"""Cells hold about so many records, so that moves find their corners occupied."""
+
+
+def made_up(domain: Domain, records: int, *, rng: np.random.Generator) -> Dataset:
+    """Records that are uniform over a random grid of the domain, dense enough for moves.
+
+    Where the domain has too many cells for the number of records, only some levels of each attribute
+    are used, at least two of each that has two: other seeds use other ones.
+
+    Raises:
+        InvalidNumberError: There is no record.
+    """
+    if records < 1:
+        raise InvalidNumberError(field="records", expected="one or more")
+    sizes = _grid(domain.sizes, max(1, records // RECORDS_PER_CELL))
+    columns = [
+        rng.choice(whole, size=kept, replace=False)[rng.integers(kept, size=records)]
+        for whole, kept in zip(domain.sizes, sizes, strict=True)
+    ]
+    return Dataset.of_columns(domain, columns)
+
+
+def uniform(domain: Domain, records: int, *, rng: np.random.Generator) -> Dataset:
+    """Records that are uniform over the whole domain: hardly two are equal where it has many cells."""
+    return Dataset.of_columns(domain, [rng.integers(size, size=records) for size in domain.sizes])
+
+
+def _grid(sizes: tuple[int, ...], most_cells: int) -> tuple[int, ...]:
+    """The largest cap on the number of levels, the same for all, that leaves few enough cells."""
+    low, high = 2, max(sizes, default=2)
+    while low < high:
+        cap = (low + high + 1) // 2
+        cells = np.prod([float(min(size, cap)) for size in sizes])
+        low, high = (cap, high) if cells <= most_cells else (low, cap - 1)
+    return tuple(min(size, low) for size in sizes)
+
 
 PLANTED_SHARE = 0.07
 """Planted records of one side, as a share of all its records; more would change what the box sees."""
@@ -95,8 +133,9 @@ def planted_pair(
     sets = _sets(dataset.domain, (*cliques, *(statistic.clique for statistic in linear)))
     wanted = max(1, min(MOST_PLANTED, int(PLANTED_SHARE * len(dataset))) >> (len(sets[0]) - 1))
     base = _base(dataset, wanted << (len(sets[0]) - 1), rng=rng)
-    found = candidate_cubes(dataset, sets, wanted, rare=RARE / rows, rng=rng).apart_from(base, wanted)
-    return _planted(base, found, cliques, linear, rows, rng=rng) if len(found) else None
+    candidates = candidate_cubes(dataset, sets, wanted, rare=RARE / rows, rng=rng)
+    cubes = candidates.apart_from(base, wanted)
+    return _planted(base, cubes, cliques, linear, rows, rng=rng) if len(cubes) else None
 
 
 def unique_records(dataset: Dataset) -> NDArray[np.intp]:
@@ -120,18 +159,18 @@ def _base(dataset: Dataset, planted: int, *, rng: np.random.Generator) -> Datase
 
 def _planted(
     base: Dataset,
-    found: CandidateCubes,
+    cubes: CandidateCubes,
     cliques: Sequence[Clique],
     linear: Sequence[LinearStatistic],
     rows: int,
     *,
     rng: np.random.Generator,
 ) -> PlantedPair:
-    corners = found.even, found.odd
+    corners = cubes.even, cubes.odd
     even, odd = (_with(base, codes, rng=rng) for codes in corners)
-    expected_even, expected_odd = (rows * np.exp(found.log_shares(codes)) for codes in corners)
+    expected_even, expected_odd = (rows * np.exp(cubes.log_shares(codes)) for codes in corners)
     return PlantedPair(
-        tuple(cliques), tuple(linear), even, odd, *corners, expected_even, expected_odd, len(found)
+        tuple(cliques), tuple(linear), even, odd, *corners, expected_even, expected_odd, len(cubes)
     )
 
 

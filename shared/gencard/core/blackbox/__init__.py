@@ -1,1 +1,0 @@
-"""Generators that read records: none is trusted, all are audited."""

@@ -1,0 +1,168 @@
+"""The marginals that a fit aims at: psi checked, its narrower marginals, and scaling towards them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.coding import StructuralZeros
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidNumberError, InvalidPsiError
+from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.consistency import check_consistent, reconcile
+from gencard.core.statistics.marginals import others, project, sum_out, total
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.types import Table
+
+
+def admitted(psi: Psi, domain: Domain) -> Psi:
+    """What is fitted: exact psi as it stands, noisy psi reconciled; its marginals agree.
+
+    Raises:
+        InvalidPsiError: psi does not belong to the domain, it is exact and contradicts itself, or it
+            holds linear statistics, which most methods cannot take.
+        TooLargeError: The cliques are too wide to compare.
+    """
+    if psi.linear:
+        raise InvalidPsiError(problem="this generator accepts marginals only, no linear statistics")
+    check_belongs(psi, domain)
+    return psi if psi.exact else reconcile(psi)
+
+
+def check_belongs(psi: Psi, domain: Domain) -> None:
+    """Refuse a psi that is not one of the domain, or that is exact and contradicts itself.
+
+    Raises:
+        InvalidPsiError: See above; linear statistics are allowed.
+        TooLargeError: The cliques are too wide to compare.
+    """
+    for name, size in zip(psi.domain.attributes, psi.domain.sizes, strict=True):
+        if name not in domain or domain.size(name) != size:
+            raise InvalidPsiError(problem=f"'{name}' does not match its declaration in the domain")
+    if not all(measurement.clique for measurement in psi.measurements):
+        raise InvalidPsiError(problem="a measurement names no attribute")
+    if psi.exact:
+        check_consistent(psi)
+
+
+def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[StructuralZeros, ...]:
+    """The structural zeros that speak of the domain's attributes alone; the others say nothing."""
+    return tuple(zero for zero in zeros if set(zero.clique) <= set(domain.attributes))
+
+
+def check_settings(tolerance: float = 1.0, **bounds: int) -> None:
+    """Raises InvalidNumberError where the tolerance is not positive or a bound is below 1."""
+    if not tolerance > 0:
+        raise InvalidNumberError(field="tolerance", expected="above zero")
+    for name, bound in bounds.items():
+        if bound < 1:
+            raise InvalidNumberError(field=name, expected="at least 1")
+
+
+_TINY = 1e-300
+"""Divisor in place of zero: 0 / _TINY is 0, and no share divided by it overflows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetMarginal:
+    """A marginal in shares, laid out for one table.
+
+    Args:
+        clique: The attributes.
+        shares: As many axes as the table has, those outside the clique of size 1; sums to 1.
+        others: The axes outside the clique.
+    """
+
+    clique: Clique
+    shares: Table
+    others: tuple[int, ...]
+
+    @classmethod
+    def of(cls, clique: Clique, values: NDArray[Any], attributes: Clique) -> "TargetMarginal":
+        """The target of a marginal for a table on ``attributes``; ``values`` has the clique's axes."""
+        ascending = np.argsort([attributes.index(name) for name in clique])
+        sizes = dict(zip(clique, values.shape, strict=True))
+        shares = np.ascontiguousarray(np.transpose(values, ascending)) / total(values)
+        return cls(
+            clique,
+            shares.reshape([sizes.get(name, 1) for name in attributes]),
+            others(attributes, clique),
+        )
+
+    def error(self, table: Table) -> float:
+        """L1 distance between the table's marginal and the target, in shares."""
+        return total(np.abs(self._marginal(table) - self.shares))
+
+    def scale(self, table: Table) -> None:
+        """Give the table this marginal, in place; cells that are zero stay zero."""
+        table *= quotient(self.shares, self._marginal(table))
+
+    def has_room(self, table: Table) -> bool:
+        """Whether the table has a cell above zero wherever the target is above zero."""
+        return not np.any((self.shares > 0) & (self._marginal(table) == 0))
+
+    def _marginal(self, table: Table) -> Table:
+        return sum_out(table, self.others)
+
+
+def worst_error(table: Table, targets: Sequence[TargetMarginal]) -> float:
+    """Largest L1 distance of any target, in shares; not a number where the table holds none."""
+    return float(np.max([target.error(table) for target in targets], initial=0.0))
+
+
+def quotient(one: Table, other: Table) -> Table:
+    """Cell by cell, 0 / 0 being 0."""
+    ratio: Table = one / np.maximum(other, _TINY)
+    return ratio
+
+
+def implied(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:
+    """The marginals on cliques that lie inside those of psi, each from the smallest that holds it.
+
+    psi must agree with itself. The stddev is that of the wider marginal, summed over its other cells.
+    """
+    smallest = sorted(psi.measurements, key=lambda measurement: measurement.values.size)
+    return [_projected(_smallest_with(smallest, clique), clique) for clique in cliques]
+
+
+def pairs(psi: Psi) -> tuple[Clique, ...]:
+    """Every pair of attributes inside some clique of psi, in the domain's order."""
+    return pairs_inside(psi.cliques, psi.domain)
+
+
+def pairs_inside(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
+    """Every pair of attributes inside some clique, in the domain's order."""
+    chosen_pairs = {pair for clique in cliques for pair in combinations(domain.canonical(clique), 2)}
+    return tuple(sorted(chosen_pairs, key=domain.axes))
+
+
+def inside(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:
+    """What psi says inside the given cliques: each marginal's part of each, if no wider one says it."""
+    parts: dict[Clique, Measurement] = {}
+    for clique in cliques:
+        for measurement in psi.measurements:
+            part = tuple(name for name in measurement.clique if name in clique)
+            if part:
+                parts.setdefault(part, measurement)
+    return [_projected(parts[part], part) for part in maximal(parts)]
+
+
+def restricted(psi: Psi, cliques: Iterable[Clique]) -> Psi:
+    """A psi of the marginals on the given cliques, and on each attribute that none of them names."""
+    chosen = tuple(cliques)
+    named = {name for clique in chosen for name in clique}
+    alone = [(name,) for name in psi.domain.covered_by(psi.cliques).attributes if name not in named]
+    return Psi(psi.domain, tuple(implied(psi, [*chosen, *alone])))
+
+
+def _smallest_with(measurements: Iterable[Measurement], clique: Clique) -> Measurement:
+    return next(m for m in measurements if set(clique) <= set(m.clique))
+
+
+def _projected(measurement: Measurement, clique: Clique) -> Measurement:
+    values = project(measurement.values, measurement.clique, clique)
+    spread = measurement.values.size / values.size
+    return Measurement(clique, values, measurement.stddev * float(spread**0.5))
