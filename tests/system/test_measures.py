@@ -383,7 +383,7 @@ class TestReport:
         ("target = 'health'", "target = 'sex'", "keys and target"),
         ("target = 'health'", "target = 'town'", "keys and target"),
         ("second = 'female'", "second = 'nobody'", "a level that sex does not have"),
-        ("within = 'health'", "within = 'sex'", "twice"),
+        ("within = 'health'", "within = 'sex'", "must not repeat"),
     ],
 )
 def test_measures_that_mean_nothing_are_found_at_the_start(tmp_path, declared, wrong, problem):
