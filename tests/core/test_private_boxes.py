@@ -200,13 +200,13 @@ class TestSpending:
 
 def watch(monkeypatch, sensitivities):
     """Note the sensitivity that each choice is made for."""
-    chosen = PrivacyBudget.chosen
+    chosen = PrivacyBudget.choose
 
     def noted(self, scores, sensitivity, budget):
         sensitivities.append(sensitivity)
         return chosen(self, scores, sensitivity, budget)
 
-    monkeypatch.setattr(PrivacyBudget, "chosen", noted)
+    monkeypatch.setattr(PrivacyBudget, "choose", noted)
 
 
 def run(name, monkeypatch, **told):

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import isfinite
+from math import isfinite, nan
+
+import numpy as np
 
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.budget import (
@@ -20,6 +22,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.noise.accounting import rho_of
 from gencard.core.noise.mechanisms import Noise
+from gencard.core.types import FloatArray
 
 Parameters = Mapping[str, str]
 """Names and values, as a card holds them: decimals and words."""
@@ -132,6 +135,9 @@ def whole(parameters: Parameters, name: str, least: int, most: int) -> int:
     raise InvalidNumberError(field=name, expected=f"a whole number from {least} to {most}")
 
 
+_LARGEST = 1e100
+"""Bound on a number of a code, so that squares are finite."""
+
 _MOST_LAYERS = 8
 _MOST_UNITS = 10_000
 
@@ -153,3 +159,18 @@ def layers(parameters: Parameters, name: str) -> tuple[int, ...]:
     if len(parts) > _MOST_LAYERS:
         raise InvalidNumberError(field=name, expected=f"a list of at most {_MOST_LAYERS} layer sizes")
     return tuple(whole({name: part.strip()}, name, 1, _MOST_UNITS) for part in parts)
+
+
+def numbers_of_codes(values: Mapping[str, tuple[float, ...]], name: str, size: int) -> FloatArray:
+    """The number of each code of an attribute, shape ``(size,)``; NaN for missing, all NaN if nominal.
+
+    Raises:
+        InvalidInputError: The attribute has another number of codes.
+        InvalidNumberError: A number is infinite, or so large that its square is.
+    """
+    numbers = np.array(values.get(name, (nan,) * size), dtype=np.float64)
+    if numbers.shape != (size,):
+        raise InvalidInputError(field=f"values of '{name}'", problem="needs one number for each code")
+    if np.any(np.abs(numbers) > _LARGEST):
+        raise InvalidNumberError(field=f"a value of '{name}'", expected=f"at most {_LARGEST}, or NaN")
+    return numbers

@@ -144,9 +144,8 @@ class Aim(ModelBox):
         _check_cells(dataset.domain, self.max_cells)
         progress("attributes", 0.0)
         run = _Run(dataset, self)
-        progress(
-            "rounds", 0.1
-        )  # the number of rounds depends on noisy measurements, so no finer progress is reported
+        # the number of rounds depends on the noise, so no finer progress is reported
+        progress("rounds", 0.1)
         while run.budget.remaining:
             run.round()
         return KeptModel(run.model.tree)

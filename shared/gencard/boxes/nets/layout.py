@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.boxes.entry import numbers_of_codes
 from gencard.boxes.nets.modes import Modes
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray, IntArray
 
 Floats = NDArray[np.float32]
-
-_LARGEST = 1e100
-"""Squares are still numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,18 +124,10 @@ def layout_of(
     """
     if not len(domain):
         raise InvalidInputError(field="domain", problem="it has no attributes")
-    numbers = {axis: _numbers(domain, axis, values) for axis in range(len(domain))}
+    numbers = {
+        axis: numbers_of_codes(values, name, size)
+        for axis, (name, size) in enumerate(zip(domain.attributes, domain.sizes, strict=True))
+    }
     return Layout(
         domain, {axis: modes_of(axis, n) for axis, n in numbers.items() if not np.isnan(n).all()}
     )
-
-
-def _numbers(domain: Domain, axis: int, values: Mapping[str, tuple[float, ...]]) -> FloatArray:
-    """All NaN for a nominal attribute."""
-    name, size = domain.attributes[axis], domain.sizes[axis]
-    numbers = np.array(values.get(name, [np.nan] * size), dtype=np.float64)
-    if numbers.shape != (size,):
-        raise InvalidInputError(field=f"values of '{name}'", problem="needs one number for each code")
-    if np.any(np.abs(numbers) > _LARGEST):
-        raise InvalidNumberError(field=f"a value of '{name}'", expected=f"at most {_LARGEST}, or NaN")
-    return numbers

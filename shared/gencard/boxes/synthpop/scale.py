@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.boxes.entry import numbers_of_codes
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.types import FloatArray
-
-_LARGEST = 1e100
-"""Squares are still numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,18 +38,7 @@ def scales_of(values: Mapping[str, tuple[float, ...]], domain: Domain) -> Mappin
         InvalidInputError: An attribute has another number of codes.
         InvalidNumberError: A number is infinite, or as good as.
     """
-    numbers = {
-        name: np.asarray(values[name], dtype=np.float64) for name in domain.attributes if name in values
-    }
-    for name, given in numbers.items():
-        if given.shape != (domain.size(name),):
-            raise InvalidInputError(
-                field=f"values of '{name}'", problem="needs one number for each code"
-            )
-        if np.any(np.abs(given) > _LARGEST):
-            raise InvalidNumberError(
-                field=f"a value of '{name}'", expected=f"at most {_LARGEST}, or NaN"
-            )
+    numbers = {name: numbers_of_codes(values, name, domain.size(name)) for name in domain.attributes}
     return {name: Scale(given) for name, given in numbers.items() if not np.isnan(given).all()}
 
 
