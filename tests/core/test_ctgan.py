@@ -9,7 +9,7 @@ from gencard.boxes.nets.ctgan import ENTRY, Ctgan, Options, conditions_of, optio
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import declared
 from gencard.core.blackbox import FittingBox
-from gencard.core.card.claim import NO_CLAIM
+from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import OperationCancelledError

@@ -18,7 +18,7 @@ from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import Claim
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

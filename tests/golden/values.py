@@ -14,8 +14,15 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.state.event_log import signed_checkpoint
-from gencard.core.card.budget import Neighbouring, Price, gaussian, inside_generator, laplace
-from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.core.card.budget import (
+    NO_CLAIM,
+    Claim,
+    Neighbouring,
+    Price,
+    gaussian,
+    inside_generator,
+    laplace,
+)
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset

@@ -16,9 +16,8 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import GeneratorFacts
 from gencard.controller.operations import run as run_module
 from gencard.controller.policy.generators import READS_RECORDS, WEAK_AUDIT, with_generator
-from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of
+from gencard.core.card.budget import NO_CLAIM, Mechanism, Neighbouring, Price, Privacy, decimal_of
 from gencard.core.card.card import CardState
-from gencard.core.card.claim import NO_CLAIM
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
 from gencard.core.errors import (
     AuditRequiredError,

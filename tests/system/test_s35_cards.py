@@ -14,9 +14,8 @@ from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.remote_box import RemoteBox
 from gencard.controller.operations import run as run_module
 from gencard.core.audit.arms.planted_pair import made_up
-from gencard.core.card.budget import Neighbouring
+from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring
 from gencard.core.card.card import CardState
-from gencard.core.card.claim import NO_CLAIM, Claim
 from gencard.core.card.terms import AuditTerms, Tier
 from gencard.core.errors import BoxNotLentError, GeneratorChangedError
 from gencard.core.generators.contract import rng_of

@@ -8,9 +8,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.budget import Claim, Mechanism, Neighbouring, Price, Privacy
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
-from gencard.core.card.claim import Claim
 from gencard.core.card.terms import AuditTerms, CardTerms, Change, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset

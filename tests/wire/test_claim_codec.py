@@ -4,8 +4,7 @@ from decimal import Decimal
 
 from hypothesis import given
 
-from gencard.core.card.budget import Neighbouring
-from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring
 from gencard.wire.codecs.claim_codec import claim_document, claim_message, claim_of, claim_of_document
 from tests.wire.samples import claims
 

@@ -9,8 +9,7 @@ from rich.panel import Panel
 from gencard.client.connection.connection import Connection
 from gencard.client.connection.paging import pages
 from gencard.client.report import html, text
-from gencard.core.card.budget import Mechanism, Price, Privacy
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import Claim, Mechanism, Price, Privacy
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique

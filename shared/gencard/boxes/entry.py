@@ -9,6 +9,7 @@ import numpy as np
 
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.budget import (
+    Claim,
     Mechanism,
     Neighbouring,
     Privacy,
@@ -17,7 +18,6 @@ from gencard.core.card.budget import (
     inside_generator,
     neighbouring_of,
 )
-from gencard.core.card.claim import Claim
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.noise.accounting import rho_of

@@ -8,9 +8,8 @@ from rich.panel import Panel
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.measuring import stddevs
 from gencard.client.report import html, text
-from gencard.core.card.budget import FREE, Mechanism, Price
+from gencard.core.card.budget import FREE, NO_CLAIM, Mechanism, Price
 from gencard.core.card.card import Card, CardState, Offer, Turn
-from gencard.core.card.claim import NO_CLAIM
 from gencard.core.card.offer_changes import changes_between
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.domain import Clique

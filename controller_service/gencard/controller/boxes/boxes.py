@@ -24,7 +24,7 @@ from gencard.controller.settings.boxes import (
     CopiesRowsBox,
     ProgramBox,
 )
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import Claim
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.errors import (
     BoxNotReviewedError,

@@ -13,8 +13,7 @@ from gencard.controller.settings.boxes import (
     CopiesRowsBox,
     ProgramBox,
 )
-from gencard.core.card.budget import Privacy
-from gencard.core.card.claim import NO_CLAIM, Claim
+from gencard.core.card.budget import NO_CLAIM, Claim, Privacy
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (

@@ -11,8 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.settings.toml_file import Section
-from gencard.core.card.budget import ZERO, Neighbouring, decimal_of, delta_of
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import ZERO, Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import GENERATORS
 

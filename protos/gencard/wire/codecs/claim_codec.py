@@ -2,8 +2,7 @@
 
 from decimal import Decimal
 
-from gencard.core.card.budget import Neighbouring, decimal_of, delta_of
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
 from gencard.v1 import catalog_pb2 as pb
 from gencard.wire.codecs.money import decimal_text, neighbouring_message, neighbouring_of
 from gencard.wire.signatures.canonical import Document, text_of

@@ -16,8 +16,14 @@ from gencard.boxes.budget import PrivacyBudget
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, noise_of, whole
 from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
 from gencard.boxes.marginals.privbayes_parents import Pair, ParentScores, pairs_to_choose_from
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of, inside_generator
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import (
+    Claim,
+    Mechanism,
+    Neighbouring,
+    Privacy,
+    decimal_of,
+    inside_generator,
+)
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.contract import rng_of

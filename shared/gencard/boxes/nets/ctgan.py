@@ -10,7 +10,7 @@ from gencard.boxes.nets.extra import check_torch, repeatable
 from gencard.boxes.nets.fitted import KeptNet, NetBox, drawn_by
 from gencard.boxes.nets.layout import Layout, Rows, layout_of
 from gencard.boxes.nets.modes import learned
-from gencard.core.card.claim import NO_CLAIM
+from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError, InvalidInputError
 from gencard.core.generators.contract import rng_of

@@ -12,8 +12,7 @@ from gencard.boxes.nets.fitted import KeptNet, NetBox
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import declared
 from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of, votes_of
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of, delta_of
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import Claim, Mechanism, Neighbouring, Privacy, decimal_of, delta_of
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError, InvalidInputError, InvalidNumberError
 from gencard.core.generators.contract import rng_of

@@ -10,7 +10,7 @@ from gencard.boxes.synthpop.fitted import FittedTrees, Step, fit_of, step_of
 from gencard.boxes.synthpop.options import DEFAULTS, Options, PlannedStep, options_of, planned_steps
 from gencard.boxes.synthpop.scale import Scale, density_of, scales_of
 from gencard.boxes.synthpop.tree import Growth
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import Claim
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
 from gencard.core.generators.contract import rng_of

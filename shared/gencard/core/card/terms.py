@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gencard.core.card.budget import EXACT, Mechanism, Price, Privacy, decimal_of
-from gencard.core.card.claim import Claim
+from gencard.core.card.budget import EXACT, Claim, Mechanism, Price, Privacy, decimal_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.moment import Moment
