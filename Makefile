@@ -9,7 +9,7 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 SBOM   := $(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible
 
 .DEFAULT_GOAL := help
-.PHONY: help setup deep demo test check format stubs docs lock sbom bench clean
+.PHONY: help setup deep demo test mutation check format stubs docs lock sbom bench clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -39,6 +39,9 @@ demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/
 
 test: $(READY)  ## every test, on all cores (four at most), with coverage of the core
 	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --cov
+
+mutation: $(READY) ## 60 deliberate defects, of which the tests must notice 57
+	@$(BIN)/python -m tests.mutation
 
 check: $(READY) ## lint, format, types, protos, containers
 	@$(BIN)/ruff check .

@@ -339,6 +339,17 @@ class TestWhatMustNotBeBelieved:
         with pytest.raises(errors.VerificationError, match="another psi"):
             _ = agreed.psi
 
+    def test_psi_that_states_noise_on_a_card_of_exact_counts(self, agreed, world):
+        honest = world.psi
+
+        def noisy(card):
+            psi = honest(card)
+            return replace(psi, measurements=tuple(replace(m, stddev=1.0) for m in psi.measurements))
+
+        world.psi = noisy
+        with pytest.raises(errors.VerificationError, match="noise"):
+            _ = agreed.psi
+
     def test_psi_of_other_statistics(self, agreed, world):
         richer = world.psi
         world.psi = lambda card: type(richer(card))(

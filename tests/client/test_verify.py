@@ -233,8 +233,9 @@ def test_a_receipt_that_lies_about_its_seed(kept, keys, world):
         ("rows", lambda card: str(card.terms.rows + 1)),
         ("time", lambda card: card.expire_time),
         ("name", lambda card: f"{card.name}0/releases/1"),
+        ("card", lambda card: {"sha256": "00" * 32}),
     ],
-    ids=["rows", "time", "name"],
+    ids=["rows", "time", "name", "another card of the same name"],
 )
 def test_a_receipt_outside_the_terms_of_the_card(kept, keys, world, agreed, field, lie):
     """Signed by the controller, which did not keep to what it had signed before."""
@@ -243,6 +244,20 @@ def test_a_receipt_outside_the_terms_of_the_card(kept, keys, world, agreed, fiel
     document["subject"][0]["name"] = document["predicate"]["name"]
     (kept / "receipt.json").write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
     assert failed(kept, keys) == ["Receipt", "Rows"]
+
+
+def test_one_of_two_receipts_names_another_psi(kept, keys, world):
+    document = document_of(dsse.opened((kept / "receipt.json").read_bytes())[0], "statement")
+    document["predicate"]["psi"]["sha256"] = "00" * 32
+    (kept / "receipt2.json").write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
+    assert "psi" in failed(kept, keys)
+
+
+def test_a_receipt_that_lies_about_the_number_of_rows(kept, keys, world):
+    document = document_of(dsse.opened((kept / "receipt.json").read_bytes())[0], "statement")
+    document["predicate"]["rows"] = "299"
+    (kept / "receipt.json").write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
+    assert failed(kept, keys) == ["Rows"]
 
 
 def test_two_checkpoints_of_a_log_that_was_forked(kept, keys, world):

@@ -116,6 +116,14 @@ def test_a_declared_zero_may_be_empty_and_no_other_cell(drawn, transform, data):
             transformed(psi, transform, zeros)
 
 
+def test_the_door_passes_declared_zeros_on_to_the_checks():
+    dataset = Dataset(SEX_BY_AGE, np.array([[0, 0], [0, 1], [1, 0]]))
+    transform, zeros = Transform(zeros=True), [StructuralZeros(("age",), ((2,),))]
+    assert ask(dataset, [("age",)], transform, zeros).exact
+    with pytest.raises(MeasurementRefusedError):
+        ask(dataset, [("age",)], transform)
+
+
 def test_a_zero_on_a_part_of_the_clique_holds_in_every_cell_above_it():
     psi = measure_dataset(Dataset(SEX_BY_AGE, np.array([[0, 1]])), [("age", "sex")])
     zeros = [StructuralZeros(("age",), ((2,),))]

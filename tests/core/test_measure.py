@@ -1,10 +1,18 @@
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from hypothesis import given
 
+from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidCliqueError, InvalidPsiError, UnknownAttributeError
+from gencard.core.errors import (
+    InvalidCliqueError,
+    InvalidInputError,
+    InvalidPsiError,
+    UnknownAttributeError,
+)
 from gencard.core.statistics.measure import measure, measure_dataset
 from tests.core.strategies import brute_count, measured
 
@@ -72,3 +80,11 @@ def test_nothing_is_counted_for_a_clique_that_is_refused():
 def test_no_record_is_no_psi():
     with pytest.raises(InvalidPsiError, match="no record"):
         measure_dataset(Dataset(DOMAIN, np.empty((0, 3), dtype=int)), [("sex",)])
+
+
+@pytest.mark.parametrize("noise", [None, object()])
+def test_a_card_of_tier_private_measures_no_psi(noise):
+    source, privacy = Source([1, 1]), Privacy(Mechanism.GENERATOR, Neighbouring.ADD_REMOVE, Decimal(1))
+    with pytest.raises(InvalidInputError, match="measures no psi"):
+        measure(source, [("sex",)], DOMAIN, privacy, noise=noise)
+    assert source.asked == []

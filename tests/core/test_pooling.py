@@ -84,6 +84,15 @@ class TestWindows:
         assert len(sets) == len(set(sets)) <= len(same).bit_length() + 2
         assert tuple(range(len(same))) in sets
         assert (len(same) - 1,) in sets
+        assert tuple(position for position, equal in enumerate(same) if equal) in sets
+
+    @given(st.lists(st.tuples(DIRECTED, st.booleans()), min_size=1, max_size=8))
+    def test_the_smallest_p_value_of_all_windows_counts_as_often_as_there_are_windows(self, tries):
+        evidence = [one for one, _ in tries]
+        same = [*(equal for _, equal in tries[:-1]), True]
+        sets = windows(same)
+        smallest = min(pooled_p_value([evidence[k] for k in positions]) for positions in sets)
+        assert pooled_over_windows(evidence, same) == min(1, len(sets) * smallest)
 
 
 def accused(

@@ -66,6 +66,17 @@ class TestReservations:
             reserve(ledger, tx, Price(2))
             assert [found.line for found in ledger.all(tx)] == [1, 2, 3]
 
+    def test_holding_the_rest_gives_nothing_back_in_a_currency_whose_cap_was_lowered(self, database):
+        before, after = (Caps(*[Price(10, Decimal(epsilon))] * 3) for epsilon in ("1", "0.5"))
+        lowered = Ledger({DATASET: after})
+        with database.transaction() as tx:
+            reserve(Ledger({DATASET: before}), tx, Price(3, Decimal("0.8")))
+            line = lowered.hold_rest(
+                tx, DATASET, project="service", holder="controller", kind="restore", now=NOW
+            )
+            assert line.price == Price(7)
+            assert lowered.spent(tx, ALL_OF_IT) == Price(10, Decimal("0.8"))
+
     def test_only_voiding_gives_back(self, database):
         ledger = ledger_of(10)
         with database.transaction() as tx:
@@ -196,6 +207,24 @@ class TestCaps:
             with pytest.raises(BudgetExceededError):
                 reserve(ledger_of(5), tx, Price(1))
             assert ledger_of(5).spent(tx, ALL_OF_IT) == Price(8)
+
+    def test_a_cap_lowered_in_one_currency_leaves_the_others_open(self, database):
+        before, after = (Caps(*[Price(10, Decimal(epsilon))] * 3) for epsilon in ("1", "0.5"))
+        lowered = Ledger({DATASET: after})
+        with database.transaction() as tx:
+            reserve(Ledger({DATASET: before}), tx, Price(0, Decimal("0.8")))
+            with pytest.raises(BudgetExceededError):
+                reserve(lowered, tx, Price(0, Decimal("0.1")))
+            reserve(lowered, tx, Price(10))
+
+    def test_accounts_over_a_lowered_cap_are_named_and_no_others(self, database):
+        with database.transaction() as tx:
+            reserve(ledger_of(10), tx, Price(8))
+            assert list(ledger_of(8).over_cap(tx)) == []
+            assert list(Ledger({}).over_cap(tx)) == []
+            lowered = Ledger({DATASET: Caps(Price(10), Price(7), Price(9))})
+            project = Account(Scope.PROJECT, DATASET, "health")
+            assert list(lowered.over_cap(tx)) == [(project, Price(8), Price(7))]
 
     def test_caps_that_could_overflow_a_column_are_refused(self):
         with pytest.raises(InvalidNumberError):

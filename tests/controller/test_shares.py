@@ -1,0 +1,38 @@
+"""How many calls one caller, and all together, may have at a time."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from gencard.controller.service.shares import Bounds, Shares
+from gencard.core.errors import ServiceBusyError
+
+WIDE = 1_000
+
+
+def shares_of(per_identity, calls):
+    return Shares(Bounds(per_identity, calls, per_second=WIDE, request_seconds=1), lambda: 0.0)
+
+
+@pytest.mark.parametrize(("per_identity", "calls"), [(3, WIDE), (WIDE, 3)])
+def test_so_many_calls_at_a_time_and_not_one_more(per_identity, calls):
+    shares = shares_of(per_identity, calls)
+    with ExitStack() as running:
+        for _ in range(3):
+            running.enter_context(shares.taken("ana"))
+        with pytest.raises(ServiceBusyError), shares.taken("ana"):
+            pass
+
+
+def test_the_share_of_one_caller_is_no_others():
+    shares = shares_of(1, 2)
+    with shares.taken("ana"), shares.taken("bea"), pytest.raises(ServiceBusyError), shares.taken("cem"):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["taken", "exempt"])
+def test_a_call_gives_its_place_back_however_it_ends(kind):
+    shares = shares_of(1, 1)
+    for _ in range(20):
+        with pytest.raises(KeyError), getattr(shares, kind)("ana"):
+            raise KeyError

@@ -1,0 +1,88 @@
+"""Noise: sensitivity, scale, rounding and accounting."""
+
+from tests.mutation.mutant import mutants_of
+
+MECHANISMS = "gencard.core.noise.mechanisms"
+
+SPENT = "gencard.core.noise.accounting"
+SCALES = ("tests/core/test_noise.py",)
+LINEAR = ("tests/core/test_linear.py::TestNoise",)
+ACCOUNTING = (
+    "tests/core/test_accounting.py::TestConversion",
+    "tests/core/test_accounting.py::TestTogether",
+)
+LAWS = ("tests/system/test_s27_noise.py", "-k", "position_by_position")
+mutant = mutants_of("noise")
+
+MUTANTS = (
+    mutant(
+        "replacing a record counts as moving one cell",
+        MECHANISMS,
+        "Fraction(2 if privacy.neighbouring is Neighbouring.REPLACE_ONE else 1)",
+        "Fraction(1)",
+        SCALES,
+    ),
+    mutant(
+        "a scale is rounded to the nearest float, not up",
+        MECHANISMS,
+        "return nearest if Fraction(nearest) >= number else nextafter(nearest, inf)",
+        "return nearest",
+        SCALES,
+    ),
+    mutant(
+        "the root of a variance is rounded down",
+        MECHANISMS,
+        "fine // number.denominator) + 1",
+        "fine // number.denominator)",
+        SCALES,
+    ),
+    mutant(
+        "a choice spends twice its epsilon",
+        MECHANISMS,
+        "_above(2 * sensitivity / budget)",
+        "_above(sensitivity / budget)",
+        SCALES,
+    ),
+    mutant(
+        "noisy counts below zero are cut off",
+        MECHANISMS,
+        "np.clip(counts, -_LARGEST, _LARGEST)",
+        "np.clip(counts, 0, _LARGEST)",
+        SCALES,
+    ),
+    mutant(
+        "each marginal gets its weight's share of the heaviest, not of the sum",
+        MECHANISMS,
+        "Fraction(weight, sum(weights))",
+        "Fraction(weight, max(weights))",
+        SCALES,
+    ),
+    mutant(
+        "a sum's scale forgets to square the largest value for Gaussian noise",
+        MECHANISMS,
+        "function.largest**norm",
+        "function.largest",
+        LINEAR,
+    ),
+    mutant(
+        "the sensitivity of a sum ignores all records but those of its largest value",
+        MECHANISMS,
+        "np.abs(varying - cell[:, None])",
+        "np.abs(varying)",
+        LINEAR,
+    ),
+    mutant(
+        "pure releases are left out of what is spent as zCDP",
+        SPENT,
+        "sum(map(rho_of_pure, epsilons), rho)",
+        "rho",
+        ACCOUNTING,
+    ),
+    mutant(
+        "private choices are drawn at twice the scale",
+        "gencard.controller.noise",
+        "zero_concentrated_divergence(), scale)",
+        "zero_concentrated_divergence(), 2 * scale)",
+        LAWS,
+    ),
+)

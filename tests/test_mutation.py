@@ -1,0 +1,41 @@
+"""The list of mutants fits the source: each defect can be put in, compiles, and has its tests."""
+
+from collections import Counter
+
+import pytest
+
+from tests.mutation.__main__ import exit_code, table_of
+from tests.mutation.mutant import ROOT
+from tests.mutation.mutants import MUTANTS, ROOMS
+from tests.mutation.runner import Outcome, Result
+
+BY_NAME = {f"{mutant.room}: {mutant.name}": mutant for mutant in MUTANTS}
+
+
+def test_there_are_ten_in_each_of_six_rooms():
+    assert Counter(mutant.room for mutant in MUTANTS) == dict.fromkeys(ROOMS, 10)
+    assert len(BY_NAME) == 60
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_original_is_there_once_and_the_mutant_compiles(name):
+    mutant = BY_NAME[name]
+    text = mutant.text()
+    assert text != mutant.file().read_text(encoding="utf-8")
+    compile(text, mutant.module, "exec")
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_its_tests_exist(name):
+    paths = [part.split("::")[0] for part in BY_NAME[name].tests if part.startswith("tests/")]
+    assert paths
+    assert all((ROOT / path).is_file() for path in paths)
+
+
+def test_survivors_are_named_and_four_of_them_fail_the_check():
+    results = [Result(mutant, Outcome.KILLED) for mutant in MUTANTS[:9]]
+    table = table_of([*results, Result(MUTANTS[9], Outcome.SURVIVED)])
+    columns = [list(column.cells) for column in table.columns]
+    assert columns == [[MUTANTS[0].room], ["10"], ["9"], [MUTANTS[9].name]]
+    assert [exit_code(number, whole=True) for number in (0, 3, 4)] == [0, 0, 1]
+    assert [exit_code(number, whole=False) for number in (0, 1)] == [0, 1]
