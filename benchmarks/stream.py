@@ -23,7 +23,7 @@ import pandas as pd
 from benchmarks import bench
 from gencard.client import Analyst, all_marginals
 from gencard.client.checking.agreement import Agreement
-from gencard.client.connection.rows import fetch_rows
+from gencard.client.connection.tables import fetch_rows
 from gencard.controller.settings.drafting import draft
 
 SIZES = (4, 3, 3, 3, 3, *(2,) * 10)

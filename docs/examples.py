@@ -23,15 +23,16 @@ from gencard.wire.documents.card_document import card_document, card_statement
 from gencard.wire.documents.key_history import CARDS, KeyChange
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt, receipt_statement
-from gencard.wire.documents.statements import (
+from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes, sha256, time_text
+from gencard.wire.signatures.dsse import (
     CHECKPOINT,
     ENROLMENT_REQUEST,
     REVOCATION,
     VERDICT,
+    key_id,
+    sign,
     statement,
 )
-from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes, sha256, time_text
-from gencard.wire.signatures.dsse import key_id, sign
 
 PAGE = Path(__file__).with_name("card-format.md")
 TIME = time_text(datetime(2026, 11, 20, 18, 5, tzinfo=UTC))

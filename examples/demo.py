@@ -27,9 +27,9 @@ from examples.fair_survey import (
 )
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst
-from gencard.client.audit_found import Audit
+from gencard.client.audit import Audit
 from gencard.client.card import Card
-from gencard.client.releases import Release
+from gencard.client.release import Release
 from gencard.core.audit.report import Verdict
 from gencard.core.errors import GencardError
 

@@ -27,9 +27,8 @@ from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
-from gencard.wire.documents.statements import CHECKPOINT, predicate_of
 from gencard.wire.signatures.canonical import json_bytes, time_of
-from gencard.wire.signatures.dsse import sign, verify
+from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, sign, verify
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_WORDS = 14_000

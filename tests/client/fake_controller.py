@@ -37,14 +37,14 @@ from gencard.v1 import ledger_pb2 as ledger
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
 from gencard.wire.codecs.card_codec import card_message, proposal_of, timestamp
-from gencard.wire.codecs.money import price_message
+from gencard.wire.codecs.privacy_codec import price_message
 from gencard.wire.codecs.psi_codec import psi_chunks
 from gencard.wire.codecs.schema_codec import attribute_message
 from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
-from gencard.wire.documents.statements import CHECKPOINT, VERDICT, statement
 from gencard.wire.log import merkle
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.dsse import CHECKPOINT, VERDICT, statement
 from tests.client.fake_world import ANA, CODING, DATASET, HOST, NOW, World, end
 
 

@@ -32,10 +32,10 @@ from gencard.wire.codecs.schema_codec import coding_digest
 from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt, receipt_statement
-from gencard.wire.documents.statements import subject_digest
 from gencard.wire.log import merkle
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes, sha256, time_text
+from gencard.wire.signatures.dsse import subject_digest
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 ANA = "spiffe://test.local/pilot/analyst/ana"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import AddsMarginal, Honest
-from gencard.client.audit_found import Where
+from gencard.client.audit import Where
 from gencard.core import errors
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import Honest
-from gencard.client.audit_found import Audit, Where
-from gencard.client.report.card_report import CardReport, LeftOut
-from gencard.client.report.reporting import NOT_ON_CARD
+from gencard.client.audit import Audit, Where
+from gencard.client.report.card_report import NOT_ON_CARD, CardReport, LeftOut
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.delivered import check_delivered_file
-from gencard.client.checking.verify import Keys, Outcome, verify
-from gencard.client.files.comma_separated import has_formulas, neutral
-from gencard.client.files.files import read_rows, write_rows
-from gencard.client.files.numbers import Numbers
+from gencard.client.checking.bundle import Bundle, Keys
+from gencard.client.checking.replay import check_delivered_file
+from gencard.client.checking.verify import Outcome, verify
+from gencard.client.files.levels import Numbers
+from gencard.client.files.rows import has_formulas, neutral, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, VerificationError

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gencard.client.checking.log_watch import SEEN
-from gencard.client.connection import progress, rows
+from gencard.client.checking.history import LOG_SEEN
+from gencard.client.connection import operations, tables
 from gencard.client.connection.connection import Connection
 from gencard.client.connection.credentials import Credentials
-from gencard.client.files import files, folder
+from gencard.client.files import folder, rows
 from gencard.core import errors
 from tests.client.test_frames import CODING
 
@@ -24,15 +24,15 @@ class TestProgress:
     def test_a_bar_in_a_terminal(self, monkeypatch):
         screen = io.StringIO()
         terminal = Console(file=screen, force_terminal=True, width=80)
-        monkeypatch.setattr(progress, "Console", lambda stderr: terminal)
-        with progress.shown("Generating", True) as tell:
+        monkeypatch.setattr(operations, "Console", lambda stderr: terminal)
+        with operations.progress_bar("Generating", True) as tell:
             tell("fit", 0.5)
         assert "Generating" in screen.getvalue()
         assert "fit" in screen.getvalue()
 
     @pytest.mark.parametrize("asked", [True, False])
     def test_nothing_where_nobody_looks(self, asked, capsys):
-        with progress.shown("Generating", asked) as tell:
+        with operations.progress_bar("Generating", asked) as tell:
             tell("fit", 0.5)
         assert capsys.readouterr() == ("", "")
 
@@ -42,16 +42,16 @@ class TestDisk:
     def test_room_for_codes(self, tmp_path, monkeypatch, with_fallocate):
         if not with_fallocate:
             monkeypatch.delattr(os, "posix_fallocate")
-        table = rows.in_file(tmp_path)((1_500_000, 2), np.dtype("u1"))
+        table = tables.in_file(tmp_path)((1_500_000, 2), np.dtype("u1"))
         table[:] = 7
         assert table.shape == (1_500_000, 2)
         assert table.flags.f_contiguous
-        assert rows.in_file(tmp_path)((0, 2), np.dtype("u1")).shape == (0, 2)
+        assert tables.in_file(tmp_path)((0, 2), np.dtype("u1")).shape == (0, 2)
 
     def test_a_full_disk_says_so_before_anything_comes(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(rows, "_take_room", refuse)
+        monkeypatch.setattr(tables, "_reserve", refuse)
         with pytest.raises(errors.InvalidInputError, match="no room") as refused:
-            rows.in_file(tmp_path)((10, 2), np.dtype("u1"))
+            tables.in_file(tmp_path)((10, 2), np.dtype("u1"))
         assert "token-7f3a" not in str(refused.value)
 
     def test_a_document_that_cannot_be_written(self, tmp_path, monkeypatch):
@@ -87,27 +87,27 @@ class TestLogState:
 
     def test_it_is_not_what_was_written(self, ana, world, people):
         world.log("a")
-        (people / "ana" / SEEN).write_text("garbage")
+        (people / "ana" / LOG_SEEN).write_text("garbage")
         with pytest.raises(errors.VerificationError):
             ana.checkpoint()
 
     def test_it_cannot_be_read(self, ana, world, people):
         world.log("a")
-        (people / "ana" / SEEN).mkdir()
+        (people / "ana" / LOG_SEEN).mkdir()
         try:
             with pytest.raises(errors.InvalidInputError, match="cannot read"):
                 ana.checkpoint()
         finally:
-            (people / "ana" / SEEN).rmdir()
+            (people / "ana" / LOG_SEEN).rmdir()
 
 
 def test_parquet_without_its_extra(monkeypatch, tmp_path):
     def absent(name):
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(files, "import_module", absent)
+    monkeypatch.setattr(rows, "import_module", absent)
     with pytest.raises(errors.InvalidInputError, match=r"gencard\[parquet\]"):
-        files.read_rows(tmp_path / "a.parquet", CODING, CODING.domain)
+        rows.read_rows(tmp_path / "a.parquet", CODING, CODING.domain)
 
 
 @pytest.mark.parametrize("content", [b"garbage", b""])
@@ -120,4 +120,4 @@ def test_a_certificate_that_is_none(tmp_path, content):
 def test_a_csv_line_that_is_too_short(tmp_path):
     (tmp_path / "a.csv").write_text("sex,children,age\nmale,1\n")
     with pytest.raises(errors.InvalidInputError, match="cannot read"):
-        files.read_rows(tmp_path / "a.csv", CODING, CODING.domain)
+        rows.read_rows(tmp_path / "a.csv", CODING, CODING.domain)

@@ -7,9 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.client import Analyst
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.key_watch import SEEN
-from gencard.client.checking.verify import Keys, Outcome, rebuild, verify
+from gencard.client.checking.bundle import Bundle, Keys, rebuild
+from gencard.client.checking.history import KEYS_SEEN
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.core.errors import VerificationError
 from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
@@ -71,7 +71,7 @@ class TestFollowing:
         world.key_changes.append(change(1, world.card_key, NEW))
         sign_with(NEW)
         agreed.release(rows=10, progress=False).save(tmp_path / "kept")
-        (people / "ana" / SEEN).unlink()
+        (people / "ana" / KEYS_SEEN).unlink()
         keys = Keys.of(Credentials.of_folder(people / "ana"))
         checks = {check.what: check for check in verify(Bundle.of([tmp_path / "kept"]), keys, NOW)}
         assert Outcome.FAILED not in {check.outcome for check in checks.values()}
@@ -136,6 +136,6 @@ class TestNotBelieved:
             agree(reconnected())
 
     def test_s41_a_file_of_keys_that_was_changed(self, ana, people, reconnected):
-        (people / "ana" / SEEN).write_bytes(changes_file([change(1, STRANGER, NEW)]))
+        (people / "ana" / KEYS_SEEN).write_bytes(changes_file([change(1, STRANGER, NEW)]))
         with pytest.raises(VerificationError, match="does not lead"):
             agree(reconnected())

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 from matplotlib.image import imread
 
-from gencard.client.report.report import Report
+from gencard.client.audit import Report
 from gencard.core import errors
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan

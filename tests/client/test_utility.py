@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.files.files import read_rows, write_rows
+from gencard.client.files.rows import read_rows, write_rows
 from gencard.client.report.utility import FORMAT, Asked, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels, level_values

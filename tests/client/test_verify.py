@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.verify import Keys, Outcome, rebuild, verify
+from gencard.client.checking.bundle import Bundle, Keys, rebuild
+from gencard.client.checking.verify import Outcome, verify
 from gencard.core import errors
 from gencard.wire.documents.key_history import CARDS, KeyHistory
-from gencard.wire.documents.statements import REVOCATION, VERDICT, statement
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.signatures.dsse import REVOCATION, VERDICT, statement
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

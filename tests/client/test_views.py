@@ -7,9 +7,8 @@ import pytest
 from rich.console import Console
 
 import gencard.client
-from gencard.client import all_marginals, mean
-from gencard.client.report import card_view
-from gencard.client.report.card_view import NEXT
+from gencard.client import all_marginals, card_view, mean
+from gencard.client.card_view import NEXT
 from gencard.client.workload import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, mean, moment, new_request
-from gencard.client.audits import known_audits
+from gencard.client.audit_run import known_audits
 from gencard.client.card import Card
 from gencard.client.shell.main import app as client_shell
 from gencard.controller.people.certificates import read_authority
@@ -38,9 +38,8 @@ from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.wire.codecs.error_table import BY_REASON, status_message
 from gencard.wire.documents.enrolment import request_of_document
 from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.statements import REVOCATION
 from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import opened
+from gencard.wire.signatures.dsse import REVOCATION, opened
 from gencard.wire.signatures.identity import Role
 from tests.golden import rows
 from tests.golden.commands import STEWARDS, offline_commands, offline_output

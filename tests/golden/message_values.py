@@ -9,8 +9,7 @@ from gencard.core.card.budget import Price
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.terms import Change
 from gencard.wire.codecs.card_codec import card_message, terms_message
-from gencard.wire.codecs.claim_codec import claim_message
-from gencard.wire.codecs.money import price_message
+from gencard.wire.codecs.privacy_codec import claim_message, price_message
 from gencard.wire.codecs.psi_codec import psi_chunks
 from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
 from gencard.wire.codecs.table_codec import table_chunks

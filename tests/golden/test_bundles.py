@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.delivered import check_delivered_file
+from gencard.client.checking.bundle import Bundle, Keys, rebuild
+from gencard.client.checking.replay import check_delivered_file
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.checking.verify import Keys, Outcome, rebuild, verify
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import public_key
-from gencard.client.files.files import read_rows, write_rows
-from gencard.client.files.numbers import Numbers
+from gencard.client.files.levels import Numbers
+from gencard.client.files.rows import read_rows, write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, NotReplayableError
 from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
@@ -19,10 +19,10 @@ from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
-from gencard.wire.documents.statements import RECEIPT, predicate_of, statement, subject_digest
 from gencard.wire.log.log_entry import log_entry_document, log_entry_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.signatures.dsse import RECEIPT, predicate_of, statement, subject_digest
 from tests.golden.files import BUNDLES, FOLDER
 
 NAMES = sorted(path.name for path in BUNDLES.iterdir())

@@ -12,10 +12,10 @@ from gencard.wire.documents.card_document import card_of_document, card_statemen
 from gencard.wire.documents.key_history import changes_file, changes_in, key_change_of
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
-from gencard.wire.documents.statements import predicate_of, statement, subject_digest
 from gencard.wire.log.log_entry import log_entry_document, log_entry_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.signatures.dsse import predicate_of, statement, subject_digest
 from tests.golden.files import golden, names
 from tests.golden.values import CARDS_BY_NAME, DOCUMENTS, RECEIPTS
 

@@ -13,18 +13,26 @@ from gencard.v1 import common_pb2 as common
 from gencard.wire.codecs.card_codec import (
     card_message,
     card_of,
+    moment_message,
+    moment_of,
     offer_message,
     offer_of,
     proposal_of,
     terms_message,
 )
-from gencard.wire.codecs.claim_codec import claim_message, claim_of
-from gencard.wire.codecs.moment_codec import moment_message, moment_of
-from gencard.wire.codecs.money import price_message, price_of, privacy_message, privacy_of
+from gencard.wire.codecs.privacy_codec import (
+    claim_message,
+    claim_of,
+    price_message,
+    price_of,
+    privacy_message,
+    privacy_of,
+    transform_message,
+    transform_of,
+)
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.codecs.schema_codec import attribute_message, attribute_of, zeros_message, zeros_of
 from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
-from gencard.wire.codecs.transform_codec import transform_message, transform_of
 from tests.golden.exchanges import Exchanges
 from tests.golden.files import golden_json, packed
 from tests.golden.message_values import messages

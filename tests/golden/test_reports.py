@@ -11,11 +11,10 @@ from gencard.core.audit.report_json import report_of_json_object, report_to_json
 from gencard.core.evaluation.finding import finding_to_json_object
 from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
 from gencard.wire.codecs.error_table import BY_REASON, error_of, status_message
-from gencard.wire.documents.enrolment import request_of_document
-from gencard.wire.documents.enrolment_answer import answer_of_document
-from gencard.wire.documents.statements import ENROLMENT_REQUEST, predicate_of, statement
+from gencard.wire.documents.enrolment import answer_of_document, request_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.signatures.dsse import ENROLMENT_REQUEST, predicate_of, statement
 from tests.golden.files import golden, golden_json
 
 FINDINGS = golden_json("reports/findings.json")

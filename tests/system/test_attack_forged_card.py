@@ -18,17 +18,17 @@ from typer.testing import CliRunner
 
 from gencard.client import Analyst
 from gencard.client.checking.agreement import Agreement
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.verify import Keys, Outcome, verify, with_fingerprint
+from gencard.client.checking.bundle import Bundle, Keys, with_fingerprint
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials, private_key
 from gencard.controller.people.certificates import public_pem
 from gencard.controller.people.identities import Enrolled, enrolled_in, identity_text, read_identities
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.errors import VerificationError
 from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.documents.statements import CARD, predicate_of
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import time_of
+from gencard.wire.signatures.dsse import CARD, predicate_of
 from tests.system.house import House, build
 from tests.system.people import enrolled_person, person, request_in
 

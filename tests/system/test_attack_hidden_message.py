@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from gencard.client.card import Card
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.jobs import auditing, releasing
 from gencard.core.audit.report import Verdict

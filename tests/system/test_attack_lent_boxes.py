@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gencard.client.connection.remote_box import RemoteBox
+from gencard.client.connection.tables import RemoteBox
 from gencard.controller.jobs import tasks
 from gencard.core.errors import BoxNotLentError, NotFoundError
 from tests.system.house import House, build

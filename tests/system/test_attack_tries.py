@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from gencard.client.audit_found import Audit
-from gencard.client.audits import known_audits
+from gencard.client.audit import Audit
+from gencard.client.audit_run import known_audits
 from gencard.client.card import Card
 from gencard.controller.audits.run import KNOWN_LEAK
 from gencard.controller.operations import run as run_module
@@ -14,9 +14,8 @@ from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import AuditRequiredError, InternalError, InvalidInputError, NotFoundError
 from gencard.v1 import audit_pb2
-from gencard.wire.documents.statements import VERDICT, predicate_of
 from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.dsse import opened
+from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
 from tests.system.canned import audit_answer
 from tests.system.edge import call, enrolled
 from tests.system.house import House, build, survey

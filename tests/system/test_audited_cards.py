@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.client.checking.bundle import Bundle
+from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import GeneratorFacts
@@ -34,8 +34,7 @@ from gencard.core.errors import (
 )
 from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import synthesis_pb2
-from gencard.wire.documents.statements import VERDICT, predicate_of
-from gencard.wire.signatures.dsse import opened
+from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
 from tests.system.canned import audit_answer
 from tests.system.edge import enrolled, known_seeds
 from tests.system.house import build, survey

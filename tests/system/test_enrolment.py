@@ -16,8 +16,12 @@ from gencard.controller.settings.drafting import draft
 from gencard.controller.state.events import event_of
 from gencard.controller.upkeep.health import is_serving
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.documents.enrolment import grouped, request_document, request_of_document
-from gencard.wire.documents.enrolment_answer import answer_of_document
+from gencard.wire.documents.enrolment import (
+    answer_of_document,
+    grouped,
+    request_document,
+    request_of_document,
+)
 from gencard.wire.signatures.dsse import key_id
 from tests.system.house import House, build
 from tests.system.people import answered, enrolled_person, person, request_in, steward

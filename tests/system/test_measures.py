@@ -6,7 +6,7 @@ import pytest
 from google.longrunning import operations_pb2
 from typer.testing import CliRunner
 
-from gencard.client import measures
+from gencard.client import evaluation
 from gencard.client.connection import operations
 from gencard.client.report.findings import EXPLANATIONS
 from gencard.client.shell.main import app
@@ -77,7 +77,7 @@ def fresh(people):
 
 
 def run(person, card, names=()):
-    return measures.run(person._connection, card.name, names, False)
+    return evaluation.run(person._connection, card.name, names, False)
 
 
 class TestWhoMayKnowWhat:
@@ -133,7 +133,7 @@ class TestWhoMayKnowWhat:
         with measured_house.analyst(enrolled(measured_house, "bob")) as bob:
             for asked in (card.name, card.name[:-3] + "000"):
                 with pytest.raises(NotFoundError):
-                    measures.run(bob._connection, asked, (), False)
+                    evaluation.run(bob._connection, asked, (), False)
 
     def test_keys_and_target_are_a_table_that_the_policy_must_allow(self, people, card, release):
         """Two keys and a target: three attributes, and the policy allows two together."""
@@ -257,8 +257,8 @@ class TestRevocation:
         run(people["ana"], measured)
         revoke()
         with pytest.raises(CardStateError):
-            measures.known(people["ana"]._connection, measured.name)
-        assert "marginals" in measures.known(people["aud"]._connection, measured.name).findings
+            evaluation.known(people["ana"]._connection, measured.name)
+        assert "marginals" in evaluation.known(people["aud"]._connection, measured.name).findings
 
     def test_an_operation_holds_no_number_that_a_revoked_card_could_still_tell(
         self, people, measured, revoke

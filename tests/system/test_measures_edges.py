@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from google.longrunning import operations_pb2
 
-from gencard.client import measures
+from gencard.client import evaluation
 from gencard.client.connection.operations import cancel, progress_of
 from gencard.controller.cards.body import as_of
 from gencard.controller.operations import run as run_module
@@ -161,28 +161,28 @@ class TestEndedCards:
         self, house, ana, aud, monkeypatch
     ):
         card = released(ana)
-        run = measures.run(ana._connection, card.name, ["marginals"], False)
+        run = evaluation.run(ana._connection, card.name, ["marginals"], False)
         clock = Clock()
         clock.ahead = timedelta(days=91)
         later = lambda _, card: as_of(card, clock())  # noqa: E731 - it is one
         monkeypatch.setattr(type(house.controller.controller_state.cards), "as_of_now", later)
         with nothing_changes(house), pytest.raises(CardExpiredError):
-            measures.run(ana._connection, card.name, ["clones"], False)
-        assert measures.known(ana._connection, card.name).findings == run.findings
-        found = measures.run(aud._connection, card.name, ["clones"], False)
+            evaluation.run(ana._connection, card.name, ["clones"], False)
+        assert evaluation.known(ana._connection, card.name).findings == run.findings
+        found = evaluation.run(aud._connection, card.name, ["clones"], False)
         assert set(found.findings) == {"marginals", "clones"}
 
     def test_a_card_that_was_given_back_can_still_be_revoked(self, house, ana):
         """Else its analyst could keep what the controller wants to end."""
         card = released(ana)
-        measures.run(ana._connection, card.name, ["marginals"], False)
+        evaluation.run(ana._connection, card.name, ["marginals"], False)
         card.refresh().terminate()
         with pytest.raises(CardStateError):
-            measures.run(ana._connection, card.name, ["clones"], False)
+            evaluation.run(ana._connection, card.name, ["clones"], False)
         house.controller.controller_state.stewardship(SAM).revoke(card.name, "no longer")
         assert card.refresh().state == "revoked"
         with pytest.raises(CardStateError):
-            measures.known(ana._connection, card.name)
+            evaluation.known(ana._connection, card.name)
         with pytest.raises(CardStateError):
             house.controller.controller_state.stewardship(SAM).revoke(card.name, "twice")
 
@@ -212,7 +212,7 @@ class TestTwoAtOnce:
             assert call(house.channel(person), RUN, asked).reason == "SERVICE_BUSY"
         held.goes_on.set()
         assert eventually(lambda: state_of(ana, first) == OperationProgress.STATE_SUCCEEDED)
-        found = [measures.run(one._connection, card.name, ["marginals"], False) for one in (ana, aud)]
+        found = [evaluation.run(one._connection, card.name, ["marginals"], False) for one in (ana, aud)]
         assert found[0].findings == found[1].findings
         assert spent.states(ana) == [SpendState.SETTLED]
 
@@ -238,7 +238,7 @@ class TestQueues:
                 cancel(person._connection, name)
         held.goes_on.set()
         assert eventually(lambda: not house.controller.operations._runs)
-        assert set(measures.run(aud._connection, other.name, ["clones"], False).findings) == {"clones"}
+        assert set(evaluation.run(aud._connection, other.name, ["clones"], False).findings) == {"clones"}
 
 
 class TestStops:
@@ -269,7 +269,7 @@ class TestStops:
         with house.analyst() as analyst:
             assert eventually(lambda: state_of(analyst, name) == OperationProgress.STATE_SUCCEEDED)
             assert spent.states(analyst) == [SpendState.SETTLED]
-            assert "marginals" in measures.known(analyst._connection, card.name).findings
+            assert "marginals" in evaluation.known(analyst._connection, card.name).findings
 
 
 def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, held):
@@ -280,4 +280,4 @@ def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, hel
     house.controller.controller_state.stewardship(SAM).settle(line.line, void=True)
     held.goes_on.set()
     assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
-    assert "clones" not in measures.known(ana._connection, card.name).findings
+    assert "clones" not in evaluation.known(ana._connection, card.name).findings

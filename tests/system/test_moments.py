@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, group_means, mean, moment, variance
-from gencard.client.measuring import sum_stddevs
 from gencard.client.shell.main import app
+from gencard.client.terms import sum_stddevs
 from gencard.controller.shell.main import app as stewards_app
 from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price

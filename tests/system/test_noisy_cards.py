@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from gencard.client import all_marginals
-from gencard.client.measuring import stddevs
+from gencard.client.terms import stddevs
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.state.releases import PsiStore

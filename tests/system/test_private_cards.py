@@ -18,10 +18,10 @@ from google.longrunning import operations_pb2
 from gencard.boxes.marginals.mst import Mst
 from gencard.client import Analyst
 from gencard.client.card import Card
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.remote_box import RemoteBox
+from gencard.client.connection.tables import RemoteBox
 from gencard.controller import wiring
 from gencard.controller.jobs import releasing
 from gencard.controller.operations import run as run_module

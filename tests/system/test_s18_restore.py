@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.checking.log_watch import SEEN
+from gencard.client.checking.history import LOG_SEEN
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.shell.main import app
 from gencard.controller.state import tables
@@ -152,11 +152,11 @@ class TestS18Restore:
             card = ana.card(card.name)
             with pytest.raises(BudgetExceededError):
                 card.generate(50, seed=1, progress=False)
-            (elsewhere.person("ana") / SEEN).write_bytes(known.read_bytes())
+            (elsewhere.person("ana") / LOG_SEEN).write_bytes(known.read_bytes())
             with pytest.raises(VerificationError):
                 ana.checkpoint()
             run(elsewhere, "ledger", "void", line.line)
-            (elsewhere.person("ana") / SEEN).unlink()  # who believes the steward about the restore
+            (elsewhere.person("ana") / LOG_SEEN).unlink()  # who believes the steward about the restore
             card.generate(50, seed=1, progress=False)
         books.assert_in_order(elsewhere.controller.controller_state)
         entries = json.loads(run(elsewhere, "log", "--json"))

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, install_answer, new_request
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.key_watch import SEEN
-from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys
+from gencard.client.checking.history import KEYS_SEEN
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.shell.main import app as client_app
 from gencard.controller.controller_state import ControllerState, open_controller_state
@@ -126,7 +126,7 @@ class TestWhileServing:
     def test_s41_who_was_enrolled_later_or_never_came_back_follows_too(self, house, ana, tmp_path):
         card = self.released(ana, tmp_path / "kept")
         pinned = shutil.copytree(house.person("ana"), tmp_path / "pinned")
-        (pinned / SEEN).unlink(missing_ok=True)
+        (pinned / KEYS_SEEN).unlink(missing_ok=True)
         rotated(house)
         house.enrol("eve", Role.AUDITOR, "pilot")
         with house.analyst("eve") as eve:

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.verify import Keys, Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys
+from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.operations import cancel
 from gencard.controller.operations import run as run_module
 from gencard.controller.releases import run

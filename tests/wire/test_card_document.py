@@ -8,7 +8,7 @@ from hypothesis import given
 
 from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
 from gencard.core.errors import VerificationError
-from gencard.wire.codecs.money import privacy_document, privacy_of_document
+from gencard.wire.codecs.privacy_codec import privacy_document, privacy_of_document
 from gencard.wire.documents.card_document import (
     card_document,
     card_of_document,
@@ -16,9 +16,9 @@ from gencard.wire.documents.card_document import (
     terms_document,
     terms_of_document,
 )
-from gencard.wire.documents.statements import CARD as CARD_TYPE
-from gencard.wire.documents.statements import predicate_of, subject_digest
 from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes
+from gencard.wire.signatures.dsse import CARD as CARD_TYPE
+from gencard.wire.signatures.dsse import predicate_of, subject_digest
 from tests.wire.samples import CARD, cards, proposals
 
 GOLDEN = (

@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import given
 
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring
-from gencard.wire.codecs.claim_codec import claim_document, claim_message, claim_of, claim_of_document
+from gencard.wire.codecs.privacy_codec import claim_document, claim_message, claim_of, claim_of_document
 from tests.wire.samples import claims
 
 

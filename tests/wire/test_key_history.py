@@ -18,8 +18,8 @@ from gencard.wire.documents.key_history import (
     changes_in,
     key_change_of,
 )
-from gencard.wire.documents.statements import CARD, KEY_CHANGE, RECEIPT, statement
 from gencard.wire.signatures import dsse
+from gencard.wire.signatures.dsse import CARD, KEY_CHANGE, RECEIPT, statement
 
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in range(1, 6)]
 PUBLIC = [key.public_key() for key in KEYS]

@@ -8,7 +8,7 @@ from hypothesis import given
 from gencard.core.card.budget import Mechanism, Price
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as pb
-from gencard.wire.codecs.money import (
+from gencard.wire.codecs.privacy_codec import (
     amount_of,
     decimal_text,
     mechanism_message,

@@ -7,9 +7,9 @@ from hypothesis import given
 
 from gencard.core.errors import VerificationError
 from gencard.wire.documents.receipt import AuditedBox, receipt_of_document, receipt_statement
-from gencard.wire.documents.statements import RECEIPT as RECEIPT_TYPE
-from gencard.wire.documents.statements import predicate_of, subject_digest
 from gencard.wire.signatures.canonical import document_of
+from gencard.wire.signatures.dsse import RECEIPT as RECEIPT_TYPE
+from gencard.wire.signatures.dsse import predicate_of, subject_digest
 from tests.wire.samples import RECEIPT, receipts
 
 GOLDEN = (

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.statements import (
+from gencard.wire.signatures.canonical import digest_of
+from gencard.wire.signatures.dsse import (
     CARD,
     CHECKPOINT,
     RECEIPT,
@@ -15,7 +16,6 @@ from gencard.wire.documents.statements import (
     statement,
     subject_digest,
 )
-from gencard.wire.signatures.canonical import digest_of
 from tests.wire.samples import digests, texts
 
 KINDS = (CARD, RECEIPT, VERDICT, REVOCATION, CHECKPOINT)

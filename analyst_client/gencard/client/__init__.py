@@ -15,10 +15,14 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC reads it once, when it i
 
 if TYPE_CHECKING:
     from gencard.client.analyst import Analyst
-    from gencard.client.audit_found import Audit
+    from gencard.client.audit import Audit
     from gencard.client.card import Card
     from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
-    from gencard.client.moments import (
+    from gencard.client.plan import Plan
+    from gencard.client.release import Release
+    from gencard.client.report.fidelity import FidelityReport
+    from gencard.client.workload import (
+        all_marginals,
         covariance,
         group_means,
         group_sums,
@@ -26,28 +30,24 @@ if TYPE_CHECKING:
         moment,
         variance,
     )
-    from gencard.client.plan import Plan
-    from gencard.client.releases import Release
-    from gencard.client.report.fidelity import FidelityReport
-    from gencard.client.workload import all_marginals
 
 _HOME = {
     "Analyst": "analyst",
-    "Audit": "audit_found",
+    "Audit": "audit",
     "Card": "card",
     "FidelityReport": "report.fidelity",
     "Plan": "plan",
-    "Release": "releases",
+    "Release": "release",
     "all_marginals": "workload",
-    "covariance": "moments",
-    "group_means": "moments",
-    "group_sums": "moments",
+    "covariance": "workload",
+    "group_means": "workload",
+    "group_sums": "workload",
     "install_answer": "connection.enrolment",
-    "mean": "moments",
-    "moment": "moments",
+    "mean": "workload",
+    "moment": "workload",
     "new_request": "connection.enrolment",
     "renewal_request": "connection.enrolment",
-    "variance": "moments",
+    "variance": "workload",
 }
 
 __all__ = [

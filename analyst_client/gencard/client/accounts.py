@@ -1,25 +1,23 @@
 """What we spent, and what we may still spend."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from rich.panel import Panel
-
-from gencard.client.connection.connection import Connection
-from gencard.client.connection.paging import pages
-from gencard.client.report import html, text
+from gencard.client.connection.connection import Connection, pages
+from gencard.client.display import Displayable, Facts, Part
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire.codecs.card_codec import datetime_of
-from gencard.wire.codecs.money import price_of
+from gencard.wire.codecs.privacy_codec import price_of
 from gencard.wire.signatures.identity import Identity
 
 _STATE = {pb.Spend.State.Value(f"STATE_{state.name}"): state for state in SpendState}
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Displayable):
     """The caller's budget on one dataset; ``spent`` includes what is reserved."""
 
     dataset: str
@@ -45,11 +43,8 @@ class Budget:
             found.append(("All noise together", in_words(self.together(), USUAL_DELTA)))
         return found
 
-    def _repr_html_(self) -> str:
-        return html.panel(f"Budget on {self.dataset}", html.facts(self.lines()))
-
-    def __rich__(self) -> Panel:
-        return text.panel(f"Budget on {self.dataset}", text.facts(self.lines()))
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return f"Budget on {self.dataset}", [Facts(self.lines())]
 
 
 def get_budget(connection: Connection, dataset: str) -> Budget:

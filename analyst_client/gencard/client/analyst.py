@@ -9,14 +9,12 @@ from gencard.client import accounts, catalogue
 from gencard.client.accounts import Budget
 from gencard.client.card import Card
 from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
-from gencard.client.checking.log_watch import Checkpoint, LogWatch
+from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
-from gencard.client.connection.connection import Connection
+from gencard.client.connection.connection import Connection, pages
 from gencard.client.connection.credentials import Credentials, address_in
-from gencard.client.connection.paging import pages
-from gencard.client.measuring import Measured
 from gencard.client.plan import Plan
-from gencard.client.terms import proposed
+from gencard.client.terms import Measured, proposed
 from gencard.client.workload import Marginals
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms

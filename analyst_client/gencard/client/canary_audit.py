@@ -5,15 +5,14 @@ are drawn after the other records and stay here: whoever runs the box must not k
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.panel import Panel
-
 from gencard.client.checking.agreement import Agreement
-from gencard.client.connection.bounds import rows_asked, whole
-from gencard.client.connection.progress import Shown, shown
-from gencard.client.connection.remote_box import RemoteBox
-from gencard.client.report import html, text
+from gencard.client.connection.operations import ProgressDisplay, progress_bar
+from gencard.client.connection.tables import RemoteBox
+from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.workload import checked_number, checked_rows
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.card.budget import Neighbouring
 from gencard.core.coding import Coding, Edges
@@ -67,14 +66,14 @@ class CanaryTerms:
     beta: float = 0.05
 
     def __post_init__(self) -> None:
-        whole("canaries", self.canaries, FEWEST, MOST)
-        whole("records", self.records, 1, MOST)
+        checked_number("canaries", self.canaries, FEWEST, MOST)
+        checked_number("records", self.records, 1, MOST)
         if self.rows is not None:
-            rows_asked(self.rows)
+            checked_rows(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
-class CanaryAudit:
+class CanaryAudit(Displayable):
     """What came of it.
 
     Args:
@@ -133,13 +132,8 @@ class CanaryAudit:
             "meaning": self.meaning,
         }
 
-    def _repr_html_(self) -> str:
-        parts = html.facts(self.facts()), html.grid(_HEADS, self.lines()), html.paragraph(self.meaning)
-        return html.panel("Canaries", *parts)
-
-    def __rich__(self) -> Panel:
-        parts = text.facts(self.facts()), text.grid(_HEADS, self.lines()), text.plain(self.meaning)
-        return text.panel("Canaries", *parts)
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return "Canaries", [Facts(self.facts()), Grid(_HEADS, self.lines()), self.meaning]
 
 
 def canary_audit(
@@ -148,7 +142,7 @@ def canary_audit(
     terms: CanaryTerms,
     *,
     seed: int | None = None,
-    progress: Shown = True,
+    progress: ProgressDisplay = True,
 ) -> CanaryAudit:
     """Plant canaries, have a black box make rows of them once, and look for them.
 
@@ -171,7 +165,7 @@ def canary_audit(
     others = made_up(agreement.domain, terms.records, rng=rng)
     planted = plant(others, terms.canaries, neighbouring=terms.neighbouring, rng=rng)
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
-    with shown("Looking for canaries", progress):
+    with progress_bar("Looking for canaries", progress):
         rows = len(planted.dataset) if terms.rows is None else terms.rows
         synthetic: Dataset = box(planted.dataset, rows, seed=int(rng.integers(2**63)))
         findings = canary_findings(planted, synthetic, plan, rng=rng)

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
+from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection
-from gencard.client.connection.progress import Shown
-from gencard.client.measuring import Measured
-from gencard.client.releases import Release
-from gencard.client.report.card_view import CardView
-from gencard.client.terms import countered
+from gencard.client.connection.operations import ProgressDisplay
+from gencard.client.release import Release
+from gencard.client.terms import Measured, countered
 from gencard.client.workload import Marginals
 from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
@@ -30,8 +29,8 @@ from gencard.wire.signatures.dsse import signature_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gencard.client.audit_found import Audit
-    from gencard.client.measures import CardMeasures
+    from gencard.client.audit import Audit
+    from gencard.client.evaluation import CardMeasures
     from gencard.client.report.card_report import CardReport
     from gencard.client.report.fidelity import FidelityReport
 
@@ -127,7 +126,7 @@ class Card(CardView):
         rows: int,
         *,
         seed: int = 0,
-        progress: Shown = True,
+        progress: ProgressDisplay = True,
         scratch: Path | None = None,
     ) -> Release:
         """Have rows made, fetch them, and check digest and receipt.
@@ -146,7 +145,7 @@ class Card(CardView):
         self._follow()
         return release
 
-    def generate(self, rows: int, *, seed: int = 0, progress: Shown = True) -> "pd.DataFrame":
+    def generate(self, rows: int, *, seed: int = 0, progress: ProgressDisplay = True) -> "pd.DataFrame":
         """The rows of ``release`` as a data frame with the declared labels and types."""
         return self.release(rows, seed=seed, progress=progress).frame
 
@@ -178,7 +177,7 @@ class Card(CardView):
         return self.agreement.fidelity(data)
 
     def report(
-        self, release: str | None = None, *, measure: bool = False, progress: Shown = True
+        self, release: str | None = None, *, measure: bool = False, progress: ProgressDisplay = True
     ) -> "CardReport":
         """What was released, its fidelity, risk, utility and audits, as far as our role may know.
 
@@ -192,12 +191,14 @@ class Card(CardView):
             InvalidInputError: The card has no release, or none of this name.
             BudgetExceededError: The price of a measure is not covered.
         """
-        from gencard.client.report.reporting import report  # noqa: PLC0415 - measures only where wanted
+        from gencard.client.report.card_report import card_report  # noqa: PLC0415 - measures only where wanted
 
         state = str(self.state)
-        return report(self.agreement, state, release, measure=measure, progress=progress)
+        return card_report(self.agreement, state, release, measure=measure, progress=progress)
 
-    def measures(self, names: Sequence[str] | None = None, *, progress: Shown = True) -> "CardMeasures":
+    def measures(
+        self, names: Sequence[str] | None = None, *, progress: ProgressDisplay = True
+    ) -> "CardMeasures":
         """Measures of risk and utility of this card at the records, each taken once.
 
         They look at rows that the controller draws for them, as many as there are records, with a seed
@@ -216,11 +217,11 @@ class Card(CardView):
             InvalidInputError: No such measure, or the card has no release yet.
             BudgetExceededError: The price is not covered.
         """
-        from gencard.client import measures  # noqa: PLC0415 - measures only where wanted
+        from gencard.client import evaluation  # noqa: PLC0415 - scipy only where wanted
 
         if names is None:
-            return measures.known(self._connection, self.name)
-        return measures.run(self._connection, self.name, names, progress)
+            return evaluation.known(self._connection, self.name)
+        return evaluation.run(self._connection, self.name, names, progress)
 
     def audit(
         self,
@@ -231,7 +232,7 @@ class Card(CardView):
         runs: int | None = None,
         records: Dataset | None = None,
         resume: str = "",
-        progress: Shown = True,
+        progress: ProgressDisplay = True,
     ) -> "Audit":
         """Audit a black box, or the card's own generator.
 
@@ -250,7 +251,7 @@ class Card(CardView):
             NoExtremalPairError: Nothing could be tested. This is not a pass.
             InvalidInputError: An argument belongs to the other kind of audit.
         """
-        from gencard.client.audits import audit  # noqa: PLC0415 - scipy.stats only where audits are
+        from gencard.client.audit_run import audit  # noqa: PLC0415 - scipy.stats only where audits are
 
         box = black_box or self.terms.generator
         found = audit(

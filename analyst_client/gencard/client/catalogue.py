@@ -1,14 +1,11 @@
 """What there is to ask for: datasets with their public schemas and policies, and generators."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rich.panel import Panel
-
-from gencard.client.connection.connection import Connection
-from gencard.client.connection.paging import pages
-from gencard.client.report import html, text
+from gencard.client.connection.connection import Connection, pages
+from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.core.card.budget import Claim, Mechanism, Price, Privacy
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
@@ -16,11 +13,9 @@ from gencard.core.domain import Clique
 from gencard.core.moment import MomentKind
 from gencard.core.transform import Transform
 from gencard.v1 import catalog_pb2 as pb
-from gencard.wire.codecs.claim_codec import claim_of
-from gencard.wire.codecs.moment_codec import kind_of
-from gencard.wire.codecs.money import mechanism_of, price_of, privacy_of
+from gencard.wire.codecs.card_codec import kind_of
+from gencard.wire.codecs.privacy_codec import claim_of, mechanism_of, price_of, privacy_of, transform_of
 from gencard.wire.codecs.schema_codec import coding_of
-from gencard.wire.codecs.transform_codec import transform_of
 
 _TIER = {
     pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION,
@@ -76,7 +71,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CatalogueEntry:
+class CatalogueEntry(Displayable):
     """A dataset as everybody may know it. A list holds it without attributes and policy."""
 
     name: str
@@ -106,15 +101,9 @@ class CatalogueEntry:
             return [declared, ("Next", f'dataset("{self.id}") holds schema and policy')]
         return [*self.policy.lines(), declared]
 
-    def _repr_html_(self) -> str:
-        grid = html.grid(_HEADS, self.levels()) if self.coding.attributes else ""
-        about = html.paragraph(self.description)
-        return html.panel(self.title or self.id, about, grid, html.facts(self.lines()))
-
-    def __rich__(self) -> Panel:
-        grid = [text.grid(_HEADS, self.levels())] if self.coding.attributes else []
-        about = text.plain(self.description)
-        return text.panel(self.title or self.id, about, *grid, text.facts(self.lines()))
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        levels = [Grid(_HEADS, self.levels())] if self.coding.attributes else []
+        return self.title or self.id, [self.description, *levels, Facts(self.lines())]
 
     def __repr__(self) -> str:
         return f"<Dataset {self.id}: {self.title}>"

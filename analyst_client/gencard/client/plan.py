@@ -1,14 +1,11 @@
 """A plan: the statistics that an analysis needs, and what the controller would answer to them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rich.console import RenderableType
-from rich.panel import Panel
-
 from gencard.client.card import Card
-from gencard.client.report import html, text
-from gencard.client.report.card_view import CHANGE_HEADS, CHANGED, change_lines
+from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
+from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.core.card.budget import Price
 from gencard.core.card.terms import Change
 from gencard.core.coding import Coding
@@ -20,7 +17,7 @@ _MOST_MARGINALS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Displayable):
     """The smallest Phi that determines an analysis, with its price; nothing was stored or spent.
 
     Args:
@@ -113,14 +110,8 @@ class Plan:
         ]
         return lines if more <= 0 else [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
 
-    def _repr_html_(self) -> str:
-        parts = [html.facts(self.lines()), html.grid(_HEADS, self._grid())]
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        parts: list[Part] = [Facts(self.lines()), Grid(_HEADS, self._grid())]
         if self.changes:
-            parts += [html.paragraph(CHANGED), html.grid(CHANGE_HEADS, change_lines(self.changes))]
-        return html.panel(str(self.formula), *parts)
-
-    def __rich__(self) -> Panel:
-        parts: list[RenderableType] = [text.facts(self.lines()), text.grid(_HEADS, self._grid())]
-        if self.changes:
-            parts += [CHANGED, text.grid(CHANGE_HEADS, change_lines(self.changes))]
-        return text.panel(str(self.formula), *parts)
+            parts += [CHANGED, Grid(CHANGE_HEADS, change_lines(self.changes))]
+        return str(self.formula), parts

@@ -1,21 +1,161 @@
 """Terms from the words of whoever asks: of a new proposal, and of an answer to an offer."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from decimal import Decimal
+from typing import Any, TypedDict
 
 from gencard.client.catalogue import CatalogueEntry
-from gencard.client.measuring import (
-    Measured,
-    measures_said,
-    privacy_said,
-    weights_said,
-    without_uniques_said,
-)
 from gencard.client.workload import Marginals, phi_of
-from gencard.core.card.budget import EXACT
-from gencard.core.card.terms import AuditTerms, Proposal
-from gencard.core.domain import Domain
+from gencard.core.card.budget import (
+    EXACT,
+    Mechanism,
+    Neighbouring,
+    Privacy,
+    decimal_of,
+    delta_of,
+    neighbouring_of,
+)
+from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.moment import Moment
+from gencard.core.noise.mechanisms import parts, scales, stddev_of, sum_scales
+from gencard.core.statistics.disclosure import rounding_stddev
+from gencard.core.statistics.moments import statistics_of
 from gencard.core.transform import AS_COUNTED
+
+Amount = Decimal | int | float | str
+"""A budget; a float stands for the decimal that it is shown as."""
+
+
+class Measured(TypedDict, total=False):
+    """As the counts are, where nothing is said; else with noise, which names its neighbouring relation.
+
+    Args:
+        epsilon: Laplace noise that spends this over all marginals together.
+        rho: Gaussian noise that spends this (zCDP) over all marginals together.
+        delta: Of Gaussian noise: at which delta the card also states an epsilon.
+        neighbouring: "add-remove" or "replace-one": what one record more or less means.
+        weights: Parts of the budget by statistic, such as ``{("sex", "health"): 3}``; 1 for the others.
+        privacy: All but the weights as one value, in place of the words above.
+        measures: Of the card, that we want to have though they read records, such as ``["dcr"]``.
+        without_uniques: Rows that are unique, as a record is, are taken out of the one release.
+    """
+
+    epsilon: Amount | None
+    rho: Amount | None
+    delta: Amount | None
+    neighbouring: Neighbouring | str | None
+    weights: Mapping[str | Sequence[str] | Moment, int] | None
+    privacy: Privacy | None
+    measures: Sequence[str] | None
+    without_uniques: bool | None
+
+
+_WORDS = ("epsilon", "rho", "delta", "neighbouring")
+
+
+def privacy_said(said: Measured) -> Privacy | None:
+    """The privacy that these words mean; None where they mean nothing.
+
+    Raises:
+        InvalidInputError: They contradict each other, or one is missing.
+        InvalidNumberError: A budget is not a number in its range.
+    """
+    unknown = said.keys() - Measured.__annotations__.keys()
+    if unknown:
+        raise InvalidInputError(
+            field=", ".join(sorted(unknown)),
+            problem="is an unknown option; use epsilon=, rho=, delta=, neighbouring= or weights=",
+        )
+    words = [word for word in _WORDS if said.get(word) is not None]
+    privacy = said.get("privacy")
+    if privacy is not None and words:
+        raise InvalidInputError(
+            field="privacy", problem=f"cannot be combined with {' and '.join(words)}"
+        )
+    return _privacy(said) if words else privacy
+
+
+def measures_said(said: Measured, before: Proposal | None = None) -> tuple[str, ...]:
+    """The measures that are asked for; where none are said, those asked for before."""
+    asked = said.get("measures")
+    return tuple(asked) if asked is not None else () if before is None else before.measures
+
+
+def without_uniques_said(said: Measured, before: Proposal | None = None) -> bool:
+    """Whether replicated uniques are to go; where nothing is said, as before."""
+    asked = said.get("without_uniques")
+    return asked if asked is not None else before is not None and before.without_uniques
+
+
+def weights_said(
+    said: Measured, cliques: Collection[Clique], moments: Collection[Moment] = ()
+) -> tuple[int, ...]:
+    """One weight for each clique, then each moment; none where none was said.
+
+    Raises:
+        InvalidInputError: A weight is about a statistic that is not asked for.
+        InvalidNumberError: A weight is not a whole number.
+    """
+    weights = {_key(statistic): weight for statistic, weight in (said.get("weights") or {}).items()}
+    asked = [*map(_key, cliques), *moments]
+    if weights.keys() - set(asked):
+        raise InvalidInputError(field="weights", problem="name a statistic that is not requested")
+    if not all(type(weight) is int for weight in weights.values()):
+        raise InvalidNumberError(field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}")
+    return tuple(weights.get(statistic, 1) for statistic in asked if weights)
+
+
+def stddevs(terms: Proposal) -> tuple[float, ...]:
+    """Of the error on each count, one for each marginal, in records; known before anything is spent.
+
+    Empty on a card of tier private, which has no counts.
+    """
+    if terms.privacy.mechanism is Mechanism.GENERATOR:
+        return ()
+    if not terms.privacy.noisy:
+        rounding = terms.transform.rounding
+        return (rounding_stddev(rounding) if rounding > 1 else 0.0,) * len(terms.marginals)
+    found = scales(terms.privacy, terms.weights or [1] * len(terms.cliques))[: len(terms.marginals)]
+    return tuple(stddev_of(terms.privacy.mechanism, scale) for scale in found)
+
+
+def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
+    """The same of the error on each sum of the moments, in numerators, one moment after the other."""
+    statistics = statistics_of(terms.moments, coding)
+    if not terms.privacy.noisy:
+        return tuple(0.0 for statistic in statistics for _ in statistic.functions)
+    budgets = parts(terms.privacy, terms.weights or [1] * len(terms.cliques))[len(terms.marginals) :]
+    return tuple(
+        stddev_of(terms.privacy.mechanism, scale)
+        for statistic, budget in zip(statistics, budgets, strict=True)
+        for scale in sum_scales(statistic, terms.privacy, budget)
+    )
+
+
+def _privacy(said: Measured) -> Privacy:
+    epsilon, rho, delta = (said.get(word) for word in ("epsilon", "rho", "delta"))
+    if epsilon is not None and rho is not None:
+        raise InvalidInputError(field="epsilon", problem="cannot be combined with rho")
+    noisy = epsilon is not None or rho is not None
+    mechanism = Mechanism.LAPLACE if epsilon is not None else Mechanism.GAUSSIAN
+    relation = said.get("neighbouring")
+    return Privacy(
+        mechanism if noisy else Mechanism.EXACT,
+        neighbouring_of(relation or "") if noisy or relation is not None else None,
+        None if epsilon is None else decimal_of(str(epsilon), "epsilon"),
+        None if rho is None else decimal_of(str(rho), "rho"),
+        None if delta is None else delta_of(str(delta)),
+    )
+
+
+def _key(statistic: str | Sequence[str] | Moment) -> frozenset[str] | Moment:
+    if isinstance(statistic, Moment):
+        return statistic
+    return frozenset([statistic] if isinstance(statistic, str) else statistic)
 
 
 def proposed(

@@ -18,9 +18,8 @@ from gencard.controller.state.ledger import Ledger
 from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import CardStateError, InvalidInputError, NotFoundError
-from gencard.wire.documents.statements import REVOCATION, statement
 from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.dsse import sign
+from gencard.wire.signatures.dsse import REVOCATION, sign, statement
 
 
 @dataclass(frozen=True, slots=True)

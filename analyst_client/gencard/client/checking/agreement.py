@@ -7,19 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from gencard.client.checking.delivered import check_delivered_frame
-from gencard.client.checking.log_watch import Checkpoint, LogWatch
-from gencard.client.checking.replay import Replayed, check_psi, rebuilt
-from gencard.client.checking.signing import card_of_statement, check_signed_by_one, checked_receipt
-from gencard.client.checking.verdicts import passing_verdict
+from gencard.client.checking.history import Checkpoint, LogWatch
+from gencard.client.checking.replay import Replayed, check_delivered_frame, check_psi, rebuilt
+from gencard.client.checking.signing import (
+    card_of_statement,
+    check_signed_by_one,
+    checked_receipt,
+    passing_verdict,
+)
 from gencard.client.connection import operations
-from gencard.client.connection.bounds import rows_asked, seed_asked
-from gencard.client.connection.connection import Connection
-from gencard.client.connection.paging import pages
-from gencard.client.connection.progress import Shown, shown
-from gencard.client.connection.rows import fetch_rows
+from gencard.client.connection.connection import Connection, pages
+from gencard.client.connection.operations import ProgressDisplay, progress_bar
+from gencard.client.connection.tables import fetch_rows
 from gencard.client.files import folder
-from gencard.client.releases import Release
+from gencard.client.release import Release
+from gencard.client.workload import checked_rows, checked_seed
 from gencard.core.card.card import Card
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
@@ -33,10 +35,10 @@ from gencard.wire.codecs.psi_codec import psi_of_chunks
 from gencard.wire.codecs.schema_codec import coding_digest, coding_document
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt
-from gencard.wire.documents.statements import subject_digest
 from gencard.wire.log.log_entry import LogEntry, log_entry_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.signatures.dsse import subject_digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,34 +90,34 @@ class Agreement:
         if dsse.opened(self.envelope)[0] != statement:
             raise VerificationError(problem="the controller signed a different card")
 
-    def release(self, rows: int, seed: int, progress: Shown, scratch: Path | None) -> Release:
+    def release(self, rows: int, seed: int, progress: ProgressDisplay, scratch: Path | None) -> Release:
         """Have rows made, and fetch them; raises InvalidNumberError."""
         request = pb.GenerateReleaseRequest(
             card=self.card.name,
-            rows=rows_asked(rows),
-            seed=seed_asked(seed),
+            rows=checked_rows(rows),
+            seed=checked_seed(seed),
             request_id=str(uuid4()),
         )
         stub = self.connection.synthesis
-        with shown("Generating", progress) as tell:
+        with progress_bar("Generating", progress) as reported:
             operation = self.connection.call(stub.GenerateRelease, request)
-            found = operations.result_of(self.connection, operation, pb.Release, tell)
+            found = operations.result_of(self.connection, operation, pb.Release, reported)
             if (found.rows, found.seed) != (rows, seed):
                 raise VerificationError(
                     problem="the release does not have the requested number of rows or seed"
                 )
             dataset = fetch_rows(
-                self.connection, found.name, rows, tell, domain=self.domain, scratch=scratch
+                self.connection, found.name, rows, reported, domain=self.domain, scratch=scratch
             )
         return self._checked(found, self._release(found.name).log_entry, dataset)
 
-    def fetch(self, name: str, progress: Shown, scratch: Path | None = None) -> Release:
+    def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:
         """A release that was made before."""
         answer = self._release(name)
         found = answer.release
-        with shown("Fetching", progress) as tell:
+        with progress_bar("Fetching", progress) as reported:
             dataset = fetch_rows(
-                self.connection, name, found.rows, tell, domain=self.domain, scratch=scratch
+                self.connection, name, found.rows, reported, domain=self.domain, scratch=scratch
             )
         return self._checked(found, answer.log_entry, dataset)
 

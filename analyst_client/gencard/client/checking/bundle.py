@@ -1,24 +1,44 @@
-"""Files that were kept, recognised by what they hold and not by their names."""
+"""Files of saved releases, recognised by their content and not by their names, and what they prove."""
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gencard.client.checking.signing import card_of_statement
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gencard.client.checking.history import known_history
+from gencard.client.checking.replay import rebuilt
+from gencard.client.checking.signing import card_of_statement, check_signed_by_one, checked_receipt
+from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import GencardError, InvalidInputError, NoPsiError
+from gencard.core.errors import (
+    GencardError,
+    InvalidInputError,
+    NoPsiError,
+    NotReplayableError,
+    VerificationError,
+)
 from gencard.core.statistics.psi import Psi
-from gencard.wire.codecs.schema_codec import coding_of_document
-from gencard.wire.documents.key_history import LINKS
+from gencard.wire.codecs.schema_codec import coding_digest, coding_document, coding_of_document
+from gencard.wire.documents.key_history import CARDS, LINKS, LOG, KeyHistory, changes_in
 from gencard.wire.documents.psi_document import psi_of_document
-from gencard.wire.documents.statements import CARD, CHECKPOINT, RECEIPT, REVOCATION, VERDICT
+from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log.log_entry import is_log_entry
-from gencard.wire.signatures.canonical import document_of
-from gencard.wire.signatures.dsse import envelope_of, opened
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.signatures.dsse import (
+    CARD,
+    CHECKPOINT,
+    RECEIPT,
+    REVOCATION,
+    VERDICT,
+    subject_digest,
+)
 
 ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT: "verdict",
              REVOCATION: "revocation"}  # fmt: skip
@@ -33,6 +53,9 @@ _NOT_SIGNED = (
     "contains no signed document, so nothing can be verified; "
     "name the folder of a release, or its card.json and receipt.json"
 )
+OWN_KEY = "your own, from your connection folder"
+"""Whom to believe about the keys of a connection folder."""
+
 _LARGEST = 256 * 1024 * 1024
 
 
@@ -119,8 +142,108 @@ class Bundle:
         """The card, where there is one of this tier; its signatures are for others to check."""
         if len(self.all("card")) != 1:
             return None
-        card = card_of_statement(opened(self.one("card").content)[0])
+        card = card_of_statement(dsse.opened(self.one("card").content)[0])
         return card if card.tier is tier else None
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Whom to believe. They must not come from the bundle itself.
+
+    Args:
+        analyst: The analyst's key, and those that the analyst signed with before; empty where they
+            are not known, and the analyst's signature is then not checked.
+        log: None where it is not known; checkpoints are then not believed.
+        analyst_source: Where the analyst's keys come from: who has to be believed about them.
+    """
+
+    controller: KeyHistory
+    analyst: tuple[Ed25519PublicKey, ...]
+    log: KeyHistory | None
+    analyst_source: str = OWN_KEY
+
+    @classmethod
+    def of(cls, credentials: Credentials) -> "Keys":
+        """Those that we were handed, and those that followed; our own as the analyst's."""
+        cards, log = (known_history(credentials, use) for use in (CARDS, LOG))
+        return cls(cards, credentials.public_signing_keys(), log)
+
+    def followed(self, bundle: Bundle) -> "Keys":
+        """These, and the changes in a bundle that lead on from them.
+
+        Raises:
+            VerificationError: Those in the bundle tell another history.
+        """
+        keys = self
+        for file in bundle.all("keys"):
+            changes = changes_in(file.content)
+            log = None if keys.log is None else keys.log.followed(changes)
+            keys = replace(keys, controller=keys.controller.followed(changes), log=log)
+        return keys
+
+
+def with_fingerprint(keys: Keys, fingerprint: str) -> Keys:
+    """The analyst's key that has a fingerprint, which is then what has to be believed.
+
+    Args:
+        fingerprint: SHA-256 of the key in hex, spaces allowed, as ``gencard enrol`` shows it.
+
+    Raises:
+        VerificationError: No key of the analyst's has it.
+    """
+    wanted = "".join(fingerprint.split()).lower()
+    named = tuple(key for key in keys.analyst if dsse.key_id(key) == wanted)
+    if not named:
+        raise VerificationError(problem="the analyst's key does not have the fingerprint that you gave")
+    return replace(keys, analyst=named, analyst_source="it has the fingerprint that you gave")
+
+
+def signed_card(bundle: Bundle, keys: Keys) -> CardTerms:
+    """The card; raises VerificationError where one side did not sign it.
+
+    Where no key of the analyst is known, only the controller's signature is checked.
+    """
+    envelope = bundle.one("card").content
+    if keys.analyst:
+        check_signed_by_one(envelope, keys.analyst)
+    return card_of_statement(keys.controller.payload_of(envelope))
+
+
+def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
+    """The rows of the one receipt, made again from psi, card and seed.
+
+    Raises:
+        VerificationError: Something does not agree, or the rows come out differently.
+        NotReplayableError: A black box made the rows, from records.
+        InvalidInputError: Card, psi, schema or receipt is missing, or there are several.
+    """
+    keys = keys.followed(bundle)
+    card = signed_card(bundle, keys)
+    if card.tier is not Tier.BY_CONSTRUCTION:
+        raise NotReplayableError
+    coding = checked_schema(bundle, card)
+    receipt = receipt_in(bundle, card, bundle.one("receipt"), keys)
+    return receipt, rebuilt(card, bundle.psi(), receipt, coding), coding
+
+
+def card_digest(bundle: Bundle) -> str:
+    """SHA-256, in hex, of the card; its signatures are not checked."""
+    return subject_digest(dsse.opened(bundle.one("card").content)[0])
+
+
+def checked_schema(bundle: Bundle, card: CardTerms) -> Coding:
+    """The schema; raises VerificationError where the card names another one."""
+    coding = bundle.schema()
+    if coding_digest(coding) != card.coding_digest:
+        raise VerificationError(problem="the card names another schema")
+    if json_bytes(coding_document(coding)) != bundle.one("schema").content:
+        raise VerificationError(problem="the schema is not in canonical form")
+    return coding
+
+
+def receipt_in(bundle: Bundle, card: CardTerms, file: File, keys: Keys) -> Receipt:
+    """A receipt of the card; raises VerificationError where it is not one."""
+    return checked_receipt(file.content, keys.controller, card, card_digest=card_digest(bundle))
 
 
 def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
@@ -165,9 +288,9 @@ def _kind_of(content: bytes) -> str | None:
 def _kind_of_envelope(content: bytes) -> str:
     """The kind of a signed document in its one form, else DAMAGED."""
     try:
-        payload, signatures = opened(content)
+        payload, signatures = dsse.opened(content)
         kind = document_of(payload, "statement").get("predicateType", "")
     except GencardError:
         return DAMAGED
-    known = isinstance(kind, str) and envelope_of(payload, signatures) == content
+    known = isinstance(kind, str) and dsse.envelope_of(payload, signatures) == content
     return ENVELOPES.get(kind, DAMAGED) if known else DAMAGED

@@ -1,20 +1,20 @@
 """What we sign, and what we believe because others signed it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card.card import Card, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
-from gencard.core.errors import VerificationError
+from gencard.core.errors import GencardError, VerificationError
 from gencard.wire.codecs.schema_codec import coding_digest
 from gencard.wire.documents.card_document import card_of_document, card_statement
 from gencard.wire.documents.key_history import KeyHistory
-from gencard.wire.documents.receipt import Receipt, receipt_of_document, receipt_statement
-from gencard.wire.documents.statements import CARD, RECEIPT, predicate_of, subject_digest
+from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_of_document, receipt_statement
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import digest_of, time_text
+from gencard.wire.signatures.canonical import digest_of, sha256, time_text
+from gencard.wire.signatures.dsse import CARD, RECEIPT, VERDICT, predicate_of, subject_digest
 
 
 def checked_answer(answer: Card, asked: Proposal) -> Card:
@@ -114,3 +114,42 @@ def _tier_of(receipt: Receipt) -> Tier | None:
     if receipt.audited is not None:
         return None if receipt.private_box else Tier.AUDITED
     return Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION
+
+
+def passing_verdict(
+    envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, digest: str
+) -> bytes:
+    """The envelope of the verdict that a receipt names.
+
+    Args:
+        envelopes: Signed facts, among which it should be.
+        keys: The controller's.
+        digest: SHA-256, in hex, of the card.
+
+    Raises:
+        VerificationError: It is not there, is not signed, or does not say that an audit of the card's
+            generator passed under this card.
+    """
+    from gencard.core.audit.report import Verdict  # noqa: PLC0415 - scipy.stats only where audits are
+
+    found = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
+    if not found:
+        raise VerificationError(problem="the verdict that the receipt names is missing")
+    payload = keys.payload_of(found[0])
+    said = predicate_of(payload, VERDICT)
+    facts = {
+        "blackBox": card.terms.generator,
+        "boxDigest": {"sha256": card.generator_digest},
+        "verdict": str(Verdict.NO_EVIDENCE),
+    }
+    agrees = all(said.get(name) == value for name, value in facts.items())
+    if subject_digest(payload) != digest or not agrees:
+        raise VerificationError(problem="the verdict is not about the card's generator")
+    return found[0]
+
+
+def _digest_of(envelope: bytes) -> str:
+    try:
+        return sha256(dsse.opened(envelope)[0])
+    except GencardError:
+        return ""

@@ -1,43 +1,36 @@
 """Checks the whole chain without the controller: card, schema, psi, receipts, rows, log, verdicts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-from gencard.client.checking.bundle import Bundle, File
-from gencard.client.checking.delivered import check_delivered_file
-from gencard.client.checking.key_watch import known_history
-from gencard.client.checking.log_watch import Checkpoint, checkpoint_of
-from gencard.client.checking.replay import check_psi, rebuilt
-from gencard.client.checking.signing import card_of_statement, check_signed_by_one, checked_receipt
-from gencard.client.checking.verdicts import passing_verdict
-from gencard.client.connection.credentials import Credentials
-from gencard.client.files.files import read_rows
+from gencard.client.checking.bundle import (
+    Bundle,
+    File,
+    Keys,
+    card_digest,
+    checked_schema,
+    receipt_in,
+    signed_card,
+)
+from gencard.client.checking.history import Checkpoint, checkpoint_of
+from gencard.client.checking.replay import check_delivered_file, check_psi
+from gencard.client.checking.signing import passing_verdict
 from gencard.client.files.folder import WELL_KNOWN
+from gencard.client.files.rows import read_rows
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, NotReplayableError, VerificationError
-from gencard.wire.codecs.schema_codec import coding_digest, coding_document
+from gencard.core.errors import GencardError, VerificationError
 from gencard.wire.documents.enrolment import grouped
-from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory, changes_in
 from gencard.wire.documents.receipt import Receipt
-from gencard.wire.documents.statements import REVOCATION, VERDICT, predicate_of, subject_digest
-from gencard.wire.log.log_entry import (
-    check_in_log,
-    check_release_entry,
-    log_entry_of_document,
-    resource_of,
-)
+from gencard.wire.log import log_entry
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import Document, json_bytes, sha256, time_of
+from gencard.wire.signatures.canonical import Document, sha256, time_of
+from gencard.wire.signatures.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
 
 Value = TypeVar("Value")
 
@@ -72,61 +65,6 @@ class Check:
     what: str
     outcome: Outcome
     detail: str
-
-
-OWN = "your own, from your connection folder"
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Whom to believe. They must not come from the bundle itself.
-
-    Args:
-        analyst: The analyst's key, and those that the analyst signed with before; empty where they
-            are not known, and the analyst's signature is then not checked.
-        log: None where it is not known; checkpoints are then not believed.
-        analyst_source: Where the analyst's keys come from: who has to be believed about them.
-    """
-
-    controller: KeyHistory
-    analyst: tuple[Ed25519PublicKey, ...]
-    log: KeyHistory | None
-    analyst_source: str = OWN
-
-    @classmethod
-    def of(cls, credentials: Credentials) -> "Keys":
-        """Those that we were handed, and those that followed; our own as the analyst's."""
-        cards, log = (known_history(credentials, use) for use in (CARDS, LOG))
-        return cls(cards, credentials.public_signing_keys(), log)
-
-    def followed(self, bundle: Bundle) -> "Keys":
-        """These, and the changes in a bundle that lead on from them.
-
-        Raises:
-            VerificationError: Those in the bundle tell another history.
-        """
-        keys = self
-        for file in bundle.all("keys"):
-            changes = changes_in(file.content)
-            log = None if keys.log is None else keys.log.followed(changes)
-            keys = replace(keys, controller=keys.controller.followed(changes), log=log)
-        return keys
-
-
-def with_fingerprint(keys: Keys, fingerprint: str) -> Keys:
-    """The analyst's key that has a fingerprint, which is then what has to be believed.
-
-    Args:
-        fingerprint: SHA-256 of the key in hex, spaces allowed, as ``gencard enrol`` shows it.
-
-    Raises:
-        VerificationError: No key of the analyst's has it.
-    """
-    wanted = "".join(fingerprint.split()).lower()
-    named = tuple(key for key in keys.analyst if dsse.key_id(key) == wanted)
-    if not named:
-        raise VerificationError(problem="the analyst's key does not have the fingerprint that you gave")
-    return replace(keys, analyst=named, analyst_source="it has the fingerprint that you gave")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +103,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     _note_analyst(bundle, card, keys, record)
     over = "ended" if now >= time_of(card.expire_time) else "ends"
     record.note("Time of the card", f"{over} {card.expire_time}")
-    coding = record.check("Schema", partial(_schema, bundle, card), lambda _: card.coding_digest)
+    coding = record.check("Schema", partial(checked_schema, bundle, card), lambda _: card.coding_digest)
     receipts = _receipts(bundle, card, keys, record)
     record.note("Tier", f"{card.tier}: holds against {card.tier.holds_against}")
     _check_audited(bundle, card, keys, receipts, record)
@@ -210,13 +148,13 @@ def _logged(
     Raises:
         VerificationError: None of those that are here.
     """
-    entries = [log_entry_of_document(file.content) for file in bundle.all("log entry")]
-    own = [entry for entry in entries if resource_of(entry.body) == receipt.name]
+    entries = [log_entry.log_entry_of_document(file.content) for file in bundle.all("log entry")]
+    own = [entry for entry in entries if log_entry.resource_of(entry.body) == receipt.name]
     for entry in own:
-        check_release_entry(entry.body, receipt, card.controller)
+        log_entry.check_release_entry(entry.body, receipt, card.controller)
         if entry.size in checkpoints:
             checkpoint = checkpoints[entry.size]
-            check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
+            log_entry.check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
             return f"of {checkpoint.size} that the log's key signed, {checkpoint.time}"
     raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
 
@@ -236,43 +174,6 @@ def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record)
     if bundle.ignored:
         names = ", ".join(sorted(path.name for path in bundle.ignored))
         record.note("Other files", f"{names}: not part of the release, and covered by no signature")
-
-
-def signed_card(bundle: Bundle, keys: Keys) -> CardTerms:
-    """The card; raises VerificationError where one side did not sign it.
-
-    Where no key of the analyst is known, only the controller's signature is checked.
-    """
-    envelope = bundle.one("card").content
-    if keys.analyst:
-        check_signed_by_one(envelope, keys.analyst)
-    return card_of_statement(keys.controller.payload_of(envelope))
-
-
-def named_analysts(bundle: Bundle) -> set[str]:
-    """Whom the cards of a bundle name as their analyst; nothing is verified."""
-    analysts = set()
-    for file in bundle.all("card"):
-        with suppress(GencardError):
-            analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
-    return analysts
-
-
-def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
-    """The rows of the one receipt, made again from psi, card and seed.
-
-    Raises:
-        VerificationError: Something does not agree, or the rows come out differently.
-        NotReplayableError: A black box made the rows, from records.
-        InvalidInputError: Card, psi, schema or receipt is missing, or there are several.
-    """
-    keys = keys.followed(bundle)
-    card = signed_card(bundle, keys)
-    if card.tier is not Tier.BY_CONSTRUCTION:
-        raise NotReplayableError
-    coding = _schema(bundle, card)
-    receipt = _receipt(bundle, card, bundle.one("receipt"), keys)
-    return receipt, rebuilt(card, bundle.psi(), receipt, coding), coding
 
 
 def _keys_text(keys: Keys) -> str:
@@ -305,27 +206,10 @@ def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
     return f"{grouped(signers[0])}: {keys.analyst_source}"
 
 
-def _card_digest(bundle: Bundle) -> str:
-    return subject_digest(dsse.opened(bundle.one("card").content)[0])
-
-
-def _schema(bundle: Bundle, card: CardTerms) -> Coding:
-    coding = bundle.schema()
-    if coding_digest(coding) != card.coding_digest:
-        raise VerificationError(problem="the card names another schema")
-    if json_bytes(coding_document(coding)) != bundle.one("schema").content:
-        raise VerificationError(problem="the schema is not in canonical form")
-    return coding
-
-
-def _receipt(bundle: Bundle, card: CardTerms, file: File, keys: Keys) -> Receipt:
-    return checked_receipt(file.content, keys.controller, card, card_digest=_card_digest(bundle))
-
-
 def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
     found = []
     for file in bundle.all("receipt"):
-        find = partial(_receipt, bundle, card, file, keys)
+        find = partial(receipt_in, bundle, card, file, keys)
         found.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
     return [receipt for receipt in found if receipt is not None]
 
@@ -343,7 +227,7 @@ def _check_audited(
     """That a verdict which speaks for the black box lies beside each receipt that names one."""
     envelopes = [file.content for file in bundle.all("verdict")]
     named = {receipt.audited for receipt in found if receipt.audited is not None}
-    digest = _card_digest(bundle)
+    digest = card_digest(bundle)
     for audited in sorted(named, key=lambda box: box.verdict_digest):
         find = partial(passing_verdict, envelopes, audited, keys.controller, card, digest)
         to.check("Audit of the generator", find, lambda _: card.terms.generator)
@@ -395,16 +279,16 @@ def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
 
 
 def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
-    digest = _card_digest(bundle)
+    digest = card_digest(bundle)
     for file in bundle.all("verdict"):
         find = partial(_fact, file, VERDICT, keys, digest)
-        record.check(f"Verdict {file.path.name}", find, _verdict_text)
+        record.check(
+            f"Verdict {file.path.name}",
+            find,
+            lambda fact: f"{fact.get('blackBox', '?')}: {fact.get('verdict', '?')}",
+        )
     for file in bundle.all("revocation"):
         record.check(f"Revocation {file.path.name}", partial(_revoked, file, keys, digest), str)
-
-
-def _verdict_text(fact: Document) -> str:
-    return f"{fact.get('blackBox', '?')}: {fact.get('verdict', '?')}"
 
 
 def _revoked(file: File, keys: Keys, card_digest: str) -> str:

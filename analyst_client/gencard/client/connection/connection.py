@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import grpc
 from google.longrunning import operations_pb2_grpc
 
-from gencard.client.checking.key_watch import KeyWatch
+from gencard.client.checking.history import KeyWatch
 from gencard.client.connection.credentials import Credentials, read, read_secret
 from gencard.client.connection.tls_check import failure_of_tls
 from gencard.core.errors import GencardError, InvalidInputError, ServiceUnavailableError
@@ -142,3 +142,28 @@ def _service_config() -> dict[str, object]:
         "retryableStatusCodes": ["UNAVAILABLE"],
     }
     return {"methodConfig": [{"name": names, "retryPolicy": again}]}
+
+
+class _Page(Protocol):
+    @property
+    def next_page_token(self) -> str: ...
+
+
+class _Ask(Protocol):
+    page_token: str
+
+
+Ask = TypeVar("Ask", bound=_Ask)
+Page = TypeVar("Page", bound=_Page)
+
+
+def pages(
+    connection: Connection, method: "grpc.UnaryUnaryMultiCallable[Ask, Page]", request: Ask
+) -> Iterator[Page]:
+    """Every page, in order."""
+    while True:
+        page = connection.call(method, request)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token

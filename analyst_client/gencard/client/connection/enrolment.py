@@ -22,8 +22,12 @@ from cryptography.hazmat.primitives.serialization import (
 from gencard.client.connection.credentials import Credentials, private_key, read, read_secret
 from gencard.client.files.folder import appearing
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.enrolment import LARGEST, request_document
-from gencard.wire.documents.enrolment_answer import EnrolmentAnswer, answer_of_document
+from gencard.wire.documents.enrolment import (
+    LARGEST,
+    EnrolmentAnswer,
+    answer_of_document,
+    request_document,
+)
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity
 

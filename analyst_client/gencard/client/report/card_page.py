@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from gencard.client.report import plots
 from gencard.client.report.card_report import CardReport
 from gencard.client.report.findings import EXPLANATIONS, sentence
-from gencard.client.report.template import rendered
-from gencard.client.report.words import named, percent
+from gencard.client.report.pages import rendered
+from gencard.client.report.written import named, percent
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.evaluation.evaluation import Group
@@ -16,7 +16,7 @@ from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.evaluation.tables import TablesFinding
 
 if TYPE_CHECKING:
-    from gencard.client.audit_found import Audit
+    from gencard.client.audit import Audit
 
 _GROUPS = {
     Group.FIDELITY: ("Fidelity", "Do the rows follow the statistics that the card released?"),
@@ -27,7 +27,7 @@ _TABLE_MEASURES = ("S_pMSE", "SPECKS", "JSD", "PO50", "G")
 _MOST_MARGINALS = 12
 
 
-def render(report: CardReport) -> str:
+def card_page(report: CardReport) -> str:
     """The page as HTML; all that came from outside is escaped."""
     return rendered(
         "card.html.j2",

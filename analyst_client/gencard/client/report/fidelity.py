@@ -1,16 +1,12 @@
 """Fidelity in our hands: how well rows follow psi, as a table, as a page, as JSON. Needs no records."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.panel import Panel
-
-from gencard.client.report import html, text
-from gencard.client.report.extra import page_module
+from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.report.findings import sentence
-from gencard.client.report.words import named, percent
-from gencard.client.report.written import WrittenAsPage
+from gencard.client.report.written import WrittenAsPage, named, page_module, percent
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.evaluation.tables import FidelityFinding
@@ -22,7 +18,7 @@ _MOST_MARGINALS = 20
 
 
 @dataclass(frozen=True)
-class FidelityReport(WrittenAsPage):
+class FidelityReport(WrittenAsPage, Displayable):
     """How far rows lie from psi, marginal by marginal, and how far chance alone takes them.
 
     Args:
@@ -82,7 +78,7 @@ class FidelityReport(WrittenAsPage):
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
     def _page(self) -> str:
-        rendered: str = page_module("fidelity_page").render(
+        rendered: str = page_module("pages").fidelity_page(
             self.ordered(), about=self.about, lines=self.lines(), levels=self.levels
         )
         return rendered
@@ -108,11 +104,8 @@ class FidelityReport(WrittenAsPage):
         told = f"±{most:.3g} records or less on each count; it is not part of these distances"
         return [("Noise in psi", told)] if most else []
 
-    def _repr_html_(self) -> str:
-        return html.panel(self._title, html.facts(self.lines()), html.grid(HEADS, self.grid()))
-
-    def __rich__(self) -> Panel:
-        return text.panel(self._title, text.facts(self.lines()), text.grid(HEADS, self.grid()))
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return self._title, [Facts(self.lines()), Grid(HEADS, self.grid())]
 
     @property
     def _title(self) -> str:

@@ -1,18 +1,21 @@
 """The figures of a report, as SVG that takes its colours from the page."""
 
+import io
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gencard.client.report.finding_plots import draw, lines_of
 from gencard.client.report.findings import sentence
-from gencard.client.report.svg import HIGH, LOW, ORIGINAL, STYLE, shortened, svg
-from gencard.client.report.words import named, percent
-from gencard.core.audit.report import AuditReport
+from gencard.client.report.written import named, percent
+from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.evaluation.finding import Finding
 from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
@@ -124,3 +127,70 @@ def _density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[
     width = max(width, 2 * float(grid[1] - grid[0]))
     density: NDArray[np.float64] = np.exp(-(((grid[:, None] - values) / width) ** 2) / 2).sum(axis=1)
     return np.asarray(density / density.max())
+
+
+INK, LOW, HIGH, ORIGINAL = "#010203", "#020304", "#030405", "#040506"
+COLOURS = {INK: "currentColor", LOW: "var(--low)", HIGH: "var(--high)", ORIGINAL: "var(--original)"}
+"""Colours that stand for those of the page, which follow light and dark."""
+
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.parse_math": False,
+    "axes.prop_cycle": cycler(color=[HIGH, LOW, ORIGINAL]),
+}
+_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= 48 else name[:47] + "…"
+
+
+def svg(figure: Figure, title: str, description: str) -> str:
+    """An SVG element without a header, named for those who cannot see it."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
+    drawn = file.getvalue()
+    drawn = drawn[drawn.index("<svg") :]
+    for stand_in, colour in COLOURS.items():
+        drawn = drawn.replace(stand_in, colour)
+    drawn = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", drawn)  # would repeat from figure to figure
+    label = _escaped(f"{title}: {description}")
+    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawn, count=1)
+
+
+def _escaped(text: str) -> str:
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), ('"', "&quot;")):
+        text = text.replace(character, entity)
+    return text
+
+
+def planted(evidence: PlantedEvidence) -> str:
+    """Planted records that came out on their own side, and those of the other side that did."""
+    groups = [
+        (f"{side} side: {whose}", np.array(values, dtype=np.float64), colour)
+        for side, runs in (("even", evidence.even), ("odd", evidence.odd))
+        for whose, values, colour in (
+            ("records planted there", runs.own, HIGH),
+            ("records planted on the other side", runs.other, LOW),
+        )
+    ]
+    return lanes(groups, "Planted records that came out", "planted records that came out in a run")
+
+
+def uniques(evidence: UniquesEvidence) -> str:
+    """Unique records of the dataset that came out on it, and on datasets with the same psi."""
+    groups = [
+        ("on the dataset itself", np.array(evidence.original, dtype=np.float64), ORIGINAL),
+        ("on datasets with the same psi", np.array(evidence.twins, dtype=np.float64), LOW),
+    ]
+    label = "unique records of the dataset that came out in a run"
+    return lanes(groups, "Unique records that came out", label)

@@ -1,15 +1,13 @@
 """Utility in our hands: rows beside records that somebody holds, as a table and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from rich.panel import Panel
 
-from gencard.client.report import html, text
-from gencard.client.report.words import named, percent
-from gencard.client.report.written import WrittenAsJson
+from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.report.written import WrittenAsJson, named, percent
 from gencard.core.coding import Coding, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -46,7 +44,7 @@ NOTHING_ASKED = Asked()
 
 
 @dataclass(frozen=True)
-class UtilityReport(WrittenAsJson):
+class UtilityReport(WrittenAsJson, Displayable):
     """What rows are worth beside other records.
 
     Args:
@@ -105,14 +103,9 @@ class UtilityReport(WrittenAsJson):
             "tree": _object(self.tree),
         }
 
-    def _repr_html_(self) -> str:
-        return html.panel(self._title, html.facts(self.lines()), html.grid(HEADS, self.grid()))
-
-    def __rich__(self) -> Panel:
-        parts = [text.facts(self.lines())]
-        if self.predictions is not None:
-            parts.append(text.grid(HEADS, self.grid()))
-        return text.panel(self._title, *parts)
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        predictions = [] if self.predictions is None else [Grid(HEADS, self.grid())]
+        return self._title, [Facts(self.lines()), *predictions]
 
     @property
     def _title(self) -> str:

@@ -1,5 +1,6 @@
 """verify, replay: trust nothing, and need no controller for it."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -7,29 +8,28 @@ from typing import Annotated
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.checking.bundle import Bundle
-from gencard.client.checking.delivered import check_delivered_file
-from gencard.client.checking.key_watch import known_history
-from gencard.client.checking.replay import Replayed
-from gencard.client.checking.verify import (
-    OWN,
-    Check,
+from gencard.client.checking.bundle import (
+    OWN_KEY,
+    Bundle,
     Keys,
-    Outcome,
-    named_analysts,
     rebuild,
     with_fingerprint,
 )
+from gencard.client.checking.history import known_history
+from gencard.client.checking.replay import Replayed, check_delivered_file
+from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.verify import Check, Outcome
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.connection.credentials import Credentials, public_key
-from gencard.client.files.files import read_rows
-from gencard.client.report.text import plain
+from gencard.client.display import plain
+from gencard.client.files.rows import read_rows
 from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.core.errors import GencardError, InvalidInputError, VerificationError
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
 from gencard.wire.documents.receipt import Receipt
+from gencard.wire.signatures import dsse
 
 ControllerKey = Annotated[
     Path | None, typer.Option(help="The controller's public key for cards; else the connection's.")
@@ -122,7 +122,7 @@ def _keys(
         _named(controller, "controller_key", CARDS) or _known(folder, CARDS),
         (public_key(analyst, "analyst_key"),) if analyst else _own_keys(folder, bundle),
         _named(log, "log_key", LOG) or (_known(folder, LOG) if _is_connection(folder) else None),
-        f"from {analyst.name}; whoever gave you that file vouches for it" if analyst else OWN,
+        f"from {analyst.name}; whoever gave you that file vouches for it" if analyst else OWN_KEY,
     )
 
 
@@ -150,8 +150,17 @@ def _own_keys(folder: Path, bundle: Bundle) -> tuple[Ed25519PublicKey, ...]:
     if not _is_connection(folder):
         return ()
     credentials = Credentials.of_folder(folder)
-    own = credentials.identity().uri in named_analysts(bundle)
+    own = credentials.identity().uri in _named_analysts(bundle)
     return credentials.public_signing_keys() if own else ()
+
+
+def _named_analysts(bundle: Bundle) -> set[str]:
+    """URIs that the cards of a bundle name as their analyst; nothing is verified."""
+    analysts = set()
+    for file in bundle.all("card"):
+        with suppress(GencardError):
+            analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
+    return analysts
 
 
 def _show(checks: list[Check]) -> None:

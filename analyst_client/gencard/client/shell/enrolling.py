@@ -15,8 +15,7 @@ from gencard.client.connection.enrolment import (
 )
 from gencard.client.shell.terminal import HERE, Folder, say, say_next
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.enrolment import PERSONS, grouped
-from gencard.wire.documents.enrolment_answer import answer_of_document
+from gencard.wire.documents.enrolment import PERSONS, answer_of_document, grouped
 
 _WANTED_ROLE = f"What you want to do: {', '.join(PERSONS)}. The steward decides."
 

@@ -6,18 +6,13 @@ from typing import Annotated
 import typer
 
 from gencard.client.shell import (
-    accounting,
     auditing,
-    canaries,
     catalogue,
     checking,
     enrolling,
-    fidelity,
     negotiation,
-    planning,
-    report,
+    reports,
     synthesis,
-    utility,
 )
 from gencard.client.shell.terminal import Commands
 
@@ -32,7 +27,7 @@ app = typer.Typer(
 app.command()(enrolling.enrol)
 app.command()(catalogue.datasets)
 app.command()(catalogue.generators)
-app.command()(planning.plan)
+app.command()(negotiation.plan)
 app.command()(negotiation.propose)
 app.command()(negotiation.price)
 app.command()(negotiation.cards)
@@ -41,15 +36,15 @@ app.command()(negotiation.counter)
 app.command()(negotiation.terminate)
 app.command()(synthesis.generate)
 app.command()(synthesis.psi)
-app.command()(fidelity.fidelity)
-app.command()(utility.utility)
-app.command()(report.report)
+app.command()(reports.fidelity)
+app.command()(reports.utility)
+app.command()(reports.report)
 app.command()(checking.replay)
 app.command()(checking.verify)
 app.command()(auditing.audit)
-app.command()(canaries.canaries)
-app.command()(accounting.budget)
-app.command()(accounting.log)
+app.command()(auditing.canaries)
+app.command()(catalogue.budget)
+app.command()(catalogue.log)
 
 
 def _say_version(asked: bool) -> None:

@@ -1,19 +1,29 @@
 """propose, price, cards, accept, counter, terminate: from a wish to a signed card."""
 
+import shlex
 from typing import Annotated
 
 import typer
 
 from gencard.client.card import Card
-from gencard.client.shell.measuring import (
+from gencard.client.plan import Plan
+from gencard.client.shell.options import (
+    Attributes,
+    DatasetName,
     Delta,
     Epsilon,
+    Generator,
+    Marginal,
+    Measures,
+    Moments,
+    Order,
     Relation,
     Rho,
+    Rows,
     Weight,
+    WithoutUniques,
     measured,
-    moment_said,
-    names_in,
+    requested_statistics,
 )
 from gencard.client.shell.terminal import (
     HERE,
@@ -27,35 +37,12 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
-from gencard.client.workload import Asked, Marginals, all_marginals
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Change, Tier
-from gencard.core.errors import InvalidInputError
-from gencard.wire.codecs.money import price_document
+from gencard.core.statistics.formula import Analysis
+from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.canonical import Document, time_text
-
-DatasetName = Annotated[str, typer.Argument(help="Its name in the catalogue.", metavar="DATASET")]
-Marginal = Annotated[
-    list[str] | None, typer.Option(help="Attributes of one marginal, such as sex,health; repeat it.")
-]
-Order = Annotated[int | None, typer.Option("--marginals-of-order", help="All marginals of this order.")]
-Attributes = Annotated[str | None, typer.Option(help="Only among these, such as sex,health,age.")]
-Moments = Annotated[
-    list[str] | None,
-    typer.Option(help="A sum of numbers: mean=age, moment3=age, group-means=sex,age ...; repeat it."),
-]
-Measures = Annotated[
-    list[str] | None,
-    typer.Option(help="A measure of the card to have though it reads records, such as dcr; repeat it."),
-]
-WithoutUniques = Annotated[
-    bool, typer.Option("--without-uniques", help="Take replicated uniques out of the one release.")
-]
-Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
-Rows = Annotated[
-    int | None, typer.Option(help="At most so many rows in one release; else the policy's most.")
-]
 
 
 def propose(
@@ -79,7 +66,7 @@ def propose(
     as_json: AsJson = False,
 ) -> None:
     """Propose a card; the answer is an offer, with what changed and what it costs."""
-    marginals = _phi(marginal, marginals_of_order, attributes, moment)
+    marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques}
     with connected(connection) as analyst:
@@ -115,7 +102,7 @@ def price(
     as_json: AsJson = False,
 ) -> None:
     """What would be offered, and at what price; nothing is stored, no record is touched."""
-    marginals = _phi(marginal, marginals_of_order, attributes, moment)
+    marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques}
     with connected(connection) as analyst:
@@ -182,7 +169,7 @@ def counter(
 ) -> None:
     """Answer an offer with other terms; what is not given stays as offered."""
     given = marginal or moment or marginals_of_order is not None
-    marginals = _phi(marginal, marginals_of_order, attributes, moment) if given else None
+    marginals = requested_statistics(marginal, marginals_of_order, attributes, moment) if given else None
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         card = analyst.card(name)
@@ -194,18 +181,6 @@ def terminate(name: CardName, connection: Folder = HERE, as_json: AsJson = False
     """End a negotiation, or give a card back."""
     with connected(connection) as analyst:
         _say(analyst.card(name).terminate(), as_json)
-
-
-def _phi(
-    marginal: list[str] | None, order: int | None, attributes: str | None, moment: list[str] | None
-) -> Marginals:
-    """Raises InvalidInputError where both ways to name marginals were used, or nothing was named."""
-    if (marginal and order is not None) or not (marginal or moment or order is not None):
-        raise InvalidInputError(field="marginals", problem="give --marginal or --marginals-of-order")
-    asked: list[Asked] = [names_in(names) for names in marginal or ()]
-    if order is not None:
-        asked.append(all_marginals(order, None if attributes is None else names_in(attributes)))
-    return [*asked, *map(moment_said, moment or ())]
 
 
 def _say(card: Card, as_json: bool) -> None:
@@ -262,4 +237,51 @@ def _document(card: Card) -> Document:
             {"actor": step.actor, "action": step.action, "time": time_text(step.time)}
             for step in negotiation.history
         ],
+    }
+
+
+def plan(
+    dataset: DatasetName,
+    formula: Annotated[str, typer.Argument(help="Such as 'health ~ sex + age * work'.")],
+    kind: Annotated[Analysis, typer.Option(help="What is to be done with it.")] = Analysis.LOGISTIC,
+    generator: Generator = "ipf",
+    rows: Rows = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    delta: Delta = None,
+    neighbouring: Relation = None,
+    weight: Weight = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """The smallest Phi that determines an analysis, and its price; nothing is stored or spent."""
+    how = measured(epsilon, rho, delta, neighbouring, weight)
+    with connected(connection) as analyst:
+        found = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **how)
+    if as_json:
+        say_json(_plan_document(found))
+        return
+    console.print(found)
+    if not found.lacking and not found.answer.terms.privacy.noisy:
+        say_next(_proposal(found))
+
+
+def _proposal(plan: Plan) -> str:
+    """The command that proposes it."""
+    terms = plan.answer.terms
+    marginals = " ".join(f"--marginal {shlex.quote(','.join(clique))}" for clique in plan.marginals)
+    about = f"--generator {terms.generator} --rows {terms.rows}"
+    return f'gencard propose {terms.dataset.partition("/")[2]} {marginals} {about} --purpose "..."'
+
+
+def _plan_document(plan: Plan) -> Document:
+    return {
+        "formula": str(plan.formula),
+        "kind": plan.kind,
+        "marginals": plan.marginals,
+        "price": price_document(plan.price),
+        "changes": changes_document(plan.changes),
+        "lacking": plan.lacking,
+        "missing": plan.missing,
+        "nextStep": plan.next_step,
     }

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from gencard.client.files import folder
-from gencard.client.files.comma_separated import has_formulas
-from gencard.client.releases import Release
+from gencard.client.files.rows import has_formulas
+from gencard.client.release import Release
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,

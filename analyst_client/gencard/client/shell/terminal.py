@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from gencard.client.analyst import Analyst
-from gencard.client.report import text
+from gencard.client.display import Facts, listing, plain
 from gencard.core.errors import GencardError
 
 console = Console(highlight=False)
@@ -38,12 +38,12 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except GencardError as error:
-            failures.print(f"[bold red]{error.reason}[/]  {text.plain(str(error))}", soft_wrap=True)
-            failures.print(f"[dim]→ {text.plain(error.advice)}[/]", soft_wrap=True)
+            failures.print(f"[bold red]{error.reason}[/]  {plain(str(error))}", soft_wrap=True)
+            failures.print(f"[dim]→ {plain(error.advice)}[/]", soft_wrap=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as stopped:
             for note in getattr(stopped, "__notes__", ()):
-                failures.print(text.plain(note), soft_wrap=True)
+                failures.print(plain(note), soft_wrap=True)
             raise
 
 
@@ -59,13 +59,13 @@ def is_interactive() -> bool:
 
 def say(line: str) -> None:
     """One line of text that may hold anything."""
-    console.print(text.plain(line), soft_wrap=True)
+    console.print(plain(line), soft_wrap=True)
 
 
 def say_next(command: str) -> None:
     """A command to go on with, to be copied; nothing where there is none."""
     if command:
-        console.print(f"[dim]→[/] {text.plain(command)}", soft_wrap=True)
+        console.print(f"[dim]→[/] {plain(command)}", soft_wrap=True)
 
 
 def say_json(value: Any) -> None:
@@ -75,8 +75,8 @@ def say_json(value: Any) -> None:
 
 def say_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
     """One line each; where the terminal is too narrow for that, a block each."""
-    console.print(text.listing(heads, list(lines), console.width))
+    console.print(listing(heads, list(lines), console.width))
 
 
 def say_facts(lines: Iterable[tuple[str, str]]) -> None:
-    console.print(text.facts(lines))
+    console.print(Facts(lines).rich())

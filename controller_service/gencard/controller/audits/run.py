@@ -22,9 +22,8 @@ from gencard.core.audit.report_json import report_of_json_object, report_to_json
 from gencard.core.audit.wording import wording
 from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError
-from gencard.wire.documents.statements import VERDICT, statement
 from gencard.wire.signatures.canonical import Document, sha256, time_text
-from gencard.wire.signatures.dsse import sign
+from gencard.wire.signatures.dsse import VERDICT, sign, statement
 from gencard.wire.signatures.identity import Identity, Role
 
 KNOWN_LEAK = (

@@ -9,7 +9,7 @@ from gencard.core.errors import CardExpiredError, CardStateError
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_message, card_of
 from gencard.wire.documents.card_document import card_of_document
-from gencard.wire.documents.statements import CARD, predicate_of
+from gencard.wire.signatures.dsse import CARD, predicate_of
 
 ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
 

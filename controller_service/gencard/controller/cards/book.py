@@ -30,8 +30,8 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.statements import subject_digest
 from gencard.wire.signatures.canonical import sha256, time_text
+from gencard.wire.signatures.dsse import subject_digest
 from gencard.wire.signatures.identity import Identity, Role
 
 

@@ -20,8 +20,7 @@ from gencard.core.evaluation.evaluation import Evaluation, Need
 from gencard.core.statistics.linear import json_of_statistic
 from gencard.core.statistics.moments import statistics_of
 from gencard.wire.box_request import Values
-from gencard.wire.codecs.money import privacy_document
-from gencard.wire.codecs.transform_codec import transform_document
+from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from gencard.core.domain import Clique
 from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics import measure as door
 from gencard.core.types import Progress
-from gencard.wire.codecs.money import privacy_of_document
-from gencard.wire.codecs.transform_codec import transform_of_document
+from gencard.wire.codecs.privacy_codec import privacy_of_document, transform_of_document
 from gencard.wire.documents.psi_document import psi_document
 
 

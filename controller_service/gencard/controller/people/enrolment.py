@@ -24,12 +24,12 @@ from gencard.controller.people.identities import Enrolled, enrolled_in, identity
 from gencard.controller.settings.private_files import public_key, write_whole
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.documents.enrolment import (
+    EnrolmentAnswer,
     EnrolmentRequest,
     checked_identity,
     request_document,
     request_of_document,
 )
-from gencard.wire.documents.enrolment_answer import EnrolmentAnswer
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
 

@@ -44,8 +44,7 @@ from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.codecs.table_codec import row_bytes
 from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.documents.statements import RECEIPT, predicate_of
-from gencard.wire.signatures.dsse import opened
+from gencard.wire.signatures.dsse import RECEIPT, opened, predicate_of
 from gencard.wire.signatures.identity import Identity
 
 KIND = "release"

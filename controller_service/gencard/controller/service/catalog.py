@@ -13,11 +13,15 @@ from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import catalog_pb2_grpc
 from gencard.v1 import common_pb2 as common
-from gencard.wire.codecs.claim_codec import claim_message
-from gencard.wire.codecs.moment_codec import kind_message
-from gencard.wire.codecs.money import mechanism_message, price_message, privacy_message
+from gencard.wire.codecs.card_codec import kind_message
+from gencard.wire.codecs.privacy_codec import (
+    claim_message,
+    mechanism_message,
+    price_message,
+    privacy_message,
+    transform_message,
+)
 from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
-from gencard.wire.codecs.transform_codec import transform_message
 
 TIER = {
     Tier.BY_CONSTRUCTION: pb.TIER_BY_CONSTRUCTION,

@@ -16,7 +16,7 @@ from gencard.core.card.budget import Spend, SpendState
 from gencard.v1 import ledger_pb2 as pb
 from gencard.v1 import ledger_pb2_grpc
 from gencard.wire.codecs.card_codec import timestamp
-from gencard.wire.codecs.money import price_message
+from gencard.wire.codecs.privacy_codec import price_message
 from gencard.wire.signatures.identity import Role
 
 STATE = {state: pb.Spend.State.Value(f"STATE_{state.name}") for state in SpendState}

@@ -22,7 +22,7 @@ from gencard.controller.shell.terminal import (
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidInputError
-from gencard.wire.codecs.money import price_document
+from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.canonical import time_text
 

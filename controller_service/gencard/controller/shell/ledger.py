@@ -22,7 +22,7 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state.accounts import Account, Scope
 from gencard.core.card.budget import Spend
 from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
-from gencard.wire.codecs.money import price_document
+from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import time_text
 
 app = typer.Typer(help="What was spent.", invoke_without_command=True)

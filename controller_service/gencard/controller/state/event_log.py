@@ -13,10 +13,10 @@ from sqlalchemy import Connection, delete, func, insert, select
 from gencard.controller.state.events import FIRST, Entry, Event, event_of
 from gencard.controller.state.tables import checkpoints, events, key_changes, log_nodes, rules
 from gencard.core.errors import InvalidNumberError, StorageError
-from gencard.wire.documents.statements import CHECKPOINT, statement
 from gencard.wire.log import merkle
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.dsse import CHECKPOINT, statement
 
 
 class EventLog:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.wire.documents.key_history import KeyHistory
-from gencard.wire.documents.statements import CHECKPOINT, predicate_of
 from gencard.wire.log import merkle
 from gencard.wire.log.merkle import leaf_hash
 from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
+from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of
 
 DETAILS = frozenset(
     {

@@ -22,7 +22,7 @@ from gencard.core.card.budget import SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.wire.documents.key_history import CARDS, LOG
 from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.documents.statements import RECEIPT, predicate_of
+from gencard.wire.signatures.dsse import RECEIPT, predicate_of
 
 
 def check_state(controller_state: ControllerState, tx: Connection, known: Iterable[bytes] = ()) -> int:

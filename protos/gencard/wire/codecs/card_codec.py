@@ -1,4 +1,4 @@
-"""Terms, offers and cards: core values <-> messages."""
+"""Terms, offers and cards as messages; moments as messages and in documents."""
 
 from datetime import UTC, datetime
 
@@ -7,11 +7,18 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.errors import InvalidInputError
+from gencard.core.moment import Moment, MomentKind
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.moment_codec import moment_message, moment_of
-from gencard.wire.codecs.money import price_message, price_of, privacy_message, privacy_of
-from gencard.wire.codecs.transform_codec import transform_message, transform_of
+from gencard.wire.codecs.privacy_codec import (
+    price_message,
+    price_of,
+    privacy_message,
+    privacy_of,
+    transform_message,
+    transform_of,
+)
+from gencard.wire.signatures.canonical import Document, integer_of, text_of, texts_of
 
 _STATE = {state: pb.Card.State.Value(f"STATE_{state.name}") for state in CardState}
 _STATE_OF = {number: state for state, number in _STATE.items()}
@@ -21,6 +28,8 @@ _TURN = {
     Turn.CONTROLLER: pb.TURN_CONTROLLER,
 }
 _TURN_OF = {number: turn for turn, number in _TURN.items()}
+_KIND = {kind: common.Moment.Kind.Value(f"KIND_{kind.name}") for kind in MomentKind}
+_KIND_OF = {number: kind for kind, number in _KIND.items()}
 
 
 def timestamp(time: datetime) -> Timestamp:
@@ -152,3 +161,35 @@ def card_of(message: pb.Card) -> Card:
         envelope=message.envelope,
         attestations=tuple(message.attestations),
     )
+
+
+def kind_message(kind: MomentKind) -> common.Moment.Kind.ValueType:
+    return _KIND[kind]
+
+
+def kind_of(number: common.Moment.Kind.ValueType) -> MomentKind:
+    """Raises InvalidInputError where the kind is not a known value."""
+    if number not in _KIND_OF:
+        raise InvalidInputError(field="moments.kind", problem="is not a known value")
+    return _KIND_OF[number]
+
+
+def moment_message(moment: Moment) -> common.Moment:
+    return common.Moment(kind=_KIND[moment.kind], attributes=moment.attributes, order=moment.order)
+
+
+def moment_of(message: common.Moment) -> Moment:
+    """Raises InvalidInputError or InvalidNumberError where it is no moment."""
+    return Moment(kind_of(message.kind), tuple(message.attributes), message.order)
+
+
+def moment_document(moment: Moment) -> Document:
+    """The order stands in it where there is one."""
+    document: Document = {"attributes": list(moment.attributes), "kind": str(moment.kind)}
+    return document | ({"order": str(moment.order)} if moment.order else {})
+
+
+def moment_of_document(document: Document) -> Moment:
+    """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no moment."""
+    order = integer_of(document.get("order", "0"))
+    return Moment(MomentKind(text_of(document["kind"])), texts_of(document["attributes"]), order)

@@ -3,17 +3,19 @@
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.transform import AS_COUNTED
-from gencard.wire.codecs.claim_codec import claim_document, claim_of_document
-from gencard.wire.codecs.moment_codec import moment_document, moment_of_document
-from gencard.wire.codecs.money import (
+from gencard.wire.codecs.card_codec import moment_document, moment_of_document
+from gencard.wire.codecs.privacy_codec import (
+    claim_document,
+    claim_of_document,
     price_document,
     price_of_document,
     privacy_document,
     privacy_of_document,
+    transform_document,
+    transform_of_document,
 )
-from gencard.wire.codecs.transform_codec import transform_document, transform_of_document
-from gencard.wire.documents.statements import CARD, statement
 from gencard.wire.signatures.canonical import Document, integer_of, text_of, texts_of, time_text_of
+from gencard.wire.signatures.dsse import CARD, statement
 
 
 def terms_document(terms: Proposal) -> Document:

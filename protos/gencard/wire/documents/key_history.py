@@ -15,9 +15,9 @@ from itertools import pairwise
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.documents.statements import KEY_CHANGE, predicate_of, statement
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, integer_of, json_bytes, text_of, time_text_of
+from gencard.wire.signatures.dsse import KEY_CHANGE, predicate_of, statement
 
 CARDS, LOG = "cards", "log"
 """What the controller's two keys sign: cards, receipts, verdicts and revocations; checkpoints."""

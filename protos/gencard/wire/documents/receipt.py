@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.statements import RECEIPT, statement
 from gencard.wire.signatures.canonical import Document, integer_of, text_of, time_text_of
+from gencard.wire.signatures.dsse import RECEIPT, statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Dead Simple Signing Envelope (DSSE 1.0) with Ed25519: who vouches for which bytes."""
+"""Signed statements: in-toto Statements in Dead Simple Signing Envelopes (DSSE 1.0) with Ed25519."""
 
 import base64
 import hashlib
@@ -8,10 +8,19 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.signatures.canonical import document_of, json_bytes, text_of
+from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes, text_of
 
-STATEMENT = "application/vnd.in-toto+json"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
 """Payload type of everything signed here."""
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+CARD = "urn:gencard:card:v1"
+RECEIPT = "urn:gencard:receipt:v1"
+VERDICT = "urn:gencard:verdict:v1"
+REVOCATION = "urn:gencard:revocation:v1"
+CHECKPOINT = "urn:gencard:log-checkpoint:v1"
+KEY_CHANGE = "urn:gencard:key-change:v1"
+ENROLMENT_REQUEST = "urn:gencard:enrolment-request:v1"
 
 
 def key_id(key: Ed25519PublicKey) -> str:
@@ -19,7 +28,7 @@ def key_id(key: Ed25519PublicKey) -> str:
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()
 
 
-def pre_authentication(payload: bytes, kind: str = STATEMENT) -> bytes:
+def pre_authentication(payload: bytes, kind: str = PAYLOAD_TYPE) -> bytes:
     """What is signed: ``DSSEv1 LEN(type) type LEN(payload) payload`` (DSSE protocol, PAE)."""
     name = kind.encode()
     return b"DSSEv1 %d %s %d %s" % (len(name), name, len(payload), payload)
@@ -43,7 +52,7 @@ def envelope_of(payload: bytes, signatures: Mapping[str, bytes]) -> bytes:
     return json_bytes(
         {
             "payload": base64.b64encode(payload).decode(),
-            "payloadType": STATEMENT,
+            "payloadType": PAYLOAD_TYPE,
             "signatures": [
                 {"keyid": keyid, "sig": base64.b64encode(signature).decode()}
                 for keyid, signature in signatures.items()
@@ -83,7 +92,7 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
     """
     try:
         document = document_of(envelope, "envelope")
-        if document["payloadType"] != STATEMENT:
+        if document["payloadType"] != PAYLOAD_TYPE:
             raise VerificationError(problem="the envelope has another payload type")
         payload = base64.b64decode(document["payload"], validate=True)
         signatures = {
@@ -93,3 +102,47 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
     except (KeyError, TypeError, ValueError, InvalidInputError):
         raise VerificationError(problem="the envelope is malformed") from None
     return payload, signatures
+
+
+def statement(kind: str, subject: str, predicate: Document, digest: str | None = None) -> bytes:
+    """A Statement as RFC 8785 bytes.
+
+    Args:
+        kind: The predicate's type, one of this module's URNs.
+        subject: Resource name of what it is about.
+        predicate: The facts.
+        digest: SHA-256, in hex, of the subject; the predicate's own where not given.
+    """
+    return json_bytes(
+        {
+            "_type": STATEMENT_TYPE,
+            "predicate": predicate,
+            "predicateType": kind,
+            "subject": [{"digest": {"sha256": digest or digest_of(predicate)}, "name": subject}],
+        }
+    )
+
+
+def predicate_of(payload: bytes, kind: str) -> Document:
+    """The facts of a Statement whose signature was verified.
+
+    Raises:
+        VerificationError: Another kind of statement, or none.
+    """
+    try:
+        document = document_of(payload, "statement")
+        predicate = document["predicate"]
+        right = document["predicateType"] == kind and document["_type"] == STATEMENT_TYPE
+        if right and isinstance(predicate, dict):
+            return predicate
+    except (KeyError, TypeError, InvalidInputError):
+        pass
+    raise VerificationError(problem="the statement does not have the expected type")
+
+
+def subject_digest(payload: bytes) -> str:
+    """SHA-256, in hex, of the subject that a Statement is about."""
+    try:
+        return text_of(document_of(payload, "statement")["subject"][0]["digest"]["sha256"])
+    except (KeyError, TypeError, IndexError, InvalidInputError):
+        raise VerificationError(problem="the statement has no subject") from None

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from gencard.client.connection import operations
-from gencard.client.connection.connection import Connection
-from gencard.client.connection.paging import pages
-from gencard.client.connection.progress import Shown, shown
+from gencard.client.connection.connection import Connection, pages
+from gencard.client.connection.operations import ProgressDisplay, progress_bar
 from gencard.core.errors import VerificationError
 from gencard.core.evaluation.finding import Finding
 from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
@@ -44,7 +43,9 @@ class CardMeasures:
         )
 
 
-def run(connection: Connection, card: str, measures: Sequence[str], progress: Shown) -> CardMeasures:
+def run(
+    connection: Connection, card: str, measures: Sequence[str], progress: ProgressDisplay
+) -> CardMeasures:
     """Have measures of a card taken; those that were taken before are free. All that there is then.
 
     Args:
@@ -57,9 +58,9 @@ def run(connection: Connection, card: str, measures: Sequence[str], progress: Sh
         InvalidInputError: No such measure, or the card has no release yet.
     """
     request = pb.RunMeasuresRequest(card=card, measures=measures, request_id=str(uuid4()))
-    with shown("Measuring", progress) as tell:
+    with progress_bar("Measuring", progress) as reported:
         operation = connection.call(connection.measures.RunMeasures, request)
-        operations.result_of(connection, operation, pb.RunMeasuresResponse, tell)
+        operations.result_of(connection, operation, pb.RunMeasuresResponse, reported)
     return known(connection, card)
 
 

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.measuring import Measured
+from gencard.client.terms import Measured
+from gencard.client.workload import Marginals, Statistic, all_marginals
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
 
@@ -19,6 +20,29 @@ Relation = Annotated[
 Weight = Annotated[
     list[str] | None,
     typer.Option(help="Part of the budget for a marginal, such as sex,health=3; 1 where not given."),
+]
+
+
+DatasetName = Annotated[str, typer.Argument(help="Its name in the catalogue.", metavar="DATASET")]
+Marginal = Annotated[
+    list[str] | None, typer.Option(help="Attributes of one marginal, such as sex,health; repeat it.")
+]
+Order = Annotated[int | None, typer.Option("--marginals-of-order", help="All marginals of this order.")]
+Attributes = Annotated[str | None, typer.Option(help="Only among these, such as sex,health,age.")]
+Moments = Annotated[
+    list[str] | None,
+    typer.Option(help="A sum of numbers: mean=age, moment3=age, group-means=sex,age ...; repeat it."),
+]
+Measures = Annotated[
+    list[str] | None,
+    typer.Option(help="A measure of the card to have though it reads records, such as dcr; repeat it."),
+]
+WithoutUniques = Annotated[
+    bool, typer.Option("--without-uniques", help="Take replicated uniques out of the one release.")
+]
+Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
+Rows = Annotated[
+    int | None, typer.Option(help="At most so many rows in one release; else the policy's most.")
 ]
 
 
@@ -41,6 +65,18 @@ def measured(
         neighbouring=neighbouring,
         weights=dict(map(_weight, weight or ())),
     )
+
+
+def requested_statistics(
+    marginal: list[str] | None, order: int | None, attributes: str | None, moment: list[str] | None
+) -> Marginals:
+    """Raises InvalidInputError where both ways to name marginals were used, or nothing was named."""
+    if (marginal and order is not None) or not (marginal or moment or order is not None):
+        raise InvalidInputError(field="marginals", problem="give --marginal or --marginals-of-order")
+    statistics: list[Statistic] = [names_in(names) for names in marginal or ()]
+    if order is not None:
+        statistics.append(all_marginals(order, None if attributes is None else names_in(attributes)))
+    return [*statistics, *map(moment_said, moment or ())]
 
 
 def moment_said(text: str) -> Moment:

@@ -1,9 +1,15 @@
-"""Privacy and prices on the wire and in documents: exact decimals as strings."""
+"""Privacy, prices, privacy claims and transforms of counts, as messages and in documents.
 
+Decimals are exact, as strings; a transform says only what differs from counts as they are.
+"""
+
+from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 
-from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
+from gencard.core.card.budget import Claim, Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.transform import AS_COUNTED, Transform
+from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import common_pb2 as pb
 from gencard.wire.signatures.canonical import Document, integer_of, text_of
 
@@ -24,6 +30,8 @@ _NEIGHBOURING_OF: dict[int, Neighbouring | None] = {
 }
 LONGEST_AMOUNT = 32
 """Characters of a decimal."""
+
+_NUMBERS = tuple(field.name for field in fields(Transform) if field.name != "zeros")
 
 
 def decimal_text(number: Decimal) -> str:
@@ -145,3 +153,82 @@ def privacy_of_document(document: Document) -> Privacy:
         budget("rho"),
         delta_of(text_of(document["delta"])) if "delta" in document else None,
     )
+
+
+def claim_document(claim: Claim) -> Document:
+    """A claim of nothing is its sentence alone."""
+    document: Document = {"sentence": claim.sentence}
+    if claim.epsilon is not None:
+        document["epsilon"] = decimal_text(claim.epsilon)
+        document["delta"] = decimal_text(claim.delta)
+    if claim.neighbouring is not None:
+        document["neighbouring"] = str(claim.neighbouring)
+    return document
+
+
+def claim_of_document(document: Document) -> Claim:
+    """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no claim."""
+    relation = document.get("neighbouring")
+    return Claim(
+        sentence=text_of(document["sentence"]),
+        epsilon=_epsilon_of(text_of(document.get("epsilon", ""))),
+        delta=_delta_of(text_of(document.get("delta", ""))),
+        neighbouring=None if relation is None else Neighbouring(relation),
+    )
+
+
+def claim_message(claim: Claim) -> catalog.Claim:
+    return catalog.Claim(
+        sentence=claim.sentence,
+        epsilon="" if claim.epsilon is None else decimal_text(claim.epsilon),
+        delta=decimal_text(claim.delta),
+        neighbouring=neighbouring_message(claim.neighbouring),
+    )
+
+
+def claim_of(message: catalog.Claim) -> Claim:
+    """Raises InvalidInputError or InvalidNumberError where it is no claim."""
+    return Claim(
+        sentence=message.sentence,
+        epsilon=_epsilon_of(message.epsilon),
+        delta=_delta_of(message.delta),
+        neighbouring=neighbouring_of(message.neighbouring),
+    )
+
+
+def _epsilon_of(text: str) -> Decimal | None:
+    return decimal_of(text, "claim.epsilon") if text else None
+
+
+def _delta_of(text: str) -> Decimal:
+    return Decimal(0) if text in ("", "0") else delta_of(text)
+
+
+def transform_message(transform: Transform) -> pb.Transform | None:
+    """None for counts as they are."""
+    if transform == AS_COUNTED:
+        return None
+    numbers = {name: getattr(transform, name) for name in _NUMBERS}
+    return pb.Transform(**numbers, zeros=transform.zeros)
+
+
+def transform_of(message: pb.Transform) -> Transform:
+    """Raises InvalidNumberError where a number is out of its range."""
+    numbers = {name: getattr(message, name) for name in _NUMBERS}
+    return Transform(**numbers | {"rounding": message.rounding or 1}, zeros=message.zeros)
+
+
+def transform_document(transform: Transform) -> Document:
+    """Only what differs from counts as they are."""
+    document: Document = {
+        name: str(getattr(transform, name))
+        for name in _NUMBERS
+        if getattr(transform, name) != getattr(AS_COUNTED, name)
+    }
+    return document | ({"zeros": True} if transform.zeros else {})
+
+
+def transform_of_document(document: Document) -> Transform:
+    """Raises TypeError, ValueError or InvalidNumberError where the document is no transform."""
+    numbers = {name: integer_of(value) for name, value in document.items() if name != "zeros"}
+    return Transform(**numbers, zeros=document.get("zeros", False))

@@ -6,13 +6,13 @@ from dataclasses import replace
 from importlib.metadata import version
 from uuid import uuid4
 
-from gencard.client.audit_found import Audit, Where
+from gencard.client.audit import Audit, Where
 from gencard.client.checking.agreement import Agreement
 from gencard.client.connection import operations
-from gencard.client.connection.bounds import seed_asked
-from gencard.client.connection.paging import pages
-from gencard.client.connection.progress import Shown, shown
-from gencard.client.connection.remote_box import RemoteBox
+from gencard.client.connection.connection import pages
+from gencard.client.connection.operations import ProgressDisplay, progress_bar
+from gencard.client.connection.tables import RemoteBox
+from gencard.client.workload import checked_seed
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Verdict
@@ -25,8 +25,8 @@ from gencard.core.errors import InvalidInputError, InvalidNumberError, Verificat
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.moments import statistics_of
 from gencard.v1 import audit_pb2 as pb
-from gencard.wire.documents.statements import VERDICT, predicate_of, subject_digest
 from gencard.wire.signatures.canonical import document_of, sha256
+from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
 from gencard.wire.signatures.identity import Role
 
 MADE_UP_RECORDS = 20_000
@@ -44,7 +44,7 @@ def audit(
     runs: int | None,
     records: Dataset | None,
     resume: str,
-    progress: Shown,
+    progress: ProgressDisplay,
 ) -> Audit:
     """Audit a black box; the arguments are those of ``Card.audit``.
 
@@ -67,7 +67,7 @@ def _from_afar(
     seed: int,
     runs: int | None,
     records: Dataset | None,
-    progress: Shown,
+    progress: ProgressDisplay,
 ) -> Audit:
     """Around records that are made up here; touches none of the real ones and costs nothing."""
     terms = agreement.card.terms
@@ -78,11 +78,11 @@ def _from_afar(
     linear = statistics_of(terms.moments, agreement.coding)
     plan = AuditPlan(terms.marginals, rows, seed, planned, linear=linear)
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
-    with shown("Auditing", progress) as tell:
+    with progress_bar("Auditing", progress) as reported:
         begin = time.monotonic()
         if records is None:
             records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
-        found = run_audit(box, records, plan, versions=_versions(), progress=tell)
+        found = run_audit(box, records, plan, versions=_versions(), progress=reported)
     findings = replace(found, seconds=time.monotonic() - begin)
     return Audit(
         card=agreement.card.name,
@@ -96,20 +96,22 @@ def _from_afar(
     )
 
 
-def _at_card(agreement: Agreement, black_box: str, seed: int, resume: str, progress: Shown) -> Audit:
+def _at_card(
+    agreement: Agreement, black_box: str, seed: int, resume: str, progress: ProgressDisplay
+) -> Audit:
     """Audit around the real records, at the controller. Counts as an attempt, and has a price."""
     connection = agreement.connection
     request = pb.RunAuditRequest(
         card=agreement.card.name,
         black_box=black_box,
-        seed=seed_asked(seed),
+        seed=checked_seed(seed),
         resume=resume,
         request_id=str(uuid4()),
     )
-    with shown("Auditing", progress) as tell:
+    with progress_bar("Auditing", progress) as reported:
         operation = connection.call(connection.audit.RunAudit, request)
         try:
-            told = operations.result_of(connection, operation, pb.Audit, tell)
+            told = operations.result_of(connection, operation, pb.Audit, reported)
         except KeyboardInterrupt as stopped:
             for note in _how_to_go_on(request, operation.name):
                 stopped.add_note(note)

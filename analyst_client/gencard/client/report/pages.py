@@ -1,14 +1,30 @@
 """The page of an audit report: words first, then figures, then everything else."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from gencard.client.report import plots, unique_plots
-from gencard.client.report.template import rendered
-from gencard.client.report.words import named, percent
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gencard.client.report import plots
+from gencard.client.report.written import named, percent
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.arms.runs import calls
 from gencard.core.audit.report import AuditReport, Check, CheckResult, Verdict
 from gencard.core.audit.wording import power_by_arm, wording
+from gencard.core.domain import Clique
+from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
+
+
+def rendered(template: str, **values: object) -> str:
+    """The page as HTML; a value that the template wants and that is not given is an error."""
+    environment = Environment(
+        loader=PackageLoader("gencard.client.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
+
 
 _TITLES = {
     Verdict.LEAKAGE: "Evidence of leakage",
@@ -32,7 +48,7 @@ MOST_BLOCKS = 40
 """Rows of the table of blocks; the JSON report holds all."""
 
 
-def render(report: AuditReport, *, card: str, black_box: str, where: str, note: str) -> str:
+def audit_page(report: AuditReport, *, card: str, black_box: str, where: str, note: str) -> str:
     """The page as HTML, with the words of ``Report``; all that came from outside is escaped."""
     return rendered(
         "page.html.j2",
@@ -52,9 +68,9 @@ def render(report: AuditReport, *, card: str, black_box: str, where: str, note: 
         settings=list(_settings(report)),
         g_plot=plots.sides(report),
         planted=report.planted,
-        planted_plot=unique_plots.planted(report.planted) if report.planted else "",
+        planted_plot=plots.planted(report.planted) if report.planted else "",
         uniques=report.uniques,
-        uniques_plot=unique_plots.uniques(report.uniques) if report.uniques else "",
+        uniques_plot=plots.uniques(report.uniques) if report.uniques else "",
         block_plot=plots.blocks(report),
     )
 
@@ -147,3 +163,49 @@ def _number(value: float) -> str:
 
 def _signed(value: float) -> str:
     return f"{value:.1f}".replace("-", "−")
+
+
+MOST_MARGINALS = 40
+"""Rows of the table; the JSON holds all."""
+
+Levels = Callable[[Clique, CellFidelity], tuple[str, ...]]
+
+
+def fidelity_page(
+    ordered: Sequence[MarginalFidelity], *, about: str, lines: list[tuple[str, str]], levels: Levels
+) -> str:
+    """The page as HTML, with the words of ``FidelityReport``."""
+    (_, wording), *others = lines
+    return rendered(
+        "fidelity.html.j2",
+        about=about,
+        wording=wording,
+        beyond=any(found.beyond_chance for found in ordered),
+        lines=others,
+        false_alarms=percent(FALSE_ALARMS),
+        marginals=[_fidelity_line(found, levels) for found in ordered[:MOST_MARGINALS]],
+        more=max(0, len(ordered) - MOST_MARGINALS),
+        plot=plots.fidelity(ordered),
+        most_bars=plots.MOST_BARS,
+    )
+
+
+def _fidelity_line(found: MarginalFidelity, levels: Levels) -> dict[str, object]:
+    return {
+        "name": named(found.clique),
+        "cells": f"{found.cells:,}",
+        "distance": percent(found.total_variation),
+        "beyond": found.beyond_chance,
+        "expected": percent(found.expected),
+        "bound": percent(found.bound),
+        "worst": [_cell(found.clique, cell, levels) for cell in found.worst],
+    }
+
+
+def _cell(clique: Clique, cell: CellFidelity, levels: Levels) -> dict[str, str]:
+    return {
+        "levels": named(levels(clique, cell)),
+        "asked": percent(cell.asked),
+        "released": percent(cell.released),
+        "stderr": percent(cell.stderr),
+    }

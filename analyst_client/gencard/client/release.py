@@ -1,17 +1,15 @@
 """A release: rows, and the signed receipt that says what they were made from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.panel import Panel
-
-from gencard.client.files.files import write_rows
+from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
-from gencard.client.files.numbers import Numbers
-from gencard.client.report import html, text
+from gencard.client.files.levels import Numbers
+from gencard.client.files.rows import write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(Displayable):
     """Rows that were checked against their digest and receipt.
 
     Args:
@@ -111,11 +109,8 @@ class Release:
             ("Entry of the log", str(self.receipt.log_index)),
         ]
 
-    def _repr_html_(self) -> str:
-        return html.panel("Release", html.facts(self.lines()))
-
-    def __rich__(self) -> Panel:
-        return text.panel("Release", text.facts(self.lines()))
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return "Release", [Facts(self.lines())]
 
 
 def _made_by(receipt: Receipt) -> list[tuple[str, str]]:

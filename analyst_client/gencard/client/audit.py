@@ -1,18 +1,19 @@
 """What an audit says: the verdict, what it was about, and the full report where we may see it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from html import escape
+from pathlib import Path
+from typing import Any
 
-from rich.panel import Panel
-
-from gencard.client.report import html, text
+from gencard.client.display import Displayable, Facts, Part
+from gencard.client.report.written import WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
+from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.wording import summary
-from gencard.core.errors import PermissionDeniedError
-
-if TYPE_CHECKING:
-    from gencard.client.report.report import Report
+from gencard.core.errors import InvalidInputError, PermissionDeniedError
+from gencard.wire.signatures.canonical import document_of
 
 
 class Where(StrEnum):
@@ -23,7 +24,7 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Displayable):
     """What an audit says. "No evidence of leakage" is not a proof of safety.
 
     Args:
@@ -54,7 +55,6 @@ class Audit:
         Raises:
             PermissionDeniedError: Its numbers depend on records, and our role may not see them.
         """
-        from gencard.client.report.report import Report  # noqa: PLC0415 - reports only where wanted
 
         if self.findings is None:
             raise PermissionDeniedError
@@ -78,8 +78,53 @@ class Audit:
         """What the full report says beyond the verdict, in a sentence; for those who may see it."""
         return "" if self.findings is None else summary(self.findings).removeprefix(self.wording).strip()
 
-    def _repr_html_(self) -> str:
-        return html.panel("Audit", html.facts(self.lines()))
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return "Audit", [Facts(self.lines())]
 
-    def __rich__(self) -> Panel:
-        return text.panel("Audit", text.facts(self.lines()))
+
+@dataclass(frozen=True)
+class Report(WrittenAsPage):
+    """Everything that an audit found, and what it was about.
+
+    Args:
+        facts: The numbers. They depend on the records that the audit was made around.
+        card: datasets/{dataset}/cards/{card}.
+        black_box: What was audited.
+        where: "made-up" or "card".
+        note: What stands above the verdict of these numbers; such as an earlier verdict.
+    """
+
+    facts: AuditReport
+    card: str = ""
+    black_box: str = ""
+    where: str = ""
+    note: str = ""
+
+    @classmethod
+    def of_json(cls, path: str | Path) -> "Report":
+        """A report that ``save_json`` wrote.
+
+        Raises:
+            InvalidInputError: It cannot be read, or is no report.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except OSError:
+            raise InvalidInputError(field="report", problem=f"cannot read {path}") from None
+        return cls(report_of_json_object(document_of(data, "report")))
+
+    def _page(self) -> str:
+        rendered: str = page_module("pages").audit_page(
+            self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
+        )
+        return rendered
+
+    def document(self) -> dict[str, Any]:
+        """All numbers as an object of JSON types."""
+        return report_to_json_object(self.facts)
+
+    def _repr_html_(self) -> str:
+        return (
+            '<iframe title="Audit report" sandbox style="width:100%;height:48em;border:0" '
+            f'srcdoc="{escape(self.html)}"></iframe>'
+        )

@@ -1,13 +1,10 @@
 """A card for people: what it says, and what to do next."""
 
-from collections.abc import Iterable
-
-from rich.console import RenderableType
-from rich.panel import Panel
+from collections.abc import Iterable, Sequence
 
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.measuring import stddevs
-from gencard.client.report import html, text
+from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.terms import stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Mechanism, Price
 from gencard.core.card.card import Card, CardState, Offer, Turn
 from gencard.core.card.offer_changes import changes_between
@@ -42,7 +39,7 @@ UNIQUES = "replicated ones are taken out of the one release, which nobody can re
 _MOST_CHANGES = 20
 
 
-class CardView:
+class CardView(Displayable):
     """What a card says, as it stood when it was last read."""
 
     def __init__(self, negotiation: Card) -> None:
@@ -160,17 +157,11 @@ class CardView:
             ]
         return found
 
-    def _repr_html_(self) -> str:
-        parts = [html.facts(self.lines())]
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        parts: list[Part] = [Facts(self.lines())]
         if self.changes:
-            parts += [html.paragraph(CHANGED), html.grid(CHANGE_HEADS, change_lines(self.changes))]
-        return html.panel(self.name or "Card, priced only", *parts)
-
-    def __rich__(self) -> Panel:
-        parts: list[RenderableType] = [text.facts(self.lines())]
-        if self.changes:
-            parts += [CHANGED, text.grid(CHANGE_HEADS, change_lines(self.changes))]
-        return text.panel(self.name or "Card, priced only", *parts)
+            parts += [CHANGED, Grid(CHANGE_HEADS, change_lines(self.changes))]
+        return self.name or "Card, priced only", parts
 
     def __repr__(self) -> str:
         return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"

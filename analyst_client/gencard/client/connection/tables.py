@@ -1,0 +1,165 @@
+"""Datasets over the wire: rows of a release, and black boxes run on datasets that the client makes."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+import grpc
+import numpy as np
+
+from gencard.client.connection.connection import Connection
+from gencard.client.workload import checked_rows
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import (
+    InvalidInputError,
+    ServiceUnavailableError,
+    VerificationError,
+)
+from gencard.core.types import Progress
+from gencard.v1 import audit_pb2 as pb
+from gencard.v1 import common_pb2 as common
+from gencard.v1.synthesis_pb2 import StreamRowsRequest
+from gencard.wire.codecs.error_table import error_of_call
+from gencard.wire.codecs.table_codec import Allocate, Table, dataset_of_chunks, in_memory, table_chunks
+
+_ATTEMPTS = 3
+_BLOCK = 1 << 20
+_RUN_SECONDS = 300.0
+
+
+def fetch_rows(
+    connection: Connection,
+    release: str,
+    rows: int,
+    progress: Progress,
+    *,
+    domain: Domain,
+    scratch: Path | None = None,
+) -> Dataset:
+    """The rows of a release, checked against the digest that came with them.
+
+    A broken stream is requested again from its beginning, because a release never changes.
+
+    Args:
+        connection: To the controller.
+        release: datasets/{dataset}/cards/{card}/releases/{release}.
+        rows: Number of rows, at most; no memory is allocated for more.
+        progress: Called with the share done.
+        domain: The expected domain.
+        scratch: A folder for an unnamed file that holds the codes; None for memory.
+
+    Raises:
+        VerificationError: The digest does not agree.
+        DomainMismatchError, InvalidDatasetError, TooLargeError: The stream is not the requested table.
+        ServiceUnavailableError: The stream broke in every attempt.
+    """
+    allocate = in_memory if scratch is None else in_file(scratch)
+
+    def read() -> Dataset:
+        chunks = _counted(_chunks(connection, release), rows, progress)
+        return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
+
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(ServiceUnavailableError):
+            return read()
+    return read()
+
+
+def in_file(folder: Path) -> Allocate:
+    """Allocate tables in an unnamed file of a folder; the file disappears with the table.
+
+    The space is reserved at once, so that a full disk is reported before anything is received.
+    """
+
+    def allocate(shape: tuple[int, int], dtype: np.dtype[np.unsignedinteger]) -> Table:
+        size = shape[0] * shape[1] * dtype.itemsize
+        if size == 0:
+            return in_memory(shape, dtype)
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                _reserve(file, size)
+                return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order="F")
+        except OSError:
+            raise InvalidInputError(field="file", problem=f"no room in {folder}") from None
+
+    return allocate
+
+
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Raises OSError where the disk is full."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for start in range(0, size, _BLOCK):
+        file.write(bytes(min(_BLOCK, size - start)))
+    file.flush()
+
+
+def _chunks(connection: Connection, release: str) -> Iterator[common.TableChunk]:
+    request = StreamRowsRequest(name=release)
+    for part in connection.stream(connection.synthesis.StreamRows, request):
+        yield part.chunk
+
+
+def _counted(
+    chunks: Iterator[common.TableChunk], rows: int, progress: Progress
+) -> Iterator[common.TableChunk]:
+    """The same chunks, with a report of progress for each."""
+    done = 0
+    for chunk in chunks:
+        done += chunk.batch.rows
+        progress("rows", min(done / rows, 1.0))
+        yield chunk
+
+
+class RemoteBox:
+    """Runs a black box at the controller on a dataset that the client sends; no record is involved.
+
+    Args:
+        card: datasets/{dataset}/cards/{card}; gives Phi and the domain.
+        black_box: Its name in the catalogue; empty for the card's own generator.
+    """
+
+    def __init__(self, connection: Connection, card: str, black_box: str = "") -> None:
+        self._connection = connection
+        self._card = card
+        self._black_box = black_box
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        """Run the black box once.
+
+        Raises:
+            InvalidNumberError: The number of rows is out of range.
+            DomainMismatchError, VerificationError: The answer is not the requested table.
+        """
+        start = pb.RunBlackBoxStart(
+            card=self._card,
+            black_box=self._black_box,
+            rows=checked_rows(rows),
+            seed=seed,
+            request_id=str(uuid4()),
+        )
+        answers = self._answers(start, dataset)
+        output = dataset_of_chunks(answers, domain=dataset.domain, most_rows=rows)
+        if len(output) != rows:
+            raise VerificationError(problem="the black box returned a different number of rows")
+        return output
+
+    def _answers(self, start: pb.RunBlackBoxStart, dataset: Dataset) -> Iterator[common.TableChunk]:
+        method = self._connection.audit.RunBlackBox
+        try:
+            for part in method(_requests(start, dataset), timeout=_RUN_SECONDS):
+                yield part.chunk
+        except grpc.RpcError as failed:
+            raise error_of_call(failed) from None
+
+
+def _requests(start: pb.RunBlackBoxStart, dataset: Dataset) -> Iterator[pb.RunBlackBoxRequest]:
+    yield pb.RunBlackBoxRequest(start=start)
+    for chunk in table_chunks(dataset):
+        yield pb.RunBlackBoxRequest(chunk=chunk)

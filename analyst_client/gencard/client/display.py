@@ -1,0 +1,129 @@
+"""How results look: one description of a panel, drawn as HTML in a notebook and with rich in a terminal.
+
+Text from outside is escaped in both: it is never taken for markup or for terminal control codes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape as html_escape
+
+from rich.console import Group, RenderableType
+from rich.markup import escape as markup_escape
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+
+_NARROWEST = 16
+"""Least width, in characters, of a column of prose."""
+
+_FRAME_STYLE = (
+    "border:1px solid color-mix(in srgb, currentColor 25%, transparent);border-radius:6px;"
+    "padding:.6em 1em;margin:.4em 0;max-width:60em;line-height:1.45"
+)
+_NAME_STYLE = "white-space:nowrap;font-weight:500;opacity:.75"
+_CELL_STYLE = "text-align:left;vertical-align:top;padding:.15em 1.2em .15em 0;background:none"
+_TABLE = '<table style="border-collapse:collapse;margin:.3em 0">'
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A table of names and values."""
+
+    lines: Iterable[tuple[str, str]]
+
+    def html(self) -> str:
+        rows = "".join(
+            f'<tr><th scope="row" style="{_CELL_STYLE};{_NAME_STYLE}">{html_escape(name)}</th>'
+            f"{_cells((value,))}</tr>"
+            for name, value in self.lines
+        )
+        return f"{_TABLE}{rows}</table>"
+
+    def rich(self) -> Table:
+        table = Table.grid(padding=(0, 1))  # a SHA-256 in a panel fits into 80 columns
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in self.lines:
+            table.add_row(plain(name), plain(value))
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table with a row of column heads."""
+
+    heads: Sequence[str]
+    lines: Iterable[Sequence[str]]
+
+    def html(self) -> str:
+        head = "".join(
+            f'<th scope="col" style="{_CELL_STYLE};opacity:.75">{html_escape(text)}</th>'
+            for text in self.heads
+        )
+        body = "".join(f"<tr>{_cells(line)}</tr>" for line in self.lines)
+        return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def rich(self) -> Table:
+        table = Table(header_style="bold")
+        for head in self.heads:
+            table.add_column(head, overflow="fold")
+        for line in self.lines:
+            table.add_row(*map(plain, line))
+        return table
+
+
+Part = str | Facts | Grid
+"""A paragraph or a table."""
+
+
+class Displayable(ABC):
+    """A result with a panel: ``print`` of rich and notebooks draw it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        """Title and parts of the panel."""
+
+    def _repr_html_(self) -> str:
+        title, parts = self._panel()
+        head = f'<div style="font-weight:600;font-size:1.05em">{html_escape(title)}</div>'
+        return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
+
+    def __rich__(self) -> Panel:
+        title, parts = self._panel()
+        group = Group(*(plain(part) if isinstance(part, str) else part.rich() for part in parts))
+        return Panel(group, title=f"[bold]{plain(title)}[/]", title_align="left", expand=False)
+
+
+def plain(text: str) -> str:
+    """Text that a terminal shows as it is: no markup, no escape sequences."""
+    return markup_escape("".join(letter if letter.isprintable() else "?" for letter in text))
+
+
+def listing(heads: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> RenderableType:
+    """A table that breaks no name; where it is wider than ``width`` characters, a block for each line.
+
+    A name is a cell without a space: a reader may want to copy it.
+    """
+    table, frame = Grid(heads, lines).rich(), 1
+    for column, cells in zip(table.columns, zip(heads, *lines, strict=True), strict=True):
+        longest = max(map(len, cells))
+        column.no_wrap = not any(" " in cell for cell in cells)
+        column.min_width = longest if column.no_wrap else min(longest, _NARROWEST)
+        frame += column.min_width + 3
+    if frame <= width or not lines:
+        return table
+    blocks = (Facts(zip(heads, line, strict=True)).rich() for line in lines)
+    return Group(*(Padding(block, (0, 0, 1, 0)) for block in blocks))
+
+
+def _html(part: Part) -> str:
+    if isinstance(part, str):
+        return f'<p style="margin:.3em 0">{html_escape(part)}</p>' if part else ""
+    return part.html()
+
+
+def _cells(line: Sequence[str]) -> str:
+    return "".join(f'<td style="{_CELL_STYLE}">{html_escape(text)}</td>' for text in line)

@@ -1,0 +1,186 @@
+"""fidelity: how well rows follow psi."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from gencard.client.checking.agreement import Agreement
+from gencard.client.checking.bundle import Bundle
+from gencard.client.files.folder import make_folder
+from gencard.client.files.rows import read_rows
+from gencard.client.release import Release
+from gencard.client.report.fidelity import FidelityReport
+from gencard.client.report.utility import Asked, utility_report
+from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
+from gencard.core.coding import Coding
+from gencard.core.domain import Domain
+from gencard.core.errors import DomainMismatchError, InvalidInputError
+from gencard.core.utility.fidelity import fidelity as fidelity_to
+from gencard.core.utility.gap import GapWords
+
+
+def fidelity(
+    target: Annotated[str, typer.Argument(help="A folder that was kept, or a card.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Rows, .csv or .parquet; else the folder's, or the newest release."),
+    ] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write it as JSON.")] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """How far rows lie from psi, and how far chance takes them. Exit code 0 whatever is found."""
+    folder = Path(target)
+    found = _of_folder(folder, data) if folder.is_dir() else _of_card(target, data, connection)
+    say_json(found.document()) if as_json else console.print(found)
+    if page is not None:
+        found.save_html(page)
+    if report is not None:
+        found.save_json(report)
+    written = [str(path) for path in (page, report) if path is not None]
+    if written and not as_json:
+        say(f"Written: {', '.join(written)}")
+
+
+def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
+    """Offline. Whether psi and rows are those of the card is for ``gencard verify`` to say."""
+    bundle = Bundle.of([folder])
+    coding, psi = bundle.schema(), bundle.psi()
+    if coding.domain.project(psi.domain.attributes) != psi.domain:
+        raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
+    file = data or bundle.one("rows").path
+    return FidelityReport(fidelity_to(psi, read_rows(file, coding, psi.domain)), coding, str(file))
+
+
+def _of_card(name: str, data: Path | None, connection: Path) -> FidelityReport:
+    with connected(connection) as analyst:
+        agreement = analyst.card(name).agreement
+        if data is None:
+            return agreement.fidelity(_newest(agreement))
+        return agreement.fidelity(read_rows(data, agreement.coding, agreement.domain))
+
+
+def _newest(agreement: Agreement) -> Release:
+    """The newest release; raises InvalidInputError where there is none."""
+    receipt = next(agreement.receipts(), None)
+    if receipt is None:
+        raise InvalidInputError(field="data", problem="is required, because the card has no release yet")
+    return agreement.fetch(receipt.name, progress=True)
+
+
+Measured = Annotated[
+    bool,
+    typer.Option(
+        "--measure/--no-measure",
+        help="Have measured at the records what was not yet: one statistic a number, once for a card.",
+    ),
+]
+
+
+def report(
+    name: Annotated[str, typer.Argument(help="A card, or one of its releases.", metavar="CARD|RELEASE")],
+    page: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
+    file: Annotated[Path | None, typer.Option("--report", help="Write it as JSON.")] = None,
+    measure: Measured = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """What was released, its fidelity, risk, utility and audits, as far as your role may know.
+
+    Exit code 0 whatever is found. Beside a page stands its JSON, unless --report names another place.
+    """
+    card, _, release = name.partition("/releases/")
+    if page is not None and file is None:
+        file = page.with_suffix(".json")
+    if page is not None and page == file:
+        raise InvalidInputError(field="report", problem="must differ from the file of the page")
+    written = [path for path in (page, file) if path is not None]
+    for path in written:
+        make_folder(path.parent)
+    with connected(connection) as analyst:
+        found = analyst.card(card).report(name if release else None, measure=measure)
+    say_json(found.document()) if as_json else console.print(found)
+    if page is not None:
+        found.save_html(page)
+    if file is not None:
+        found.save_json(file)
+    if written and not as_json:
+        say(f"Written: {', '.join(map(str, written))}")
+
+
+def utility(
+    synthetic: Annotated[
+        Path, typer.Argument(help="A folder that was kept, or rows: .csv or .parquet.")
+    ],
+    records: Annotated[Path, typer.Argument(help="Records to compare with: .csv or .parquet.")],
+    schema: Annotated[
+        Path | None, typer.Option(help="schema.json, where the rows are a file alone.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="Attribute to predict.")] = "",
+    predictor: Annotated[
+        list[str] | None, typer.Option("--from", help="Attribute to predict it from; else all others.")
+    ] = None,
+    marginal: Annotated[
+        list[str] | None, typer.Option(help="Attributes of a marginal whose error is wanted: a,b,c.")
+    ] = None,
+    gap: Annotated[str, typer.Option(help="Two groups, as sex=men,women, whose gap is wanted.")] = "",
+    within: Annotated[str, typer.Option(help="Attribute in whose levels there is a gap.")] = "",
+    among: Annotated[str, typer.Option(help="Only these records, as work=full,part.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of permutations.")] = 0,
+    report: Annotated[Path | None, typer.Option("--report", help="Write it as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What rows are worth beside records in your hands: tables, propensity, predictions. Offline."""
+    rows, coding, domain = _described(synthetic, schema)
+    found = utility_report(
+        read_rows(rows, coding, domain),
+        read_rows(records, coding, domain),
+        coding,
+        Asked(
+            target,
+            tuple(predictor or ()),
+            tuple(tuple(names.split(",")) for names in marginal or ()),
+            _gap(gap, within, among),
+        ),
+        rng=np.random.Generator(np.random.PCG64(seed)),
+        about=f"{rows} beside {records}",
+    )
+    say_json(found.document()) if as_json else console.print(found)
+    if report is not None:
+        found.save_json(report)
+        if not as_json:
+            say(f"Written: {report}")
+
+
+def _gap(groups: str, within: str, among: str) -> GapWords | None:
+    """Raises InvalidInputError where the words are not of the form."""
+    if not (groups or within or among):
+        return None
+    attribute, levels = _levels(groups)
+    if len(levels) != 2 or not within:
+        raise InvalidInputError(
+            field="gap", problem="needs two levels, such as sex=men,women, and --within"
+        )
+    looked_at = _levels(among) if among else ("", ())
+    return GapWords(attribute, *levels, within, *looked_at)
+
+
+def _levels(text: str) -> tuple[str, tuple[str, ...]]:
+    attribute, _, levels = text.partition("=")
+    return attribute, tuple(levels.split(","))
+
+
+def _described(synthetic: Path, schema: Path | None) -> tuple[Path, Coding, Domain]:
+    """The rows, what their codes mean, and the attributes that they have."""
+    if synthetic.is_dir():
+        bundle = Bundle.of([synthetic])
+        return bundle.one("rows").path, bundle.schema(), bundle.domain()
+    if schema is None:
+        raise InvalidInputError(
+            field="schema", problem="is required when the rows are a file without a release"
+        )
+    coding = Bundle.of([schema]).schema()
+    return synthetic, coding, coding.domain
