@@ -15,7 +15,6 @@ from tests.system.edge import eventually, is_alive
 from tests.system.house import House
 from tests.system.tour import Visitor
 
-
 DEADLINE_SECONDS = 20.0
 """Of a call to a controller that may die in it: gRPC does not always notice, and would wait on."""
 

@@ -151,7 +151,7 @@ def test_s15_any_step_of_a_call_may_fail(frail: Frail, name: str) -> None:
     """Each step of each call fails once: a typed error, or the answer where it was not needed."""
     prepare = dict(tour.WELL)[name]
     for nth in count(1):
-        assert eventually(frail.is_idle)  # unfinished operations count against the quota of a certificate
+        assert eventually(frail.is_idle)  # unfinished operations count against the quota
         call = prepare(frail.ana, frail.card, frail.release)
         with frail.faults.armed(nth, ("call", "job")):
             failure = failure_in(call)

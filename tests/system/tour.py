@@ -177,7 +177,7 @@ def _reads(stub: str, method: str, request: Callable[[str, str], Any]) -> tuple[
         call = getattr(getattr(ana, stub), method)
         asked = request(card, release)
         streams = method.startswith("Stream")
-        return lambda: list(call(asked, timeout=120)) if streams else call(asked, timeout=self.seconds)
+        return lambda: list(call(asked, timeout=120)) if streams else call(asked, timeout=120)
 
     return method, prepare
 
