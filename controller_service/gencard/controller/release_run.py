@@ -258,6 +258,7 @@ def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: date
         name=receipt.name,
         card=run.row.resource,
         rows=receipt.rows,
+        size=int(run.request.get("bytes", 0)),
         seed=run.request["seed"],
         digest=receipt.rows_digest,
         psi_digest=receipt.psi_digest,

@@ -156,11 +156,10 @@ class Releases:
 
     def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
         """Raises QuotaExceededError where the caller may have no more releases, or none so large."""
-        files = self.store.files(tx, who.uri)
+        number, held = self.store.held_by(tx, who.uri)
         begun = self.operations.unfinished(tx, who.uri, KIND)
-        on_disk = sum(_size_of(self.folder / name) for name in files)
         to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in begun)
-        self.cards.quotas.check_release(len(files) + len(begun), on_disk + to_come + size)
+        self.cards.quotas.check_release(number + len(begun), held + to_come + size)
 
     def get(self, who: Identity, name: str) -> tuple[pb.Release, bytes]:
         """A release, and the bytes of its entry in the log."""
@@ -259,14 +258,6 @@ class Releases:
         row = self.store.get(tx, name)
         self.cards.readable(tx, who, row.card)
         return row
-
-
-def _size_of(file: Path) -> int:
-    """Bytes of a file; 0 where it is not there."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def _refuse_seed(seed: int) -> None:

@@ -241,6 +241,7 @@ class TestReleases:
             name=f"{CARD}/releases/r1",
             card=CARD,
             rows=10_000,
+            size=40_000,
             seed=2**64 - 1,
             digest="d",
             psi_digest="p",
@@ -254,6 +255,9 @@ class TestReleases:
             assert RELEASES.get(tx, release.name) == release
             assert RELEASES.list(tx, card=CARD).rows == (release,)
             assert RELEASES.list(tx, card="other").rows == ()
+            assert RELEASES.held(tx, CARD) == (1, 10_000)
+            assert RELEASES.held_by(tx, ANA) == (1, 40_000)
+            assert RELEASES.held_by(tx, "another") == (0, 0)
             with pytest.raises(NotFoundError):
                 RELEASES.get(tx, CARD)
 

@@ -19,6 +19,7 @@ class ReleaseRow:
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
         rows: Number of rows, in records.
+        size: Of the rows, in bytes, as it counts against the analyst's quota.
         digest: SHA-256, in hex, of the rows; ``psi_digest`` of what they were drawn from.
         receipt: The signed receipt: a DSSE envelope.
         file_name: Where the rows are, inside the folder of releases.
@@ -27,6 +28,7 @@ class ReleaseRow:
     name: str
     card: str
     rows: int
+    size: int
     seed: int
     digest: str
     psi_digest: str
@@ -60,10 +62,12 @@ class ReleaseStore:
         number, rows = tx.execute(query.where(releases.c.card == card)).one()
         return int(number), int(rows)
 
-    def files(self, tx: Connection, analyst: str) -> tuple[str, ...]:
-        """Names of the files of all releases under one analyst's cards."""
-        query = select(releases.c.file_name).join(cards, cards.c.name == releases.c.card)
-        return tuple(tx.execute(query.where(cards.c.analyst == analyst)).scalars())
+    def held_by(self, tx: Connection, analyst: str) -> tuple[int, int]:
+        """How many releases one analyst's cards have, and the bytes of all of them."""
+        query = select(func.count(), func.coalesce(func.sum(releases.c.size), 0))
+        query = query.select_from(releases.join(cards, cards.c.name == releases.c.card))
+        number, size = tx.execute(query.where(cards.c.analyst == analyst)).one()
+        return int(number), int(size)
 
     def list(
         self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50

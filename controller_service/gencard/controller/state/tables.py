@@ -157,6 +157,7 @@ releases = Table(
     Column("name", String(400), nullable=False, unique=True),
     Column("card", String(400), ForeignKey("cards.name"), nullable=False),
     Column("rows", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False, server_default="0"),
     Column("seed", Seed, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("psi_digest", String(64), nullable=False),
