@@ -15,9 +15,6 @@ from tests.system.edge import eventually, is_alive
 from tests.system.house import House
 from tests.system.tour import Visitor
 
-DEADLINE_SECONDS = 20.0
-"""Of a call to a controller that may die in it: gRPC does not always notice, and would wait on."""
-
 
 @dataclass
 class Mortal:
@@ -61,7 +58,7 @@ class Zygote:
         assert self.process.stdin is not None
         print(json.dumps(asked), file=self.process.stdin, flush=True)
         born = self.heard()
-        ana = Visitor(self.house, "ana", f"localhost:{born['port']}", seconds=DEADLINE_SECONDS)
+        ana = Visitor(self.house, "ana", f"localhost:{born['port']}")
         return Mortal(born["pid"], ana, self)
 
     def heard(self) -> dict[str, Any]:

@@ -65,8 +65,6 @@ class Visitor:
     name: str
     address: str
     recorder: Recorder = field(default_factory=Recorder)
-    seconds: float = 120
-    """Deadline of a call."""
 
     def __post_init__(self) -> None:
         credentials = Credentials.beside(self.house.person(self.name) / "certificate.pem")
@@ -84,7 +82,7 @@ class Visitor:
     def call(self, method: Any, request: Any = None, **fields: Any) -> Any:
         """The answer, or the error as it came."""
         try:
-            return method(request, timeout=self.seconds, **fields)
+            return method(request, timeout=120, **fields)
         except grpc.RpcError as error:
             return error
 
@@ -92,7 +90,7 @@ class Visitor:
         """All answers of a stream, up to its error."""
         answers: list[Any] = []
         with contextlib.suppress(grpc.RpcError):
-            answers.extend(method(request, timeout=self.seconds))
+            answers.extend(method(request, timeout=120))
         return answers
 
     # The way of a card -------------------------------------------------------------------------
@@ -101,7 +99,7 @@ class Visitor:
         request = negotiation_pb2.ProposeCardRequest(
             terms=terms(dataset, **kwargs), request_id=request_id()
         )
-        return self.negotiation.ProposeCard(request, timeout=self.seconds).card
+        return self.negotiation.ProposeCard(request, timeout=120).card
 
     def agreed(self, dataset: str = "survey", **kwargs: Any) -> negotiation_pb2.Card:
         return self.accepted(self.proposed(dataset, **kwargs))
@@ -114,7 +112,7 @@ class Visitor:
             signature=signature_of(card.offer.statement, key),
             request_id=request_id(),
         )
-        return self.negotiation.AcceptCard(request, timeout=self.seconds).card
+        return self.negotiation.AcceptCard(request, timeout=120).card
 
     def begun(self, card: str, rows: int = 500, request: str | None = None, seed: int = 3) -> Any:
         """The operation of a new release, or the error."""
@@ -128,7 +126,7 @@ class Visitor:
         while not operation.done:
             request = operations_pb2.WaitOperationRequest(name=operation.name)
             request.timeout.FromMilliseconds(500)
-            operation = self.operations.WaitOperation(request, timeout=self.seconds)
+            operation = self.operations.WaitOperation(request, timeout=120)
         return operation
 
     def released(self, card: str) -> synthesis_pb2.Release:
@@ -155,7 +153,7 @@ class Visitor:
         )
         parts = [audit_pb2.RunBlackBoxRequest(start=start)]
         parts += [audit_pb2.RunBlackBoxRequest(chunk=chunk) for chunk in table_chunks(dataset)]
-        return list(self.audit.RunBlackBox(iter(parts), timeout=self.seconds))
+        return list(self.audit.RunBlackBox(iter(parts), timeout=120))
 
 
 def made_up(rows: int = 200) -> Dataset:
