@@ -87,10 +87,10 @@ def copied():
 
 
 def test_each_finding_has_a_figure_a_reading_and_a_limit(honest):
-    assert honest.html.count("<svg") == len(honest.found)
-    assert honest.html.count("How to read it.") == len(honest.found)
-    assert honest.html.count("What it does not show.") == len(honest.found)
-    for name in honest.found:
+    assert honest.html.count("<svg") == len(honest.available)
+    assert honest.html.count("How to read it.") == len(honest.available)
+    assert honest.html.count("What it does not show.") == len(honest.available)
+    for name in honest.available:
         assert f'id="{name}"' in honest.html
     assert NOT_ON_CARD in honest.html
 
@@ -133,7 +133,7 @@ def test_the_json_holds_every_number(honest, tmp_path):
     read = {
         one["name"]: finding_of_json_object(one["name"], one["found"]) for one in document["measures"]
     }
-    assert read == honest.found
+    assert read == honest.available
     assert document["leftOut"] == [{"what": "Fidelity to psi", "why": NOT_ON_CARD}]
 
 

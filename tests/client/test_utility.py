@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.files.rows import read_rows, write_rows
-from gencard.client.report.utility import FORMAT, Asked, utility_report
+from gencard.client.report.utility import FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels, level_values
 from gencard.core.dataset import Dataset
@@ -63,7 +63,9 @@ class TestReport:
         assert "sex" in found.worst[0]
 
     def test_a_target_is_predicted(self):
-        found = utility_report(resampled(), RECORDS, CODING, Asked("health", ("sex", "age")), rng=rng())
+        found = utility_report(
+            resampled(), RECORDS, CODING, UtilityOptions("health", ("sex", "age")), rng=rng()
+        )
         assert len(found.predictions.forest.importances) == 2
         assert found.predictions.regression.on_real == pytest.approx(1 / 3, abs=0.1)
         shown = rich_text(found)
@@ -87,7 +89,7 @@ class TestReport:
 
     def test_wrong_attributes(self):
         with pytest.raises(UnknownAttributeError):
-            utility_report(resampled(), RECORDS, CODING, Asked("nobody"), rng=rng())
+            utility_report(resampled(), RECORDS, CODING, UtilityOptions("nobody"), rng=rng())
         with pytest.raises(DomainMismatchError):
             utility_report(resampled(), RECORDS.project(("sex",)), CODING, rng=rng())
 

@@ -337,7 +337,7 @@ class TestReport:
     def test_nobodys_report_spends_anything_by_itself(self, people, fresh, name):
         before = people[name].spends()
         report = people[name].card(fresh.name).report(progress=False)
-        assert set(report.found) == {"fidelity"}
+        assert set(report.available) == {"fidelity"}
         assert people[name].spends() == before
 
     def test_an_analyst_pays_only_when_told_to(self, people, measured_house):
@@ -346,11 +346,11 @@ class TestReport:
         own.release(60, progress=False)
         before = len(ana.spends())
         free = own.report(progress=False)
-        assert set(free.found) == {"fidelity"}
+        assert set(free.available) == {"fidelity"}
         assert any("--measure, for at most 4 statistics" in left.why for left in free.left_out)
         assert len(ana.spends()) == before
-        assert set(own.report(measure=True, progress=False).found) == {"fidelity", "marginals"}
-        assert set(own.report(measure=True, progress=False).found) == {"fidelity", "marginals"}
+        assert set(own.report(measure=True, progress=False).available) == {"fidelity", "marginals"}
+        assert set(own.report(measure=True, progress=False).available) == {"fidelity", "marginals"}
         assert len(ana.spends()) == before + 1
 
     def test_a_card_without_a_release_has_no_report(self, people):

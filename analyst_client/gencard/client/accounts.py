@@ -30,7 +30,7 @@ class Budget(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """Spent and cap in each currency of which there is any."""
-        found = [
+        lines = [
             (name, f"{spent:,f} of {cap:,f}")
             for name, spent, cap in (
                 ("Exact statistics", Decimal(self.spent.statistics), Decimal(self.cap.statistics)),
@@ -40,22 +40,22 @@ class Budget(Displayable):
             if spent or cap
         ]
         if self.spent.epsilon or self.spent.rho:
-            found.append(("All noise together", in_words(self.together(), USUAL_DELTA)))
-        return found
+            lines.append(("All noise together", in_words(self.together(), USUAL_DELTA)))
+        return lines
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return f"Budget on {self.dataset}", [Facts(self.lines())]
 
 
 def get_budget(connection: Connection, dataset: str) -> Budget:
-    found = connection.call(connection.ledger.GetBudget, pb.GetBudgetRequest(dataset=dataset))
-    return Budget(dataset, price_of(found.cap), price_of(found.spent))
+    answer = connection.call(connection.ledger.GetBudget, pb.GetBudgetRequest(dataset=dataset))
+    return Budget(dataset, price_of(answer.cap), price_of(answer.spent))
 
 
 def list_spends(connection: Connection) -> list[Spend]:
     """Lines of the ledger, newest first."""
-    found = pages(connection, connection.ledger.ListSpends, pb.ListSpendsRequest())
-    return [_spend(line) for page in found for line in page.spends]
+    answers = pages(connection, connection.ledger.ListSpends, pb.ListSpendsRequest())
+    return [_spend(line) for page in answers for line in page.spends]
 
 
 def _spend(message: pb.Spend) -> Spend:

@@ -138,7 +138,7 @@ class Analyst:
             InvalidInputError, TooLargeError: What is wrong with the proposal.
             ProposalRefusedError: The policy has nothing near to offer.
         """
-        asked = proposed(
+        proposal = proposed(
             self.dataset(dataset),
             marginals,
             measured,
@@ -148,12 +148,12 @@ class Analyst:
             audit=audit,
         )
         request = pb.ProposeCardRequest(
-            terms=terms_message(asked),
+            terms=terms_message(proposal),
             request_id=str(uuid4()),
             validate_only=dry_run,
         )
         answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
-        return Card(self._connection, checked_answer(card_of(answer.card), asked))
+        return Card(self._connection, checked_answer(card_of(answer.card), proposal))
 
     def price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
         """What the nearest acceptable card would cost; nothing is stored.

@@ -53,14 +53,16 @@ def audit(
         InvalidNumberError: Fewer runs than an audit needs to keep its level.
     """
     if where == Where.MADE_UP and not resume:
-        return _from_afar(agreement, black_box, seed=seed, runs=runs, records=records, progress=progress)
+        return _at_made_up_records(
+            agreement, black_box, seed=seed, runs=runs, records=records, progress=progress
+        )
     if where != Where.CARD or runs is not None or records is not None:
         problem = "must be 'made-up', or 'card' without runs and records, which the card fixes"
         raise InvalidInputError(field="where", problem=problem)
     return _at_card(agreement, black_box, seed, resume, progress)
 
 
-def _from_afar(
+def _at_made_up_records(
     agreement: Agreement,
     black_box: str,
     *,
@@ -82,8 +84,8 @@ def _from_afar(
         begin = time.monotonic()
         if records is None:
             records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
-        found = run_audit(box, records, plan, versions=_versions(), progress=reported)
-    findings = replace(found, seconds=time.monotonic() - begin)
+        report = run_audit(box, records, plan, versions=_versions(), progress=reported)
+    findings = replace(report, seconds=time.monotonic() - begin)
     return Audit(
         card=agreement.card.name,
         black_box=black_box,
@@ -111,20 +113,20 @@ def _at_card(
     with progress_bar("Auditing", progress) as reported:
         operation = connection.call(connection.audit.RunAudit, request)
         try:
-            told = operations.result_of(connection, operation, pb.Audit, reported)
+            message = operations.result_of(connection, operation, pb.Audit, reported)
         except KeyboardInterrupt as stopped:
-            for note in _how_to_go_on(request, operation.name):
+            for note in _how_to_resume(request, operation.name):
                 stopped.add_note(note)
             raise
-    return _told(agreement, told, black_box)
+    return _audit_of(agreement, message, black_box)
 
 
-def _how_to_go_on(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
+def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
     """What whoever stopped an audit reads, in the words of the library and of the shell."""
-    said = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
+    arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
     return (
         f'Nothing is lost: the same audit with resume="{operation}" goes on from here. In the shell:',
-        f"  gencard audit {said}",
+        f"  gencard audit {arguments}",
     )
 
 
@@ -133,43 +135,43 @@ def known_audits(agreement: Agreement) -> Iterator[Audit]:
     connection = agreement.connection
     request = pb.ListAuditsRequest(parent=agreement.card.name)
     for page in pages(connection, connection.audit.ListAudits, request):
-        for told in page.audits:
-            yield _told(agreement, told, told.black_box)
+        for message in page.audits:
+            yield _audit_of(agreement, message, message.black_box)
 
 
-def _told(agreement: Agreement, told: pb.Audit, black_box: str) -> Audit:
+def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
     """An audit as the controller tells it; raises VerificationError where it signed another verdict."""
-    _check_signed(agreement, told, black_box)
+    _check_signed(agreement, message, black_box)
     return Audit(
         card=agreement.card.name,
-        black_box=told.black_box,
+        black_box=message.black_box,
         where=Where.CARD,
-        verdict=_VERDICT[told.verdict],
-        wording=told.wording,
-        attempt=told.attempt,
-        level=told.level,
-        findings=_findings(agreement, told),
-        attestation=told.attestation,
+        verdict=_VERDICT[message.verdict],
+        wording=message.wording,
+        attempt=message.attempt,
+        level=message.level,
+        findings=_findings(agreement, message),
+        attestation=message.attestation,
     )
 
 
-def _check_signed(agreement: Agreement, told: pb.Audit, black_box: str) -> None:
+def _check_signed(agreement: Agreement, message: pb.Audit, black_box: str) -> None:
     """Raises VerificationError where the signed verdict is another than the one told, or about else."""
-    payload = agreement.connection.keys.cards(told.attestation).payload_of(told.attestation)
+    payload = agreement.connection.keys.cards(message.attestation).payload_of(message.attestation)
     signed = predicate_of(payload, VERDICT)
     facts = {
-        "attempt": str(told.attempt),
+        "attempt": str(message.attempt),
         "blackBox": black_box,
-        "level": told.level,
-        "verdict": _VERDICT.get(told.verdict),
-        "wording": told.wording,
+        "level": message.level,
+        "verdict": _VERDICT.get(message.verdict),
+        "wording": message.wording,
     }
     agrees = all(signed.get(name) == value for name, value in facts.items())
-    if subject_digest(payload) != agreement.digest or told.black_box != black_box or not agrees:
+    if subject_digest(payload) != agreement.digest or message.black_box != black_box or not agrees:
         raise VerificationError(problem="the signed verdict differs from the reported one")
 
 
-def _findings(agreement: Agreement, told: pb.Audit) -> AuditReport | None:
+def _findings(agreement: Agreement, message: pb.Audit) -> AuditReport | None:
     """The full report, where our role may see it.
 
     Raises:
@@ -178,9 +180,11 @@ def _findings(agreement: Agreement, told: pb.Audit) -> AuditReport | None:
     connection = agreement.connection
     if connection.credentials.identity().role not in _FULL_REPORT:
         return None
-    request = pb.GetAuditReportRequest(name=told.name)
+    request = pb.GetAuditReportRequest(name=message.name)
     answer = connection.call(connection.audit.GetAuditReport, request)
-    signed = predicate_of(connection.keys.cards(told.attestation).payload_of(told.attestation), VERDICT)
+    signed = predicate_of(
+        connection.keys.cards(message.attestation).payload_of(message.attestation), VERDICT
+    )
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
     return report_of_json_object(document_of(answer.report, "report"))

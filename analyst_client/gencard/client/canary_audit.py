@@ -104,12 +104,12 @@ class CanaryAudit(Displayable):
 
     def facts(self) -> list[tuple[str, str]]:
         """What was run."""
-        found = self.findings
+        findings = self.findings
         return [
             ("Card", self.card),
             ("Black box", self.black_box or "the card's own generator"),
-            ("Canaries", f"{found.put_in} put in, {found.canaries - found.put_in} left out"),
-            ("Rows", f"{found.rows:,}"),
+            ("Canaries", f"{findings.put_in} put in, {findings.canaries - findings.put_in} left out"),
+            ("Rows", f"{findings.rows:,}"),
         ]
 
     def document(self) -> dict[str, object]:
@@ -177,13 +177,13 @@ def _numbers(coding: Coding, attributes: Clique) -> Clique:
     return tuple(name for name in attributes if isinstance(coding.attribute(name).coding, Edges))
 
 
-def _line(found: CanaryFinding) -> tuple[str, str, str, str]:
-    if found.bound is None:
-        return found.statistic, found.seen, f"refused: {found.refusal}", "none"
-    claim = f"(epsilon, {found.bound.delta:g})" if found.bound.delta else "pure epsilon"
+def _line(finding: CanaryFinding) -> tuple[str, str, str, str]:
+    if finding.bound is None:
+        return finding.statistic, finding.seen, f"refused: {finding.refusal}", "none"
+    claim = f"(epsilon, {finding.bound.delta:g})" if finding.bound.delta else "pure epsilon"
     return (
-        found.statistic,
-        found.seen,
-        f"{found.bound.epsilon:.3f}",
-        f"{claim}, {found.bound.neighbouring}",
+        finding.statistic,
+        finding.seen,
+        f"{finding.bound.epsilon:.3f}",
+        f"{claim}, {finding.bound.neighbouring}",
     )

@@ -43,7 +43,7 @@ class Card(CardView):
 
     def __init__(self, connection: Connection, negotiation: core_card.Card) -> None:
         super().__init__(negotiation)
-        self._asked = negotiation.proposed
+        self._proposal = negotiation.proposed
         self._connection = connection
         self._agreement: Agreement | None = None
 
@@ -102,15 +102,15 @@ class Card(CardView):
         """
         domain = self.entry.coding.domain
         others = {"generator": generator, "purpose": purpose, "rows": rows, "audit": audit}
-        asked = countered(self.terms, domain, marginals, measured, **others)
+        proposal = countered(self.terms, domain, marginals, measured, **others)
         request = pb.CounterCardRequest(
             name=self.name,
             etag=self._negotiation.etag,
-            terms=terms_message(asked),
+            terms=terms_message(proposal),
             request_id=str(uuid4()),
         )
         answer = self._connection.call(self._connection.negotiation.CounterCard, request)
-        self._asked = asked
+        self._proposal = proposal
         return self._now(answer.card)
 
     def terminate(self) -> "Card":
@@ -254,7 +254,7 @@ class Card(CardView):
         from gencard.client.audit_run import audit  # noqa: PLC0415 - scipy.stats only where audits are
 
         box = black_box or self.terms.generator
-        found = audit(
+        outcome = audit(
             self.agreement,
             box,
             where,
@@ -265,7 +265,7 @@ class Card(CardView):
             progress=progress,
         )
         self._follow()
-        return found
+        return outcome
 
     @property
     def agreement(self) -> Agreement:
@@ -280,7 +280,7 @@ class Card(CardView):
             self.refresh()
 
     def _now(self, message: pb.Card, signed: bytes | None = None) -> "Card":
-        self._negotiation = checked_answer(card_of(message), self._asked)
+        self._negotiation = checked_answer(card_of(message), self._proposal)
         if signed is not None and self._negotiation.envelope:
             self.agreement.check_is(signed)
         return self

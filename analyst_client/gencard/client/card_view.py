@@ -110,8 +110,8 @@ class CardView(Displayable):
     @property
     def tier(self) -> Tier | None:
         """Where the rows come from, and so against whom the promise holds; None before an offer."""
-        said = self.signed
-        return None if said is None else said.tier
+        signed = self.signed
+        return None if signed is None else signed.tier
 
     @property
     def black_box(self) -> CardTerms | None:
@@ -120,8 +120,8 @@ class CardView(Displayable):
         Raises:
             VerificationError: The offer's statement is no card.
         """
-        said = self.signed
-        return None if said is None or said.tier is Tier.BY_CONSTRUCTION else said
+        signed = self.signed
+        return None if signed is None or signed.tier is Tier.BY_CONSTRUCTION else signed
 
     @property
     def next_step(self) -> str:
@@ -135,7 +135,7 @@ class CardView(Displayable):
     def lines(self) -> list[tuple[str, str]]:
         """The card in names and values."""
         terms, offer = self.terms, self._negotiation.offer
-        found = [
+        lines = [
             ("State", str(self.state) if self.name else "priced only"),
             ("Turn", str(self.turn)),
             ("Next", self.next_step),
@@ -150,12 +150,12 @@ class CardView(Displayable):
             ("Rows", f"at most {terms.rows:,} in one release"),
         ]
         if offer is not None:
-            found += [
+            lines += [
                 ("Price", _price(offer)),
                 ("Valid until", time_text(offer.expire_time)),
                 ("SHA-256", offer.digest),
             ]
-        return found
+        return lines
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines())]
@@ -171,13 +171,13 @@ def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
     """The tier, against whom it holds, and what a card says of a generator that reads records."""
     if card is None:
         return []
-    found = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Holds against", card.tier.holds_against)]
+    lines = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Holds against", card.tier.holds_against)]
     if card.tier is Tier.BY_CONSTRUCTION:
-        return found
+        return lines
     if card.tier is Tier.AUDITED:
-        found.append(("Reviewed by", card.reviewed_by or "nobody: no rows until a steward names one"))
+        lines.append(("Reviewed by", card.reviewed_by or "nobody: no rows until a steward names one"))
     return [
-        *found,
+        *lines,
         ("Runs with", ", ".join(f"{name} {value}" for name, value in card.parameters) or "—"),
         ("Claims", str(card.claim or NO_CLAIM)),
         ("Code", card.generator_digest),
@@ -211,16 +211,16 @@ def _measured(terms: Proposal) -> list[tuple[str, str]]:
     how = str(privacy) if privacy.noisy else f"exact, {terms.transform}"
     if privacy.mechanism is Mechanism.GENERATOR:
         how = f"no psi; one fit of the {privacy}"
-    found = [("Measured", how)]
+    lines = [("Measured", how)]
     if terms.weights:
-        found.append(("Weights", _few(map(str, terms.weights))))
+        lines.append(("Weights", _few(map(str, terms.weights))))
     if errors and errors[-1]:
         between = " to ".join(dict.fromkeys(map(_short, (errors[0], errors[-1]))))
-        found.append(("Error", f"stddev of {between} records on each count"))
+        lines.append(("Error", f"stddev of {between} records on each count"))
     if privacy.rho is not None:
         delta = privacy.delta or USUAL_DELTA
-        found.append(("Comes to", in_words(epsilon_of(privacy.rho, delta), delta)))
-    return found
+        lines.append(("Comes to", in_words(epsilon_of(privacy.rho, delta), delta)))
+    return lines
 
 
 def _short(number: float) -> str:

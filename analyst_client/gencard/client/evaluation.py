@@ -71,30 +71,34 @@ def known(connection: Connection, card: str) -> CardMeasures:
         VerificationError: It is not what was asked for.
     """
     request = pb.ListMeasuresRequest(parent=card)
-    found = CardMeasures(card)
+    measures = CardMeasures(card)
     for page in pages(connection, connection.measures.ListMeasures, request):
-        found = CardMeasures(
+        measures = CardMeasures(
             card,
-            found.findings,
+            measures.findings,
             {one.measure: one.reason for one in page.unavailable},
-            found.statistics,
+            measures.statistics,
         )
         for one in page.measures:
-            found = _fetched(connection, found, one.name)
-    return found
+            measures = _fetched(connection, measures, one.name)
+    return measures
 
 
-def _fetched(connection: Connection, found: CardMeasures, name: str) -> CardMeasures:
+def _fetched(connection: Connection, measures: CardMeasures, name: str) -> CardMeasures:
     """What is known and one more measure; none that is withheld by now."""
     measure = name.rpartition("/")[2]
-    if measure in found.unavailable:
-        return found
+    if measure in measures.unavailable:
+        return measures
     answer = connection.call(connection.measures.GetMeasures, pb.GetMeasuresRequest(name=name)).measures
     try:
         document = document_of(answer.document, "measures")
-        if (document["format"], document["card"], document["measure"]) != (FORMAT, found.card, measure):
+        if (document["format"], document["card"], document["measure"]) != (
+            FORMAT,
+            measures.card,
+            measure,
+        ):
             raise VerificationError(problem=_OTHERS)
-        return found.with_finding(measure, _finding(document), answer.statistics)
+        return measures.with_finding(measure, _finding(document), answer.statistics)
     except (KeyError, TypeError, AttributeError):
         raise VerificationError(problem=_OTHERS) from None
 
@@ -105,5 +109,5 @@ def _finding(document: Document) -> Finding | None:
     return finding_of_json_object(document["measure"], document["found"])
 
 
-def _ordered(found: Mapping[str, Finding | None]) -> dict[str, Finding | None]:
-    return {name: found[name] for name in EVALUATIONS if name in found}
+def _ordered(findings: Mapping[str, Finding | None]) -> dict[str, Finding | None]:
+    return {name: findings[name] for name in EVALUATIONS if name in findings}

@@ -86,17 +86,17 @@ class Plan(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """The plan in names and values."""
-        found = [
+        lines = [
             ("Analysis", str(self.kind)),
             ("Price", f"{self.price}{' for what would be offered' * bool(self.changes)}"),
             ("Next", self.next_step),
         ]
         if self.missing:
             note = "like any other: leaving records out is another analysis"
-            found.append(("Missing", f"a level of {', '.join(self.missing)} {note}"))
+            lines.append(("Missing", f"a level of {', '.join(self.missing)} {note}"))
         if self.lacking:
-            found.append(("Lacking", "; ".join(" × ".join(clique) for clique in self.lacking)))
-        return found
+            lines.append(("Lacking", "; ".join(" × ".join(clique) for clique in self.lacking)))
+        return lines
 
     def _beside_terms(self, clique: Clique) -> str:
         return "the response" if clique == (self.formula.response,) else "features together"

@@ -57,42 +57,42 @@ class Measured(TypedDict, total=False):
 _WORDS = ("epsilon", "rho", "delta", "neighbouring")
 
 
-def privacy_said(said: Measured) -> Privacy | None:
+def privacy_of(options: Measured) -> Privacy | None:
     """The privacy that these words mean; None where they mean nothing.
 
     Raises:
         InvalidInputError: They contradict each other, or one is missing.
         InvalidNumberError: A budget is not a number in its range.
     """
-    unknown = said.keys() - Measured.__annotations__.keys()
+    unknown = options.keys() - Measured.__annotations__.keys()
     if unknown:
         raise InvalidInputError(
             field=", ".join(sorted(unknown)),
             problem="is an unknown option; use epsilon=, rho=, delta=, neighbouring= or weights=",
         )
-    words = [word for word in _WORDS if said.get(word) is not None]
-    privacy = said.get("privacy")
+    words = [word for word in _WORDS if options.get(word) is not None]
+    privacy = options.get("privacy")
     if privacy is not None and words:
         raise InvalidInputError(
             field="privacy", problem=f"cannot be combined with {' and '.join(words)}"
         )
-    return _privacy(said) if words else privacy
+    return _privacy(options) if words else privacy
 
 
-def measures_said(said: Measured, before: Proposal | None = None) -> tuple[str, ...]:
+def measures_of(options: Measured, before: Proposal | None = None) -> tuple[str, ...]:
     """The measures that are asked for; where none are said, those asked for before."""
-    asked = said.get("measures")
-    return tuple(asked) if asked is not None else () if before is None else before.measures
+    requested = options.get("measures")
+    return tuple(requested) if requested is not None else () if before is None else before.measures
 
 
-def without_uniques_said(said: Measured, before: Proposal | None = None) -> bool:
+def without_uniques_of(options: Measured, before: Proposal | None = None) -> bool:
     """Whether replicated uniques are to go; where nothing is said, as before."""
-    asked = said.get("without_uniques")
-    return asked if asked is not None else before is not None and before.without_uniques
+    requested = options.get("without_uniques")
+    return requested if requested is not None else before is not None and before.without_uniques
 
 
-def weights_said(
-    said: Measured, cliques: Collection[Clique], moments: Collection[Moment] = ()
+def weights_of(
+    options: Measured, cliques: Collection[Clique], moments: Collection[Moment] = ()
 ) -> tuple[int, ...]:
     """One weight for each clique, then each moment; none where none was said.
 
@@ -100,13 +100,13 @@ def weights_said(
         InvalidInputError: A weight is about a statistic that is not asked for.
         InvalidNumberError: A weight is not a whole number.
     """
-    weights = {_key(statistic): weight for statistic, weight in (said.get("weights") or {}).items()}
-    asked = [*map(_key, cliques), *moments]
-    if weights.keys() - set(asked):
+    weights = {_key(statistic): weight for statistic, weight in (options.get("weights") or {}).items()}
+    requested = [*map(_key, cliques), *moments]
+    if weights.keys() - set(requested):
         raise InvalidInputError(field="weights", problem="name a statistic that is not requested")
     if not all(type(weight) is int for weight in weights.values()):
         raise InvalidNumberError(field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}")
-    return tuple(weights.get(statistic, 1) for statistic in asked if weights)
+    return tuple(weights.get(statistic, 1) for statistic in requested if weights)
 
 
 def stddevs(terms: Proposal) -> tuple[float, ...]:
@@ -119,8 +119,10 @@ def stddevs(terms: Proposal) -> tuple[float, ...]:
     if not terms.privacy.noisy:
         rounding = terms.transform.rounding
         return (rounding_stddev(rounding) if rounding > 1 else 0.0,) * len(terms.marginals)
-    found = scales(terms.privacy, terms.weights or [1] * len(terms.cliques))[: len(terms.marginals)]
-    return tuple(stddev_of(terms.privacy.mechanism, scale) for scale in found)
+    scales_of_marginals = scales(terms.privacy, terms.weights or [1] * len(terms.cliques))[
+        : len(terms.marginals)
+    ]
+    return tuple(stddev_of(terms.privacy.mechanism, scale) for scale in scales_of_marginals)
 
 
 def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
@@ -136,13 +138,13 @@ def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
     )
 
 
-def _privacy(said: Measured) -> Privacy:
-    epsilon, rho, delta = (said.get(word) for word in ("epsilon", "rho", "delta"))
+def _privacy(options: Measured) -> Privacy:
+    epsilon, rho, delta = (options.get(word) for word in ("epsilon", "rho", "delta"))
     if epsilon is not None and rho is not None:
         raise InvalidInputError(field="epsilon", problem="cannot be combined with rho")
     noisy = epsilon is not None or rho is not None
     mechanism = Mechanism.LAPLACE if epsilon is not None else Mechanism.GAUSSIAN
-    relation = said.get("neighbouring")
+    relation = options.get("neighbouring")
     return Privacy(
         mechanism if noisy else Mechanism.EXACT,
         neighbouring_of(relation or "") if noisy or relation is not None else None,
@@ -175,20 +177,20 @@ def proposed(
     """
     domain = entry.coding.domain
     cliques, moments = phi_of(marginals, domain)
-    asked = Proposal(
+    proposal = Proposal(
         dataset=entry.name,
         purpose=purpose,
         marginals=cliques,
         generator=generator,
         rows=entry.policy.most_rows if rows is None else rows,
-        privacy=privacy_said(measured) or EXACT,
+        privacy=privacy_of(measured) or EXACT,
         audit=audit,
-        weights=weights_said(measured, cliques, moments),
+        weights=weights_of(measured, cliques, moments),
         moments=moments,
-        measures=measures_said(measured),
-        without_uniques=without_uniques_said(measured),
+        measures=measures_of(measured),
+        without_uniques=without_uniques_of(measured),
     )
-    return asked.in_order_of(domain)
+    return proposal.in_order_of(domain)
 
 
 def countered(
@@ -205,18 +207,18 @@ def countered(
         InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
     """
     phi = (now.marginals, now.moments) if marginals is None else phi_of(marginals, domain)
-    privacy = privacy_said(measured) or now.privacy
+    privacy = privacy_of(measured) or now.privacy
     before = None if privacy.noisy else now
     kept = now.weights if marginals is None and privacy.noisy else ()
-    asked = replace(
+    proposal = replace(
         now,
         marginals=phi[0],
         moments=phi[1],
         privacy=privacy,
-        weights=weights_said(measured, *phi) or kept,
+        weights=weights_of(measured, *phi) or kept,
         transform=AS_COUNTED if privacy.noisy else now.transform,
-        measures=measures_said(measured, before),
-        without_uniques=without_uniques_said(measured, before),
+        measures=measures_of(measured, before),
+        without_uniques=without_uniques_of(measured, before),
         **{field: value for field, value in others.items() if value is not None},
     )
-    return asked.in_order_of(domain)
+    return proposal.in_order_of(domain)

@@ -101,32 +101,32 @@ class Agreement:
         stub = self.connection.synthesis
         with progress_bar("Generating", progress) as reported:
             operation = self.connection.call(stub.GenerateRelease, request)
-            found = operations.result_of(self.connection, operation, pb.Release, reported)
-            if (found.rows, found.seed) != (rows, seed):
+            message = operations.result_of(self.connection, operation, pb.Release, reported)
+            if (message.rows, message.seed) != (rows, seed):
                 raise VerificationError(
                     problem="the release does not have the requested number of rows or seed"
                 )
             dataset = fetch_rows(
-                self.connection, found.name, rows, reported, domain=self.domain, scratch=scratch
+                self.connection, message.name, rows, reported, domain=self.domain, scratch=scratch
             )
-        return self._checked(found, self._release(found.name).log_entry, dataset)
+        return self._checked(message, self._release(message.name).log_entry, dataset)
 
     def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:
         """A release that was made before."""
         answer = self._release(name)
-        found = answer.release
+        message = answer.release
         with progress_bar("Fetching", progress) as reported:
             dataset = fetch_rows(
-                self.connection, name, found.rows, reported, domain=self.domain, scratch=scratch
+                self.connection, name, message.rows, reported, domain=self.domain, scratch=scratch
             )
-        return self._checked(found, answer.log_entry, dataset)
+        return self._checked(message, answer.log_entry, dataset)
 
     def receipts(self) -> Iterator[Receipt]:
         """Receipts of all releases, newest first, verified."""
         request = pb.ListReleasesRequest(parent=self.card.name)
         for page in pages(self.connection, self.connection.synthesis.ListReleases, request):
-            for found in page.releases:
-                yield self._receipt(found)
+            for message in page.releases:
+                yield self._receipt(message)
 
     @cached_property
     def psi(self) -> Psi:
@@ -189,14 +189,14 @@ class Agreement:
         stub = self.connection.synthesis
         return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name))
 
-    def _checked(self, found: pb.Release, entry: bytes, dataset: Dataset) -> Release:
+    def _checked(self, message: pb.Release, entry: bytes, dataset: Dataset) -> Release:
         """The release, once rows, receipt, log entry and verdict are found to belong together."""
-        receipt = self._receipt(found)
+        receipt = self._receipt(message)
         if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
             raise VerificationError(problem="the receipt names other rows")
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
-        return Release(dataset, self.coding, receipt, found.receipt, documents)
+        return Release(dataset, self.coding, receipt, message.receipt, documents)
 
     def _verdict(self, receipt: Receipt) -> bytes | None:
         """The verdict that an audited release names, off the card; None for one that names none."""
@@ -208,13 +208,13 @@ class Agreement:
         keys = self.connection.keys.cards(*facts)
         return passing_verdict(facts, receipt.audited, keys, self.card, self.digest)
 
-    def _receipt(self, found: pb.Release) -> Receipt:
-        keys = self.connection.keys.cards(found.receipt)
-        receipt = checked_receipt(found.receipt, keys, self.card, card_digest=self.digest)
-        told = (found.name, found.rows, found.seed, found.digest, found.psi_digest)
+    def _receipt(self, message: pb.Release) -> Receipt:
+        keys = self.connection.keys.cards(message.receipt)
+        receipt = checked_receipt(message.receipt, keys, self.card, card_digest=self.digest)
+        claimed = (message.name, message.rows, message.seed, message.digest, message.psi_digest)
         seed = receipt.seed or 0
         signed = (receipt.name, receipt.rows, seed, receipt.rows_digest, receipt.psi_digest)
-        if told != signed:
+        if claimed != signed:
             raise VerificationError(problem="the release does not match its receipt")
         return receipt
 

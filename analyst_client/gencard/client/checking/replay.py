@@ -85,10 +85,10 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     same = psi.cliques == card.terms.marginals and linear == statistics_of(card.terms.moments, coding)
     if not same or psi.domain != _domain(card, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
-    said = [measurement.stddev for measurement in psi.measurements]
+    recorded = [measurement.stddev for measurement in psi.measurements]
     sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
     agreed = (*stddevs(card.terms), *sum_stddevs(card.terms, coding))
-    if not np.allclose([*said, *sums], agreed, rtol=_ROUNDING, atol=0):
+    if not np.allclose([*recorded, *sums], agreed, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
     if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
         raise VerificationError(problem="psi is not rounded as the card says")
@@ -165,8 +165,8 @@ def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Nu
 
 def _nearest(problems: list[str | None]) -> str:
     """The problem of the variant that the data come nearest to: values differ last of all."""
-    told = [problem for problem in problems if problem is not None]
-    return next((problem for problem in told if problem.startswith("the values")), told[0])
+    mismatches = [problem for problem in problems if problem is not None]
+    return next((problem for problem in mismatches if problem.startswith("the values")), mismatches[0])
 
 
 def _file_problem(path: Path, dataset: Dataset, coding: Coding, numbers: Numbers | None) -> str | None:

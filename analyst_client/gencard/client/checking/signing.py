@@ -17,13 +17,13 @@ from gencard.wire.signatures.canonical import digest_of, sha256, time_text
 from gencard.wire.signatures.dsse import CARD, RECEIPT, VERDICT, predicate_of, subject_digest
 
 
-def checked_answer(answer: Card, asked: Proposal) -> Card:
+def checked_answer(answer: Card, proposal: Proposal) -> Card:
     """The controller's answer to a proposal, once it is an answer to this one.
 
     Raises:
         VerificationError: It quotes other terms as those asked for, which would hide differences.
     """
-    if answer.proposed != asked:
+    if answer.proposed != proposal:
         raise VerificationError(problem="the controller answered with other terms than requested")
     return answer
 
@@ -34,16 +34,16 @@ def checked_offer(card: Card, offer: Offer, entry: CatalogueEntry, *, analyst: s
     Raises:
         VerificationError: They mean something else; names what.
     """
-    said = card_of_statement(offer.statement)
+    stated = card_of_statement(offer.statement)
     agreements = {
-        "terms": said.terms == offer.terms,
-        "price": said.price == offer.price,
-        "name": said.name == card.name,
-        "dataset": card.name.startswith(f"{said.terms.dataset}/cards/"),
-        "analyst": said.analyst == card.analyst == analyst,
-        "schema": said.coding_digest == coding_digest(entry.coding),
-        "version of the records": said.version == entry.version,
-        "expiry": said.expire_time == time_text(offer.expire_time),
+        "terms": stated.terms == offer.terms,
+        "price": stated.price == offer.price,
+        "name": stated.name == card.name,
+        "dataset": card.name.startswith(f"{stated.terms.dataset}/cards/"),
+        "analyst": stated.analyst == card.analyst == analyst,
+        "schema": stated.coding_digest == coding_digest(entry.coding),
+        "version of the records": stated.version == entry.version,
+        "expiry": stated.expire_time == time_text(offer.expire_time),
         "digest": subject_digest(offer.statement) == offer.digest,
     }
     for what, agrees in agreements.items():
@@ -132,20 +132,20 @@ def passing_verdict(
     """
     from gencard.core.audit.report import Verdict  # noqa: PLC0415 - scipy.stats only where audits are
 
-    found = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
-    if not found:
+    matches = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
+    if not matches:
         raise VerificationError(problem="the verdict that the receipt names is missing")
-    payload = keys.payload_of(found[0])
-    said = predicate_of(payload, VERDICT)
+    payload = keys.payload_of(matches[0])
+    verdict = predicate_of(payload, VERDICT)
     facts = {
         "blackBox": card.terms.generator,
         "boxDigest": {"sha256": card.generator_digest},
         "verdict": str(Verdict.NO_EVIDENCE),
     }
-    agrees = all(said.get(name) == value for name, value in facts.items())
+    agrees = all(verdict.get(name) == value for name, value in facts.items())
     if subject_digest(payload) != digest or not agrees:
         raise VerificationError(problem="the verdict is not about the card's generator")
-    return found[0]
+    return matches[0]
 
 
 def _digest_of(envelope: bytes) -> str:

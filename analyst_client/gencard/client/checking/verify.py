@@ -129,7 +129,11 @@ def _check_log(
     known: dict[int, Checkpoint] = {}
     for file in bundle.all("checkpoint"):
         find = partial(_checkpoint, file, keys, known)
-        to.check(f"Log {file.path.name}", find, lambda found: f"{found.size} entries, {found.time}")
+        to.check(
+            f"Log {file.path.name}",
+            find,
+            lambda checkpoint: f"{checkpoint.size} entries, {checkpoint.time}",
+        )
     for receipt in receipts:
         find_entry = partial(_logged, bundle, receipt, card, known)
         to.check(f"Log entry {receipt.log_index}", find_entry, str)
@@ -207,11 +211,11 @@ def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
 
 
 def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
-    found = []
+    results = []
     for file in bundle.all("receipt"):
         find = partial(receipt_in, bundle, card, file, keys)
-        found.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
-    return [receipt for receipt in found if receipt is not None]
+        results.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
+    return [receipt for receipt in results if receipt is not None]
 
 
 def _receipt_text(receipt: Receipt) -> str:
@@ -222,11 +226,11 @@ def _receipt_text(receipt: Receipt) -> str:
 
 
 def _check_audited(
-    bundle: Bundle, card: CardTerms, keys: Keys, found: list[Receipt], to: _Record
+    bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], to: _Record
 ) -> None:
     """That a verdict which speaks for the black box lies beside each receipt that names one."""
     envelopes = [file.content for file in bundle.all("verdict")]
-    named = {receipt.audited for receipt in found if receipt.audited is not None}
+    named = {receipt.audited for receipt in receipts if receipt.audited is not None}
     digest = card_digest(bundle)
     for audited in sorted(named, key=lambda box: box.verdict_digest):
         find = partial(passing_verdict, envelopes, audited, keys.controller, card, digest)

@@ -118,8 +118,8 @@ def _type(attribute: Attribute, numbers: Numbers | None) -> Any:
 
 def _codes(attribute: Attribute, values: Any) -> NDArray[Any]:
     if isinstance(attribute.coding, Edges) and pa.types.is_floating(values.type):
-        found = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)  # null is NaN
-        return codes_of_numbers(attribute.name, attribute.coding, found)
+        numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)  # null is NaN
+        return codes_of_numbers(attribute.name, attribute.coding, numbers)
     encoded = values.dictionary_encode()
     codes_of = code_of(attribute)
     levels = [codes_of.get(level, UNDECLARED) for level in [*encoded.dictionary.to_pylist(), None]]

@@ -162,8 +162,8 @@ class _Column:
 
     def append(self, lines: list[list[str]]) -> None:
         cells = [line[self.position] for line in lines]
-        found = (self.code_of.get(cell, UNDECLARED) for cell in cells)
-        codes = np.fromiter(found, dtype=np.int32, count=len(lines))
+        codes_of_cells = (self.code_of.get(cell, UNDECLARED) for cell in cells)
+        codes = np.fromiter(codes_of_cells, dtype=np.int32, count=len(lines))
         others = np.flatnonzero(codes == UNDECLARED)
         if len(others):
             codes[others] = self._of_numbers([cells[place] for place in others])

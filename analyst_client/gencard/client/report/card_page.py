@@ -36,7 +36,7 @@ def card_page(report: CardReport) -> str:
         alarmed=bool(report.standing_out or _leaked(report)),
         lines=report.lines(),
         released=list(_released(report)),
-        groups=[_group(group, report.found) for group in Group],
+        groups=[_group(group, report.available) for group in Group],
         audits=[_audit(one) for one in report.audits],
         sides=_sides(report),
         left_out=report.left_out,
@@ -45,12 +45,12 @@ def card_page(report: CardReport) -> str:
 
 def _wording(report: CardReport) -> str:
     """What stands out, in a sentence; nothing that stands out is no proof of anything."""
-    found = [title.lower() for title in report.standing_out]
+    signs = [title.lower() for title in report.standing_out]
     if _leaked(report):
-        found.append("an audit of the generator, which found a leak")
-    if found:
-        return f"Beyond their baselines: {'; '.join(found)}."
-    if not report.found and not report.audits:
+        signs.append("an audit of the generator, which found a leak")
+    if signs:
+        return f"Beyond their baselines: {'; '.join(signs)}."
+    if not report.available and not report.audits:
         return "Nothing was measured that this reader may know."
     return (
         "Nothing that was measured is beyond its baseline. That is no proof of safety: each section "
@@ -104,9 +104,11 @@ def _phi(report: CardReport) -> str:
     return "; ".join([*shown, *map(str, terms.moments)])
 
 
-def _group(group: Group, found: dict[str, Finding]) -> dict[str, object]:
+def _group(group: Group, findings: dict[str, Finding]) -> dict[str, object]:
     title, question = _GROUPS[group]
-    sections = [_section(name, one) for name, one in found.items() if EVALUATIONS[name].group is group]
+    sections = [
+        _section(name, one) for name, one in findings.items() if EVALUATIONS[name].group is group
+    ]
     return {"id": str(group), "title": title, "question": question, "sections": sections}
 
 
@@ -131,8 +133,8 @@ def _tables(finding: Finding) -> dict[str, object] | None:
         return None
     rows = [
         (named(one.clique), [f"{dict(one.measures)[name]:.3g}" for name in _TABLE_MEASURES])
-        for found in finding.widths
-        for one in found.worst[:5]
+        for table in finding.widths
+        for one in table.worst[:5]
     ]
     return {"heads": _TABLE_MEASURES, "rows": rows}
 

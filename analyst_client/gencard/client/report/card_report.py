@@ -65,14 +65,14 @@ class CardReport(WrittenAsPage, Displayable):
     left_out: tuple[LeftOut, ...]
 
     @property
-    def found(self) -> dict[str, Finding]:
+    def available(self) -> dict[str, Finding]:
         """The findings that there are."""
         return {name: one for name, one in self.findings.items() if one is not None}
 
     @property
     def standing_out(self) -> tuple[str, ...]:
         """Titles of the measures whose findings are beyond their own baseline."""
-        return tuple(EXPLANATIONS[name].title for name, one in self.found.items() if one.stands_out)
+        return tuple(EXPLANATIONS[name].title for name, one in self.available.items() if one.stands_out)
 
     def _page(self) -> str:
         rendered: str = page_module("card_page").card_page(self)
@@ -86,14 +86,14 @@ class CardReport(WrittenAsPage, Displayable):
             "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
             "holdsAgainst": self.card.tier.holds_against,
             "release": self._release(),
-            "measures": [self._measure(name, one) for name, one in self.found.items()],
+            "measures": [self._measure(name, one) for name, one in self.available.items()],
             "audits": [_audit(one) for one in self.audits],
             "leftOut": [{"what": one.what, "why": one.why} for one in self.left_out],
         }
 
     def grid(self) -> Iterator[tuple[str, str, str]]:
         """One line for each measure that was taken and each audit, under ``HEADS``."""
-        for name, one in self.found.items():
+        for name, one in self.available.items():
             yield EXPLANATIONS[name].title, sentence(one), "!" if one.stands_out else ""
         for audit in self.audits:
             leaked = "!" if audit.verdict == "leakage" else ""
@@ -113,7 +113,7 @@ class CardReport(WrittenAsPage, Displayable):
             ("Rows", f"{self.receipt.rows:,}"),
             ("Tier", f"{self.card.tier}: holds against {self.card.tier.holds_against}"),
             ("For", f"the {self.reader}"),
-            *([("Measured on", MEASURED_ON)] if self.found.keys() - {"fidelity"} else []),
+            *([("Measured on", MEASURED_ON)] if self.available.keys() - {"fidelity"} else []),
         ]
 
     def _release(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class CardReport(WrittenAsPage, Displayable):
 
 
 def _audit(audit: "Audit") -> dict[str, Any]:
-    told = {
+    summary = {
         "blackBox": audit.black_box,
         "verdict": str(audit.verdict),
         "wording": audit.wording,
@@ -150,7 +150,7 @@ def _audit(audit: "Audit") -> dict[str, Any]:
         "level": audit.level,
     }
     findings = None if audit.findings is None else report_to_json_object(audit.findings)
-    return told | {"report": findings}
+    return summary | {"report": findings}
 
 
 FIDELITY = "fidelity"
@@ -191,39 +191,41 @@ class _Gathering:
     def measures(self) -> CardMeasures:
         """What was measured before, and what is missing of it if we want it."""
         connection, card = self.agreement.connection, self.agreement.card.name
-        found = evaluation.known(connection, card)
+        measures = evaluation.known(connection, card)
         missing = [
-            name for name in self.allowed if name not in found.findings and name not in found.unavailable
+            name
+            for name in self.allowed
+            if name not in measures.findings and name not in measures.unavailable
         ]
         if self.measure and missing:
-            found = evaluation.run(connection, card, missing, self.progress)
-        return found if FIDELITY in found.findings else self._with_fidelity(found)
+            measures = evaluation.run(connection, card, missing, self.progress)
+        return measures if FIDELITY in measures.findings else self._with_fidelity(measures)
 
-    def _with_fidelity(self, found: CardMeasures) -> CardMeasures:
+    def _with_fidelity(self, measures: CardMeasures) -> CardMeasures:
         """An analyst computes it of the release; for others the controller does it of the card."""
         if self._private:
-            return found
+            return measures
         if self.role is not Role.ANALYST:
-            if FIDELITY in found.unavailable:
-                return found
+            if FIDELITY in measures.unavailable:
+                return measures
             connection, card = self.agreement.connection, self.agreement.card.name
             return evaluation.run(connection, card, [FIDELITY], self.progress)
         rows = self.agreement.fetch(self.receipt.name, self.progress).dataset
         with suppress(GencardError):
-            return found.with_finding(FIDELITY, FidelityFinding(fidelity(self.agreement.psi, rows)))
-        return found.with_finding(FIDELITY, None)
+            return measures.with_finding(FIDELITY, FidelityFinding(fidelity(self.agreement.psi, rows)))
+        return measures.with_finding(FIDELITY, None)
 
-    def left_out(self, found: CardMeasures) -> Iterator[LeftOut]:
+    def left_out(self, measures: CardMeasures) -> Iterator[LeftOut]:
         """Every measure that is not in the report, and why."""
         unmeasured = []
         for name in EVALUATIONS:
-            if name in found.findings:
-                if found.findings[name] is None:
+            if name in measures.findings:
+                if measures.findings[name] is None:
                     yield LeftOut(EXPLANATIONS[name].title, NOT_ALLOWED)
             elif self._private:
                 yield LeftOut(EXPLANATIONS[name].title, NO_PSI if name == FIDELITY else PRIVATE)
-            elif name in found.unavailable:
-                yield LeftOut(EXPLANATIONS[name].title, found.unavailable[name])
+            elif name in measures.unavailable:
+                yield LeftOut(EXPLANATIONS[name].title, measures.unavailable[name])
             elif name in self.allowed:
                 unmeasured.append(name)
             else:
@@ -249,16 +251,16 @@ def card_report(
     """
     role = agreement.connection.credentials.identity().role
     gathering = _Gathering(agreement, _receipt(agreement, release), measure, progress)
-    found = gathering.measures()
+    measures = gathering.measures()
     return CardReport(
         card=agreement.card,
         digest=agreement.digest,
         state=state,
         receipt=gathering.receipt,
         reader=str(role),
-        findings=found.findings,
+        findings=measures.findings,
         audits=tuple(known_audits(agreement)),
-        left_out=tuple(gathering.left_out(found)),
+        left_out=tuple(gathering.left_out(measures)),
     )
 
 

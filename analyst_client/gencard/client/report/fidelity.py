@@ -52,24 +52,24 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     def grid(self) -> Iterator[tuple[str, ...]]:
         """One line for each marginal, under ``HEADS``; the worst ones."""
-        for found in self.ordered()[:_MOST_MARGINALS]:
+        for marginal in self.ordered()[:_MOST_MARGINALS]:
             yield (
-                named(found.clique),
-                f"{found.cells:,}",
-                percent(found.total_variation) + (" !" if found.beyond_chance else ""),
-                percent(found.expected),
-                percent(found.bound),
-                self.worst(found),
+                named(marginal.clique),
+                f"{marginal.cells:,}",
+                percent(marginal.total_variation) + (" !" if marginal.beyond_chance else ""),
+                percent(marginal.expected),
+                percent(marginal.bound),
+                self.worst(marginal),
             )
         if (more := len(self.facts.marginals) - _MOST_MARGINALS) > 0:
             yield (f"and {more:,} more", *[""] * (len(HEADS) - 1))
 
-    def worst(self, found: MarginalFidelity) -> str:
+    def worst(self, marginal: MarginalFidelity) -> str:
         """The cell that differs most."""
-        if not found.worst:
+        if not marginal.worst:
             return "none differs"
-        cell = found.worst[0]
-        level = named(self.levels(found.clique, cell))
+        cell = marginal.worst[0]
+        level = named(self.levels(marginal.clique, cell))
         return f"{level}: {percent(cell.asked)}, {percent(cell.released)}"
 
     def levels(self, clique: Clique, cell: CellFidelity) -> tuple[str, ...]:
@@ -92,17 +92,19 @@ class FidelityReport(WrittenAsPage, Displayable):
             "unit": "shares of 1; stddev in records",
             "rows": self.facts.rows,
             "false_alarms": FALSE_ALARMS,
-            "marginals": [self._object(found) for found in self.facts.marginals],
+            "marginals": [self._object(marginal) for marginal in self.facts.marginals],
         }
 
-    def _object(self, found: MarginalFidelity) -> dict[str, Any]:
-        cells = [asdict(cell) | {"levels": self.levels(found.clique, cell)} for cell in found.worst]
-        return asdict(found) | {"beyond_chance": found.beyond_chance, "worst": cells}
+    def _object(self, marginal: MarginalFidelity) -> dict[str, Any]:
+        cells = [
+            asdict(cell) | {"levels": self.levels(marginal.clique, cell)} for cell in marginal.worst
+        ]
+        return asdict(marginal) | {"beyond_chance": marginal.beyond_chance, "worst": cells}
 
     def _noise(self) -> list[tuple[str, str]]:
-        most = max(found.stddev for found in self.facts.marginals)
-        told = f"±{most:.3g} records or less on each count; it is not part of these distances"
-        return [("Noise in psi", told)] if most else []
+        most = max(marginal.stddev for marginal in self.facts.marginals)
+        text = f"±{most:.3g} records or less on each count; it is not part of these distances"
+        return [("Noise in psi", text)] if most else []
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return self._title, [Facts(self.lines()), Grid(HEADS, self.grid())]

@@ -78,10 +78,10 @@ def _(finding: AttackFinding, axes: Axes) -> None:
         ("control", finding.control, RELEASE),
         ("random", finding.naive, BESIDE),
     )
-    for place, (_, found, colour) in enumerate(named):
-        low, high = found.interval()
+    for place, (_, share, colour) in enumerate(named):
+        low, high = share.interval()
         axes.hlines([place], [100 * low], [100 * high], color=colour, linewidth=2.5)
-        axes.scatter([100 * found.share], [place], color=colour, s=45, zorder=3)
+        axes.scatter([100 * share.share], [place], color=colour, s=45, zorder=3)
     axes.set_yticks(range(3), [name for name, *_ in named])
     axes.set_ylim(2.6, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -165,7 +165,7 @@ def _(finding: FidelityFinding, axes: Axes) -> None:
         finding.ordered[:MOST_LINES],
         np.arange(min(MOST_LINES, len(finding.facts.marginals))),
     )
-    found, expected, bounds = (
+    distances, expected, bounds = (
         np.array([100 * getattr(one, name) for one in shown])
         for name in ("total_variation", "expected", "bound")
     )
@@ -174,12 +174,12 @@ def _(finding: FidelityFinding, axes: Axes) -> None:
     axes.scatter(bounds, places, marker="|", s=90, color=BESIDE)
     axes.scatter(expected, places, s=42, facecolors="none", edgecolors=BESIDE)
     for which, marker, colour in ((~beyond, "o", RELEASE), (beyond, "D", ALARM)):
-        axes.scatter(found[which], places[which], s=26, marker=marker, color=colour, zorder=3)
+        axes.scatter(distances[which], places[which], s=26, marker=marker, color=colour, zorder=3)
     axes.set_yticks(places, [" × ".join(one.clique)[:48] for one in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(left=0)
-    axes.set_xlabel(f"total variation, % of the rows; worst: {percent(found.max() / 100)}")
+    axes.set_xlabel(f"total variation, % of the rows; worst: {percent(distances.max() / 100)}")
 
 
 @draw.register

@@ -180,25 +180,25 @@ def fidelity_page(
         "fidelity.html.j2",
         about=about,
         wording=wording,
-        beyond=any(found.beyond_chance for found in ordered),
+        beyond=any(marginal.beyond_chance for marginal in ordered),
         lines=others,
         false_alarms=percent(FALSE_ALARMS),
-        marginals=[_fidelity_line(found, levels) for found in ordered[:MOST_MARGINALS]],
+        marginals=[_fidelity_line(marginal, levels) for marginal in ordered[:MOST_MARGINALS]],
         more=max(0, len(ordered) - MOST_MARGINALS),
         plot=plots.fidelity(ordered),
         most_bars=plots.MOST_BARS,
     )
 
 
-def _fidelity_line(found: MarginalFidelity, levels: Levels) -> dict[str, object]:
+def _fidelity_line(marginal: MarginalFidelity, levels: Levels) -> dict[str, object]:
     return {
-        "name": named(found.clique),
-        "cells": f"{found.cells:,}",
-        "distance": percent(found.total_variation),
-        "beyond": found.beyond_chance,
-        "expected": percent(found.expected),
-        "bound": percent(found.bound),
-        "worst": [_cell(found.clique, cell, levels) for cell in found.worst],
+        "name": named(marginal.clique),
+        "cells": f"{marginal.cells:,}",
+        "distance": percent(marginal.total_variation),
+        "beyond": marginal.beyond_chance,
+        "expected": percent(marginal.expected),
+        "bound": percent(marginal.bound),
+        "worst": [_cell(marginal.clique, cell, levels) for cell in marginal.worst],
     }
 
 

@@ -68,7 +68,7 @@ def blocks(report: AuditReport) -> str:
     with mpl.rc_context({**STYLE, "svg.hashsalt": "blocks"}):
         figure = Figure(figsize=(WIDTH, 1.0 + 0.24 * len(shown)), layout="constrained")
         axes = figure.subplots()
-        fill = [HIGH if found else "none" for found in strong]
+        fill = [HIGH if filled else "none" for filled in strong]
         axes.barh(range(len(shown)), heights, color=fill, edgecolor=HIGH, height=0.62)
         axes.set_yticks(range(len(shown)), [shortened(name) for name in names])
         axes.tick_params(axis="y", length=0)
@@ -76,29 +76,29 @@ def blocks(report: AuditReport) -> str:
             axes.set_xscale("symlog", linthresh=10)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("standard errors")
-        told = f"strongest: {names[-1]} with z {shown[-1].z:.1f}" if shown else "no block"
-        return svg(figure, "How clearly each block follows the input", told)
+        description = f"strongest: {names[-1]} with z {shown[-1].z:.1f}" if shown else "no block"
+        return svg(figure, "How clearly each block follows the input", description)
 
 
 def fidelity(ordered: Sequence[MarginalFidelity]) -> str:
     """Total variation of each marginal, beside what is expected by chance and its bound."""
     worst = ordered[0]
-    told = (
+    description = (
         f"furthest: {named(worst.clique)}, {percent(worst.total_variation)}, "
         f"by chance {percent(worst.expected)}"
     )
     facts = Fidelity(0, tuple(ordered))
-    return drawn(FidelityFinding(facts), "Total variation of each marginal", told)
+    return drawn(FidelityFinding(facts), "Total variation of each marginal", description)
 
 
-def drawn(finding: Finding, title: str, told: str = "") -> str:
+def drawn(finding: Finding, title: str, description: str = "") -> str:
     """A finding as a figure; lines one above the other have a fixed height each."""
     lines = lines_of(finding)
     height = 1.0 + 0.3 * lines if lines else 3.4
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(finding, figure.subplots())
-        return svg(figure, title, told or sentence(finding))
+        return svg(figure, title, description or sentence(finding))
 
 
 def _lane(

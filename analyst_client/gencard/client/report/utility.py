@@ -24,7 +24,7 @@ _WIDEST = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UtilityOptions:
     """What somebody wants to know besides tables and propensity scores.
 
     Args:
@@ -40,7 +40,7 @@ class Asked:
     gap: GapWords | None = None
 
 
-NOTHING_ASKED = Asked()
+NO_OPTIONS = UtilityOptions()
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class UtilityReport(WrittenAsJson, Displayable):
         return [
             ("Compared", f"{self.rows:,} rows with {self.records:,} records"),
             ("Tables", f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {self.worst[1]:.3g}"),
-            ("Regression", _told(self.regression)),
-            ("Tree", _told(self.tree)),
+            ("Regression", _propensity_text(self.regression)),
+            ("Tree", _propensity_text(self.tree)),
             ("To read it", "S_pMSE is 1 for rows as good as a resample of the records, more is worse"),
             *((f"Marginal {name}", f"RMSE {error:.3g}") for name, error in self.marginals),
             *([("Gap", f"RMSE {self.gap:.3g}")] if self.gap is not None else []),
@@ -86,12 +86,12 @@ class UtilityReport(WrittenAsJson, Displayable):
 
     def grid(self) -> Iterator[tuple[str, ...]]:
         """Under ``HEADS``, where a target was named."""
-        found = self.predictions
-        if found is None:
+        predictions = self.predictions
+        if predictions is None:
             return
-        real, made = found.real_forest, found.forest
-        yield "records", "regression", percent(found.real_regression), "", ""
-        yield "rows", "regression", *_shares(found.regression), ""
+        real, made = predictions.real_forest, predictions.forest
+        yield "records", "regression", percent(predictions.real_regression), "", ""
+        yield "rows", "regression", *_shares(predictions.regression), ""
         yield "records", "forest", percent(real.accuracy), "", ""
         yield "rows", "forest", *_shares(made.accuracies), f"{made.similarity:.3g} alike"
 
@@ -116,7 +116,7 @@ def utility_report(
     synthetic: Dataset,
     original: Dataset,
     coding: Coding,
-    asked: Asked = NOTHING_ASKED,
+    options: UtilityOptions = NO_OPTIONS,
     *,
     rng: np.random.Generator,
     about: str = "",
@@ -130,41 +130,41 @@ def utility_report(
         UnknownAttributeError: An attribute is not there.
     """
     attributes = synthetic.domain.attributes
-    meant = None if asked.gap is None else gap_of(asked.gap, coding)
+    meant = None if options.gap is None else gap_of(options.gap, coding)
     values = {name: each for name, each in level_values(coding).items() if name in attributes}
     widths = range(1, min(_WIDEST, len(attributes)) + 1)
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
-    worst, found = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised)
+    worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised)
     means = ((k, float(np.mean([one.standardised for one in tables[k].values()]))) for k in widths)
-    taught = _taught(_task(asked, attributes, values), original, synthetic, rng)
+    taught = _predictions(_task(options, attributes, values), original, synthetic, rng)
     return UtilityReport(
         rows=len(synthetic),
         records=len(original),
         tables=tuple(means),
-        worst=(named(worst), found.standardised),
+        worst=(named(worst), propensity.standardised),
         regression=_regression(original, synthetic, values),
         tree=tree_propensity(original, synthetic, values, rng=rng),
         predictions=taught,
-        target=asked.target,
+        target=options.target,
         about=about,
         marginals=tuple(
-            (named(one), marginal_error(original, synthetic, one)) for one in asked.marginals
+            (named(one), marginal_error(original, synthetic, one)) for one in options.marginals
         ),
         gap=None if meant is None else gap_error(original, synthetic, meant),
     )
 
 
-def _taught(
+def _predictions(
     task: Task | None, original: Dataset, synthetic: Dataset, rng: np.random.Generator
 ) -> Analyses | None:
     return analyses(task, split(original, task.target), synthetic, rng=rng) if task else None
 
 
-def _task(asked: Asked, attributes: Clique, values: dict[str, Any]) -> Task | None:
-    if not asked.target:
+def _task(options: UtilityOptions, attributes: Clique, values: dict[str, Any]) -> Task | None:
+    if not options.target:
         return None
-    others = asked.predictors or tuple(name for name in attributes if name != asked.target)
-    return Task(asked.target, others, {name: each for name, each in values.items() if name in others})
+    others = options.predictors or tuple(name for name in attributes if name != options.target)
+    return Task(options.target, others, {name: each for name, each in values.items() if name in others})
 
 
 def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:
@@ -177,16 +177,16 @@ def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -
     return None
 
 
-def _told(found: Propensity | None) -> str:
-    if found is None:
+def _propensity_text(propensity: Propensity | None) -> str:
+    if propensity is None:
         return "too many parameters"
-    parameters = f", {found.parameters:,} parameters" if found.parameters else ""
-    return f"pMSE {found.pmse:.3g}, S_pMSE {found.standardised:.3g}{parameters}"
+    parameters = f", {propensity.parameters:,} parameters" if propensity.parameters else ""
+    return f"pMSE {propensity.pmse:.3g}, S_pMSE {propensity.standardised:.3g}{parameters}"
 
 
-def _shares(found: Any) -> tuple[str, str]:
-    return percent(found.on_real), percent(found.on_synthetic)
+def _shares(accuracies: Any) -> tuple[str, str]:
+    return percent(accuracies.on_real), percent(accuracies.on_synthetic)
 
 
-def _object(found: Propensity | None) -> dict[str, Any] | None:
-    return asdict(found) | {"standardised": found.standardised} if found else None
+def _object(propensity: Propensity | None) -> dict[str, Any] | None:
+    return asdict(propensity) | {"standardised": propensity.standardised} if propensity else None

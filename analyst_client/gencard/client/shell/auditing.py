@@ -51,14 +51,14 @@ def audit(
     for path in written:
         make_folder(path.parent)
     with connected(connection) as analyst:
-        found = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs, resume=resume)
-    say_json(dict(found.lines())) if as_json else console.print(found)
+        outcome = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs, resume=resume)
+    say_json(dict(outcome.lines())) if as_json else console.print(outcome)
     if page is not None:
-        found.report.save_html(page)
+        outcome.report.save_html(page)
     if report is not None:
-        found.report.save_json(report)
+        outcome.report.save_json(report)
     if attestation is not None:
-        write_bytes(attestation, found.attestation)
+        write_bytes(attestation, outcome.attestation)
     if written and not as_json:
         say(f"Written: {', '.join(map(str, written))}")
 
@@ -81,5 +81,5 @@ def canaries(
 
     terms = CanaryTerms(neighbouring, number, records, rows, delta, radius, beta=beta)
     with connected(connection) as analyst:
-        found = canary_audit(analyst.card(name).agreement, black_box, terms)
-    say_json(found.document()) if as_json else console.print(found)
+        outcome = canary_audit(analyst.card(name).agreement, black_box, terms)
+    say_json(outcome.document()) if as_json else console.print(outcome)

@@ -95,10 +95,10 @@ def replay(
         raise VerificationError(problem=f"{bundle.damaged[0].name} is damaged")
     keys = _keys(connection, bundle, controller_key, analyst_key, None)
     with console.status("Replaying"):
-        found, dataset, coding = rebuild(bundle, keys)
+        release, dataset, coding = rebuild(bundle, keys)
         for file in bundle.all("rows"):
-            _check_rows(file.path, found, dataset, coding)
-    say(str(Replayed.of(found)))
+            _check_rows(file.path, release, dataset, coding)
+    say(str(Replayed.of(release)))
     if not bundle.all("rows"):
         say("Not compared with any file of rows: name one with --data.")
 

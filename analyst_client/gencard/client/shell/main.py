@@ -47,8 +47,8 @@ app.command()(catalogue.budget)
 app.command()(catalogue.log)
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"gencard {version('gencard')}")
         raise typer.Exit
 

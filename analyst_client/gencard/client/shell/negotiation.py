@@ -122,12 +122,12 @@ def cards(
         if name is not None:
             _say(analyst.card(name), as_json)
             return
-        found = analyst.cards()
+        listed = analyst.cards()
     if as_json:
-        say_json([_document(card) for card in found])
+        say_json([_document(card) for card in listed])
         return
     lines = [
-        (card.name, str(card.state), str(card.turn), _price(card), card.next_step) for card in found
+        (card.name, str(card.state), str(card.turn), _price(card), card.next_step) for card in listed
     ]
     say_table(("Card", "State", "Turn", "Price", "Next"), lines)
 
@@ -257,13 +257,13 @@ def plan(
     """The smallest Phi that determines an analysis, and its price; nothing is stored or spent."""
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
-        found = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **how)
+        answer = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **how)
     if as_json:
-        say_json(_plan_document(found))
+        say_json(_plan_document(answer))
         return
-    console.print(found)
-    if not found.lacking and not found.answer.terms.privacy.noisy:
-        say_next(_proposal(found))
+    console.print(answer)
+    if not answer.lacking and not answer.answer.terms.privacy.noisy:
+        say_next(_proposal(answer))
 
 
 def _proposal(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from gencard.client.files.folder import make_folder
 from gencard.client.files.rows import read_rows
 from gencard.client.release import Release
 from gencard.client.report.fidelity import FidelityReport
-from gencard.client.report.utility import Asked, utility_report
+from gencard.client.report.utility import UtilityOptions, utility_report
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
@@ -34,12 +34,12 @@ def fidelity(
 ) -> None:
     """How far rows lie from psi, and how far chance takes them. Exit code 0 whatever is found."""
     folder = Path(target)
-    found = _of_folder(folder, data) if folder.is_dir() else _of_card(target, data, connection)
-    say_json(found.document()) if as_json else console.print(found)
+    fidelity_report = _of_folder(folder, data) if folder.is_dir() else _of_card(target, data, connection)
+    say_json(fidelity_report.document()) if as_json else console.print(fidelity_report)
     if page is not None:
-        found.save_html(page)
+        fidelity_report.save_html(page)
     if report is not None:
-        found.save_json(report)
+        fidelity_report.save_json(report)
     written = [str(path) for path in (page, report) if path is not None]
     if written and not as_json:
         say(f"Written: {', '.join(written)}")
@@ -101,12 +101,12 @@ def report(
     for path in written:
         make_folder(path.parent)
     with connected(connection) as analyst:
-        found = analyst.card(card).report(name if release else None, measure=measure)
-    say_json(found.document()) if as_json else console.print(found)
+        card_report = analyst.card(card).report(name if release else None, measure=measure)
+    say_json(card_report.document()) if as_json else console.print(card_report)
     if page is not None:
-        found.save_html(page)
+        card_report.save_html(page)
     if file is not None:
-        found.save_json(file)
+        card_report.save_json(file)
     if written and not as_json:
         say(f"Written: {', '.join(map(str, written))}")
 
@@ -135,11 +135,11 @@ def utility(
 ) -> None:
     """What rows are worth beside records in your hands: tables, propensity, predictions. Offline."""
     rows, coding, domain = _described(synthetic, schema)
-    found = utility_report(
+    comparison = utility_report(
         read_rows(rows, coding, domain),
         read_rows(records, coding, domain),
         coding,
-        Asked(
+        UtilityOptions(
             target,
             tuple(predictor or ()),
             tuple(tuple(names.split(",")) for names in marginal or ()),
@@ -148,9 +148,9 @@ def utility(
         rng=np.random.Generator(np.random.PCG64(seed)),
         about=f"{rows} beside {records}",
     )
-    say_json(found.document()) if as_json else console.print(found)
+    say_json(comparison.document()) if as_json else console.print(comparison)
     if report is not None:
-        found.save_json(report)
+        comparison.save_json(report)
         if not as_json:
             say(f"Written: {report}")
 

@@ -111,12 +111,12 @@ def _stamp(folder: Path) -> _Stamp:
 
 
 def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
-    found: dict[str, list[Enrolled]] = {}
+    people_by_uri: dict[str, list[Enrolled]] = {}
     for path in paths:
         with suppress(GencardError):
             enrolled = enrolled_in(path)
-            found.setdefault(enrolled.identity.uri, []).append(enrolled)
-    return {uri: people[0] for uri, people in found.items() if len(people) == 1}
+            people_by_uri.setdefault(enrolled.identity.uri, []).append(enrolled)
+    return {uri: people[0] for uri, people in people_by_uri.items() if len(people) == 1}
 
 
 def enrolled_in(path: Path) -> Enrolled:

@@ -119,11 +119,11 @@ class NumberEncoder:
     def _codes_of_labels(self, coding: Labels, numbers: NDArray[Any]) -> NDArray[Any]:
         levels = np.array([float(label) for label in coding.labels])
         order = np.argsort(levels)
-        found = order[np.minimum(np.searchsorted(levels, numbers, sorter=order), len(levels) - 1)]
+        nearest = order[np.minimum(np.searchsorted(levels, numbers, sorter=order), len(levels) - 1)]
         absent = np.isnan(numbers)
-        if not np.all((levels[found] == numbers) | (absent & coding.missing)):
+        if not np.all((levels[nearest] == numbers) | (absent & coding.missing)):
             raise UndeclaredLevelError(attribute=self.name)
-        codes = found.astype(code_dtype(coding.size))
+        codes = nearest.astype(code_dtype(coding.size))
         codes[absent] = len(levels)
         return codes
 

@@ -84,10 +84,11 @@ class _Reader:
     def __enter__(self) -> "_Reader":
         try:
             self._file = self._path.open("rb")
-            header = json.loads(self._file.readline(_LONGEST_HEADER))
+            line = self._file.readline(_LONGEST_HEADER)
+            header = json.loads(line)
             self.domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
             self.rows = int(header["rows"])
-            self._start = self._file.tell()
+            self._start = len(line)
             whole = self._start + self.rows * row_bytes(self.domain)
             if os.fstat(self._file.fileno()).st_size == whole:
                 return self

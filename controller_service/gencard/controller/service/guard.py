@@ -96,7 +96,7 @@ def _check_parts(message: Message) -> None:
 
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Found: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+OptionalHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Report = Callable[[str, str, str], None]
 """Called with (method, incident, exception's class name) when something unexpected was raised."""
 
@@ -140,9 +140,9 @@ class Guard(grpc.ServerInterceptor):
 
     def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Found],
+        continuation: Callable[[grpc.HandlerCallDetails], OptionalHandler],
         details: grpc.HandlerCallDetails,
-    ) -> Found:
+    ) -> OptionalHandler:
         handler = continuation(details)
         return None if handler is None else self._guarded(handler, details.method)
 

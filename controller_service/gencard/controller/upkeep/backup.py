@@ -133,9 +133,9 @@ def _filled(controller_state: ControllerState, draft: Path, steward: str) -> Bac
     files = {DATABASE: digest_of_file(draft / DATABASE)}
     files |= dict(_copies(draft, "releases", state.releases, names))
     files |= dict(_kept(draft, state))
-    found = BackupList(files, entries, made)
-    write_whole(draft / FILE, [found.encoded()])
-    return found
+    contents = BackupList(files, entries, made)
+    write_whole(draft / FILE, [contents.encoded()])
+    return contents
 
 
 def _logged(tx: Connection, controller_state: ControllerState, steward: str) -> str:

@@ -151,12 +151,12 @@ class KeyHistory:
         Raises:
             VerificationError: A change is not right, or one of the two does not continue the other.
         """
-        told = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
-        if any(mine != theirs for mine, theirs in zip(self.changes, told, strict=False)):
+        received = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
+        if any(mine != theirs for mine, theirs in zip(self.changes, received, strict=False)):
             raise VerificationError(
                 problem="the key history was forked: it contained another key before"
             )
-        return KeyHistory(self.pinned, self.use, max(self.changes, told, key=len))
+        return KeyHistory(self.pinned, self.use, max(self.changes, received, key=len))
 
     def continued_by(self, envelopes: Iterable[bytes]) -> "KeyHistory":
         """The history that these changes tell, which must hold all of this one.
@@ -164,8 +164,8 @@ class KeyHistory:
         Raises:
             VerificationError: As ``followed``, or they tell less than was known.
         """
-        told = KeyHistory(self.pinned, self.use).followed(envelopes)
-        if len(told.changes) < len(self.changes):
+        extended = KeyHistory(self.pinned, self.use).followed(envelopes)
+        if len(extended.changes) < len(self.changes):
             raise VerificationError(problem="the key history was shortened")
         return self.followed(envelopes)
 

@@ -80,14 +80,14 @@ def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
     """
     facts = _facts(body)
     details = facts.get("details")
-    said = details if isinstance(details, dict) else {}
+    recorded = details if isinstance(details, dict) else {}
     agreements = {
         "kind of entry": facts.get("action") == "release",
         "index": facts.get("index") == str(receipt.log_index),
         "release": facts.get("resource") == receipt.name,
         "controller": facts.get("actor") == controller,
-        "rows": said.get("data_digest") == receipt.rows_digest,
-        "psi": said.get("psi_digest", "") == receipt.psi_digest,
+        "rows": recorded.get("data_digest") == receipt.rows_digest,
+        "psi": recorded.get("psi_digest", "") == receipt.psi_digest,
     }
     for what, agrees in agreements.items():
         if not agrees:

@@ -39,10 +39,10 @@ class Identity:
     @classmethod
     def of(cls, uri: str) -> "Identity":
         """Raises UnauthenticatedError where the URI is not of this form."""
-        found = _URI.fullmatch(uri)
-        if not found or found[3] not in set(Role):
+        match = _URI.fullmatch(uri)
+        if not match or match[3] not in set(Role):
             raise UnauthenticatedError()
-        return cls(found[1], found[2], Role(found[3]), found[4])
+        return cls(match[1], match[2], Role(match[3]), match[4])
 
     @classmethod
     def of_certificate(cls, certificate: x509.Certificate) -> "Identity":

@@ -163,8 +163,8 @@ class Proposal:
         if not all(_MEASURE.fullmatch(name) for name in self.measures):
             raise InvalidInputError(field="measures", problem="includes a name that is not valid")
         changed = self.privacy.noisy or self.transform != AS_COUNTED
-        for field, asked in (("measures", self.measures), ("without_uniques", self.without_uniques)):
-            if asked and changed:
+        for field, requested in (("measures", self.measures), ("without_uniques", self.without_uniques)):
+            if requested and changed:
                 problem = "is allowed only with exact counts, without rounding or checks"
                 raise InvalidInputError(field=field, problem=problem)
 

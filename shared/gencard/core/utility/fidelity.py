@@ -144,28 +144,28 @@ def _compared(
     measurement: Measurement, counts: NDArray[Any], false_alarms: float, worst: int
 ) -> MarginalFidelity:
     rows = int(counts.sum())
-    asked, released = measurement.values / measurement.values.sum(), counts / rows
+    target, released = measurement.values / measurement.values.sum(), counts / rows
     return MarginalFidelity(
         clique=measurement.clique,
         cells=counts.size,
         stddev=measurement.stddev,
-        total_variation=float(np.abs(asked - released).sum() / 2),
-        expected=expected_variation(asked, rows),
-        bound=variation_bound(asked, rows, false_alarms),
-        worst=_worst(asked, released, rows, worst),
+        total_variation=float(np.abs(target - released).sum() / 2),
+        expected=expected_variation(target, rows),
+        bound=variation_bound(target, rows, false_alarms),
+        worst=_worst(target, released, rows, worst),
     )
 
 
-def _worst(asked: Shares, released: Shares, rows: int, most: int) -> tuple[CellFidelity, ...]:
-    apart = np.abs(asked - released).ravel()
+def _worst(target: Shares, released: Shares, rows: int, most: int) -> tuple[CellFidelity, ...]:
+    apart = np.abs(target - released).ravel()
     places = [place for place in np.argsort(-apart, kind="stable")[:most] if apart[place] > 0]
-    cells = [tuple(map(int, np.unravel_index(place, asked.shape))) for place in places]
+    cells = [tuple(map(int, np.unravel_index(place, target.shape))) for place in places]
     return tuple(
         CellFidelity(
             codes=cell,
-            asked=float(asked[cell]),
+            asked=float(target[cell]),
             released=float(released[cell]),
-            stderr=sqrt(float(asked[cell] * (1 - asked[cell])) / rows),
+            stderr=sqrt(float(target[cell] * (1 - target[cell])) / rows),
         )
         for cell in cells
     )
