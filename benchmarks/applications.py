@@ -19,7 +19,7 @@ from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.counting import count_all
 
 ROWS = 50_000
@@ -54,14 +54,14 @@ class Application:
         return Basis(domain, outside(domain, self.cliques, self.order))
 
     def honest(self) -> Honest:
-        return Honest(Ipf(), self.cliques)
+        return Honest(ipf(), self.cliques)
 
     def boxes(self) -> dict[str, BlackBox]:
         honest = self.honest()
         shares = {"copies 100 %": 1.0, "copies 10 %": 0.1, "copies 3 %": 0.03, "copies 1 %": 0.01}
         return {
             "honest": honest,
-            "dishonest": AddsMarginal(Ipf(), self.cliques, self.smuggled),
+            "dishonest": AddsMarginal(ipf(), self.cliques, self.smuggled),
         } | {name: CopiesRows(honest, share) for name, share in shares.items()}
 
 

@@ -26,7 +26,7 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.contract import Generator, rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
+from gencard.core.generators.maximum_entropy.family import graphical, ipf
 from gencard.core.types import ignore_progress
 
 FIRST_SEED = 5_000
@@ -133,7 +133,7 @@ def population() -> Dataset:
 
 
 def settings() -> tuple[Setting, Setting]:
-    return Setting("population", population(), Ipf()), Setting("Adult", adult(), Graphical())
+    return Setting("population", population(), ipf()), Setting("Adult", adult(), graphical())
 
 
 def boxes(honest: BlackBox) -> dict[str, BlackBox]:

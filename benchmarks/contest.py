@@ -20,7 +20,7 @@ from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import laplace
 from gencard.core.domain import Domain
 from gencard.core.generators.contract import Model, rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.measure import measure_dataset
@@ -87,8 +87,8 @@ def _margins(psi: Psi, records: int) -> list[Array]:
 
 def _fitted(psi: Psi, domain: Domain) -> tuple[TreeModel, bool]:
     """Our default, and whether it ended by itself: half of the sweeps then give the same bits."""
-    generator = Graphical()
-    model = generator.fit(psi, domain)
-    half = Graphical(most_sweeps=generator.most_sweeps // 2).fit(psi, domain)
+    generator = graphical()
+    model = generator.fit_tree(psi, domain)
+    half = graphical(most_sweeps=generator.most_sweeps // 2).fit_tree(psi, domain)
     pairs = zip(model.tables, half.tables, strict=True)
     return model, all(np.array_equal(one, other) for one, other in pairs)

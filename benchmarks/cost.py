@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import bench
 from benchmarks.count import records
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
 from gencard.core.statistics.measure import measure_dataset
 
@@ -42,7 +42,7 @@ def cost(copies: int, attributes: int) -> Cost:
         attributes,
         sum(dataset.domain.project(clique).cells for clique in tree.cliques),
         bench.fastest(lambda: measure_dataset(dataset, cliques), 3),
-        bench.fastest(lambda: Graphical().fit(psi, dataset.domain), 9),
+        bench.fastest(lambda: graphical().fit(psi, dataset.domain), 9),
     )
 
 

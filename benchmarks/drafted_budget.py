@@ -15,7 +15,7 @@ from gencard.controller.noise import OpenDpNoise
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import EXACT, gaussian
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.measure import measure, measure_dataset
 from tests.system.house import SCHEMA as MADE_UP_SCHEMA
 from tests.system.house import survey
@@ -35,7 +35,7 @@ def total_variation(vault: Vault, rho: str | None) -> float:
     distances = []
     for draw in range(DRAWS):
         psi = measure(vault, pairs, domain, privacy, noise=noise)
-        rows = Ipf().fit(psi, domain).sample(records, rng=np.random.default_rng(draw))
+        rows = ipf().fit(psi, domain).sample(records, rng=np.random.default_rng(draw))
         made = {part.clique: part.values for part in measure_dataset(rows, pairs).measurements}
         distances += [
             np.abs(made[pair].reshape(-1) - counts).sum() / (2 * records)

@@ -13,7 +13,7 @@ from benchmarks.peers import Fit, fitted
 from benchmarks.raking import fifteen, pairs
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.junction_tree import edges
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
@@ -64,7 +64,7 @@ def ipf_race(sweeps: int) -> dict[str, Fit]:
 
 def rows_per_second(name: str) -> float:
     psi, dataset = job(name)
-    model = Graphical().fit(psi, dataset.domain)
+    model = graphical().fit(psi, dataset.domain)
     return _ROWS / bench.fastest(lambda: model.sample(_ROWS, rng=rng_of(1)), 5)
 
 

@@ -16,7 +16,7 @@ from benchmarks.census import census
 from benchmarks.ipf import APPLICATIONS
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
+from gencard.core.generators.maximum_entropy.family import LogLinear, graphical, ipf
 from gencard.core.generators.maximum_entropy.table_model import TableModel
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.statistics.measure import measure_dataset
@@ -36,9 +36,9 @@ FULL_FILE = 569_741
 
 _DRAWS = 5
 
-_GENERATORS: dict[str, Ipf | Graphical] = {
-    "IPF": Ipf(tolerance=TOLERANCE),
-    "PGM": Graphical(tolerance=TOLERANCE),
+_GENERATORS: dict[str, LogLinear] = {
+    "IPF": ipf(tolerance=TOLERANCE),
+    "PGM": graphical(tolerance=TOLERANCE),
 }
 
 

@@ -16,7 +16,7 @@ from benchmarks import bench
 from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3, census
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.generators.maximum_entropy.table_model import TableModel
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset
@@ -78,11 +78,11 @@ def race(application: str, repeats: int) -> Race:
     attributes, cliques = APPLICATIONS[application]
     dataset = census(attributes)
     psi = measure_dataset(dataset, cliques)
-    generator = Ipf(tolerance=_TOLERANCE)
+    generator = ipf(tolerance=_TOLERANCE)
     models: list[TableModel] = []
 
     def ours() -> None:
-        models[:] = [generator.fit(psi, dataset.domain)]
+        models[:] = [generator.fit_table(psi, dataset.domain)]
 
     pairs = _by_turns(ours, lambda: cyclic_ipf(psi, dataset.domain), repeats)
     rows = 1_000_000

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.diagnosis import survey
 from benchmarks.synthpop import psi_with_prior
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 
 _ORACLE = Path(__file__).resolve().parents[2] / "shared/oracles/synthpop/ipf_fit_S3_S5.json"
 
@@ -26,6 +26,6 @@ def farthest(attributes: int) -> float:
     case = json.loads(_ORACLE.read_text())[f"S{attributes}"]
     theirs = np.array(case["p_hat"]).reshape(case["dim"], order="F")
     psi = psi_with_prior(survey(attributes))
-    ours = Ipf(tolerance=1e-10).fit(psi, psi.domain).probabilities
+    ours = ipf(tolerance=1e-10).fit_table(psi, psi.domain).probabilities
     differences = np.abs(ours - theirs) / np.maximum(theirs, _LEAST)
     return float(differences[theirs > _LEAST].max())

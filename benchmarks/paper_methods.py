@@ -23,7 +23,7 @@ from gencard.boxes.registry import BOXES, box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
-from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
+from gencard.core.generators.maximum_entropy.family import LogLinear, graphical, ipf
 
 TEST_RECORDS = 5_000
 """A tenth, which no generator sees."""
@@ -31,9 +31,9 @@ TEST_RECORDS = 5_000
 PREDICTION_ROWS = 50_000
 """Synthetic rows that predictions are learned from; the paper has all of them."""
 
-GENERATORS: Mapping[str, Ipf | Graphical] = {
-    "IPF": Ipf(tolerance=TOLERANCE),
-    "Private-PGM": Graphical(tolerance=TOLERANCE),
+GENERATORS: Mapping[str, LogLinear] = {
+    "IPF": ipf(tolerance=TOLERANCE),
+    "Private-PGM": graphical(tolerance=TOLERANCE),
 }
 """Those that see psi alone; the latter on exact marginals, as in the paper."""
 

@@ -14,7 +14,7 @@ from benchmarks.diagnosis import survey
 from benchmarks.scores import Array, Scores
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 10.0)
 
@@ -87,7 +87,7 @@ def _fitted(dataset: Dataset, method: str, epsilon: float, rng: np.random.Genera
         return synthpop.catall(dataset)
     if not epsilon:
         psi = synthpop.psi_with_prior(dataset)
-        return synthpop.Fitted(Ipf(tolerance=_TOLERANCE).fit(psi, dataset.domain))
+        return synthpop.Fitted(ipf(tolerance=_TOLERANCE).fit_table(psi, dataset.domain))
     margins = synthpop.with_laplace(synthpop.margins(dataset), epsilon, rng)
     return synthpop.ipf(synthpop.made_positive(margins, len(dataset)), dataset.domain)
 

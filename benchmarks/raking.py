@@ -12,7 +12,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import ModelTooLargeError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.support.support_raking import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 
@@ -60,7 +60,7 @@ def rake(name: str, support: int) -> Raked:
 def is_refused(dataset: Dataset) -> bool:
     """Whether the exact tree of all pairs is."""
     try:
-        Graphical().check(pairs(dataset), dataset.domain)
+        graphical().check(pairs(dataset), dataset.domain)
     except ModelTooLargeError:
         return True
     return False

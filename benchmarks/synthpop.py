@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.maximum_entropy.family import Saturated
+from gencard.core.generators.maximum_entropy.family import saturated
 from gencard.core.generators.maximum_entropy.table_model import TableModel
 from gencard.core.generators.targets import TargetMarginal, quotient
 from gencard.core.statistics.counting import count_all
@@ -56,7 +56,7 @@ def catall(dataset: Dataset) -> Fitted:
     """``syn.catall`` by our saturated model: every cell's count with the prior."""
     domain = dataset.domain
     psi = measure_dataset(dataset, [domain.attributes])
-    return Fitted(Saturated(alpha=_PRIOR / domain.cells).fit(psi, domain))
+    return Fitted(saturated(alpha=_PRIOR / domain.cells).fit_table(psi, domain))
 
 
 def psi_with_prior(dataset: Dataset) -> Psi:

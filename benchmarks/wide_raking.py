@@ -13,7 +13,7 @@ from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Independent
+from gencard.core.generators.maximum_entropy.family import independent as product_of_margins
 from gencard.core.generators.support.support_raking import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
@@ -76,13 +76,13 @@ def support_raking(psi: Psi) -> tuple[list[float], float]:
 
 def independent(psi: Psi) -> tuple[list[float], float]:
     """The product of the one-way marginals."""
-    model = Independent().fit(psi, psi.domain)
+    model = product_of_margins().fit(psi, psi.domain)
     return [_variation(model.marginal(m.clique), m) for m in psi.measurements], np.nan
 
 
 def textbook_raking(psi: Psi) -> tuple[list[float], float]:
     """Records drawn from the product of the one-way marginals, with weights raked by plain numpy."""
-    drawn = Independent().fit(psi, psi.domain).sample(2**17, rng=rng_of(0))
+    drawn = product_of_margins().fit(psi, psi.domain).sample(2**17, rng=rng_of(0))
     weights = np.full(len(drawn), 1 / len(drawn))
     columns = {name: drawn.column(name).astype(np.intp) for name in psi.domain.attributes}
 

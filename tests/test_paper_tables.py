@@ -11,7 +11,7 @@ from benchmarks.scores import Scores
 from gencard.core.card.budget import laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.noise.mechanisms import scales
 from tests.core.tables import dense_dataset, textbook
 from tests.shared_data import oracle_file, shared_file
@@ -41,7 +41,7 @@ class TestSynthpop:
 
     def test_marginals_that_agree_are_met_as_by_our_own_fit(self):
         fitted = synthpop.ipf(synthpop.margins(DATASET), DOMAIN)
-        ours = Ipf(tolerance=1e-9).fit(synthpop.psi_with_prior(DATASET), DOMAIN)
+        ours = ipf(tolerance=1e-9).fit(synthpop.psi_with_prior(DATASET), DOMAIN)
         assert fitted.converged
         np.testing.assert_allclose(fitted.model.probabilities, ours.probabilities, atol=1e-6)
 

@@ -13,7 +13,7 @@ from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.wording import wording
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from tests.client.fake_controller import Audits
 
 PAIRS = [("sex", "age"), ("sex", "health"), ("age", "health")]
@@ -30,7 +30,7 @@ def records(card):
 
 class TestFromAfar:
     def test_an_honest_box(self, card, world):
-        honest = Honest(Ipf(), card.terms.marginals)
+        honest = Honest(ipf(), card.terms.marginals)
         world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
         told = []
         audit = card.audit(
@@ -52,7 +52,7 @@ class TestFromAfar:
         assert dict(audit.findings.versions)["gencard"]
 
     def test_a_box_that_smuggles_is_caught_and_the_marginal_named(self, card, world):
-        leaky = AddsMarginal(Ipf(), card.terms.marginals, ("sex", "age", "health"))
+        leaky = AddsMarginal(ipf(), card.terms.marginals, ("sex", "age", "health"))
         world.box = lambda dataset, rows, seed: leaky(dataset, rows, seed=seed)
         audit = card.audit("leaky", runs=6, seed=2, progress=False)
         assert audit.verdict is Verdict.LEAKAGE
@@ -138,7 +138,7 @@ class TestAtTheCard:
 
 
 def test_the_report_is_saved(card, world, tmp_path):
-    honest = Honest(Ipf(), card.terms.marginals)
+    honest = Honest(ipf(), card.terms.marginals)
     world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
     report = card.audit(runs=6, seed=2, records=records(card), progress=False).report
     report.save_json(tmp_path / "report.json")

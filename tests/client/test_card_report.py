@@ -19,7 +19,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.evaluation.material import Declared, Material
 from gencard.core.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from tests.wire.samples import CARD, RECEIPT
 
 EVIL = '<script>alert("1")</script>'
@@ -72,7 +72,7 @@ def audited():
     cliques = (("sex",), ("age",))
     around = made_up(Domain.of({"sex": 2, "age": 3}), 300, rng=np.random.default_rng(1))
     plan = AuditPlan(cliques, rows=100, seed=1, terms=AuditTerms(runs=6))
-    facts = run_audit(Honest(Ipf(), cliques), around, plan)
+    facts = run_audit(Honest(ipf(), cliques), around, plan)
     return replace(audit("box", Verdict.NO_EVIDENCE), findings=facts)
 
 

@@ -17,7 +17,7 @@ from gencard.boxes.reference import Honest
 from gencard.client.shell import negotiation
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 
 PAIRS = ["--marginal", "sex,health", "--marginal", "age, health"]
 
@@ -257,7 +257,7 @@ class TestSynthesis:
 
 class TestAudit:
     def test_from_afar(self, run, name, tmp_path, world):
-        honest = Honest(Ipf(), [("sex", "health"), ("age", "health")])
+        honest = Honest(ipf(), [("sex", "health"), ("age", "health")])
         world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
         page, report = tmp_path / "a.html", tmp_path / "a.json"
         (tmp_path / "kept.csv").touch()

@@ -40,7 +40,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.generators.contract import synthesise
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 
@@ -139,7 +139,7 @@ class TestSynthesise:
         digest = run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path))["digest"]
         made = RowsFile(tmp_path / "rows").dataset()
         psi = measure_dataset(records(dataset_entry), PAIRS)
-        replayed = synthesise(Ipf(CODING.structural_zeros), psi, psi.domain, 500, 7)
+        replayed = synthesise(ipf(CODING.structural_zeros), psi, psi.domain, 500, 7)
         assert made.digest() == digest == replayed.digest()
 
     def test_what_cannot_occur_does_not(self, dataset_entry, tmp_path):
@@ -182,7 +182,7 @@ class TestAudit:
 
     def test_the_report_is_that_of_an_audit_of_the_records(self, dataset_entry):
         report = report_of_json_object(run(tasks.AUDIT, self.job(dataset_entry))["report"])
-        box = Honest(Ipf(CODING.structural_zeros), PAIRS)
+        box = Honest(ipf(CODING.structural_zeros), PAIRS)
         expected = audit(box, records(dataset_entry), self.PLAN, versions=(("gencard", "1"),))
         assert _without_digests(report) == _without_digests(expected)
         for proof in report.pairs:  # keyed: another report of the same audit has other digests

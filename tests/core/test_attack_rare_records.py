@@ -21,7 +21,7 @@ from gencard.core.card.terms import LEAST_RUNS, AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
-from gencard.core.generators.maximum_entropy.family import Graphical, Ipf
+from gencard.core.generators.maximum_entropy.family import graphical, ipf
 from gencard.core.types import ignore_progress
 from tests.core.rare_records import CHAIN, population
 
@@ -33,7 +33,7 @@ def plan(seed=0, runs=10):
 
 
 def honest():
-    return Honest(Ipf(), CHAIN)
+    return Honest(ipf(), CHAIN)
 
 
 def checks_of(report):
@@ -85,7 +85,7 @@ class TestPlantedRecords:
         domain = Domain.of({f"a{position}": 12 for position in range(7)})
         codes = np.random.default_rng(seed).geometric(0.3, size=(3_000, 7)).clip(1, 12) - 1
         chain = tuple((f"a{position}", f"a{position + 1}") for position in range(6))
-        box = CopiesUniques(Honest(Graphical(), chain), 1, rarest=True)
+        box = CopiesUniques(Honest(graphical(), chain), 1, rarest=True)
         audited = replace(plan(seed), cliques=chain, rows=3_000)
         p_values = planted_p(box, seed, Dataset(domain, codes), audited)
         assert p_values[Check.CANARY] <= LEVEL_SHARES[Check.CANARY] * audited.level

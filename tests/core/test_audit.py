@@ -28,12 +28,12 @@ from gencard.core.errors import (
     OperationCancelledError,
     UnknownAttributeError,
 )
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from tests.core import hostile
 
 DOMAIN = Domain.of({"a": 4, "b": 3, "c": 3, "d": 2})
 PAIRS = tuple(combinations("abcd", 2))
-IPF = Ipf(tolerance=1e-4)
+IPF = ipf(tolerance=1e-4)
 
 
 def records(number=2_000, seed=0):

@@ -29,7 +29,7 @@ from gencard.core.audit.wording import power_by_arm, summary, wording
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 
 CLIQUES = tuple(combinations("abcd", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 2, "c": 2, "d": 2}), 500, rng=np.random.default_rng(0))
@@ -37,7 +37,7 @@ DATASET = made_up(Domain.of({"a": 3, "b": 2, "c": 2, "d": 2}), 500, rng=np.rando
 
 @pytest.fixture(scope="module", params=["honest", "copying"])
 def report(request):
-    honest = Honest(Ipf(), CLIQUES)
+    honest = Honest(ipf(), CLIQUES)
     box = honest if request.param == "honest" else CopiesRows(honest, 1.0)
     plan = AuditPlan(CLIQUES, 400, 2**63 + 1, AuditTerms(runs=6), attempt=2)
     return audit(box, DATASET, plan, versions=[("gencard", "0.1.0")])

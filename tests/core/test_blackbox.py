@@ -14,7 +14,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidNumberError
 from gencard.core.generators.contract import synthesise
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.counting import count
 from gencard.core.statistics.measure import measure_dataset
 from tests.core import hostile
@@ -36,7 +36,7 @@ class Watched:
 
     def fit(self, psi, domain):
         self.fits += 1
-        return Ipf().fit(psi, domain)
+        return ipf().fit(psi, domain)
 
 
 class TestHonest:
@@ -44,8 +44,8 @@ class TestHonest:
     @settings(max_examples=30, deadline=None)
     def test_it_is_psi_fit_and_sample(self, dataset, seed):
         psi = measure_dataset(dataset, PAIRS)
-        expected = synthesise(Ipf(), psi, psi.domain, 20, seed)
-        made = Honest(Ipf(), PAIRS)(dataset, 20, seed=seed)
+        expected = synthesise(ipf(), psi, psi.domain, 20, seed)
+        made = Honest(ipf(), PAIRS)(dataset, 20, seed=seed)
         np.testing.assert_array_equal(made.codes, expected.codes)
 
     def test_it_keeps_a_few_models_by_psi(self):
@@ -62,14 +62,14 @@ class TestHonest:
         assert generator.fits == 6  # it was the oldest
 
     def test_it_speaks_of_the_attributes_that_phi_names(self):
-        made = Honest(Ipf(), (("a", "b"),))(made_up(DOMAIN, 50, rng=rng()), 10, seed=0)
+        made = Honest(ipf(), (("a", "b"),))(made_up(DOMAIN, 50, rng=rng()), 10, seed=0)
         assert made.domain == DOMAIN.project(("a", "b"))
 
 
 class TestDishonest:
     def test_an_added_marginal_is_reproduced(self):
         dataset = made_up(DOMAIN, 500, rng=rng())
-        box = AddsMarginal(Ipf(tolerance=1e-10), PAIRS, ("a", "b", "c"))
+        box = AddsMarginal(ipf(tolerance=1e-10), PAIRS, ("a", "b", "c"))
         fitted = box.model(dataset).marginal(("a", "b", "c"))
         np.testing.assert_allclose(fitted, count(dataset, ("a", "b", "c")) / 500, atol=1e-9)
         assert box.extra == ("a", "b", "c")
@@ -89,11 +89,11 @@ class TestDishonest:
     @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
     def test_a_share_is_a_share(self, share):
         with pytest.raises(InvalidNumberError):
-            CopiesRows(Honest(Ipf(), PAIRS), share)
+            CopiesRows(Honest(ipf(), PAIRS), share)
 
     def test_the_seed_fixes_every_byte(self):
         dataset = made_up(DOMAIN, 100, rng=rng())
-        box = CopiesRows(Honest(Ipf(), PAIRS), 0.5)
+        box = CopiesRows(Honest(ipf(), PAIRS), 0.5)
         runs = [box(dataset, 100, seed=seed).digest() for seed in (4, 4, 5)]
         assert runs[0] == runs[1] != runs[2]
 
@@ -131,7 +131,7 @@ class TestCanonical:
 
     @pytest.mark.parametrize("box", [hostile.InOrder, hostile.InFirstRow])
     def test_a_bit_hidden_in_the_order_is_gone(self, box):
-        honest = Honest(Ipf(), PAIRS)
+        honest = Honest(ipf(), PAIRS)
         dataset = made_up(DOMAIN, 400, rng=rng(2))
         odd = dataset.codes.astype(int).sum(axis=1) % 2
         sides = {bit: dataset.take(np.flatnonzero(odd == (not bit))) for bit in (False, True)}

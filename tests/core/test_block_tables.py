@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.generators.maximum_entropy.triangle import Triangle, three_parts
 from gencard.core.generators.targets import TargetMarginal
 from gencard.core.statistics.measure import measure_dataset
 from tests.core.strategies import domains, workloads
 from tests.core.tables import BIG, STRADDLING, dense_dataset, errors, pairs, textbook
 
-TIGHT = Ipf(tolerance=1e-10)
+TIGHT = ipf(tolerance=1e-10)
 
 
 @pytest.mark.parametrize("cliques", [pairs(BIG), STRADDLING], ids=["triangle", "plain"])
@@ -38,7 +38,7 @@ def test_structural_zeros_stay_zero(cliques):
     psi = measure_dataset(
         dataset.take(np.flatnonzero(kept)), [c for c in cliques if not {"a", "e"} <= set(c)]
     )
-    model = Ipf((zeros,), tolerance=1e-9).fit(psi, BIG)
+    model = ipf((zeros,), tolerance=1e-9).fit(psi, BIG)
     assert np.all(model.probabilities[start == 0] == 0)
     np.testing.assert_allclose(model.probabilities, textbook(psi, BIG, 60, start), atol=1e-8)
 
@@ -48,7 +48,7 @@ def test_structural_zeros_of_attributes_outside_the_domain_say_nothing():
     psi = measure_dataset(Dataset(domain, np.array([[0, 0], [0, 1], [1, 1]])), [("a", "b")])
     zeros = (StructuralZeros(("a", "z"), ((0, 0), (1, 1))),)
     np.testing.assert_array_equal(
-        Ipf(zeros).fit(psi, domain).probabilities, Ipf().fit(psi, domain).probabilities
+        ipf(zeros).fit(psi, domain).probabilities, ipf().fit(psi, domain).probabilities
     )
 
 
@@ -92,7 +92,7 @@ def test_the_bits_are_the_same_for_ever():
     """Golden: sums, products and quotients in a fixed order give these bits on every machine."""
     digests = []
     for cliques in (pairs(BIG), STRADDLING):
-        model = Ipf().fit(measure_dataset(dense_dataset(BIG, 9_999), cliques), BIG)
+        model = ipf().fit(measure_dataset(dense_dataset(BIG, 9_999), cliques), BIG)
         digests.append(hashlib.sha256(model.probabilities.tobytes()).hexdigest()[:16])
     assert digests == ["609b17f669356f47", "41aa0d1db08902d2"]
 

@@ -34,7 +34,7 @@ from gencard.core.errors import (
     NoExtremalPairError,
     TooLargeError,
 )
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.counting import count, count_all
 from tests.core.strategies import datasets, domains, workloads
 
@@ -281,8 +281,8 @@ class TestPairs:
             _, pair = pair_of(covered, cliques, seed)
         except NoExtremalPairError:
             return
-        box = Honest(Ipf(), cliques)
-        fresh = Honest(Ipf(), cliques)
+        box = Honest(ipf(), cliques)
+        fresh = Honest(ipf(), cliques)
         np.testing.assert_array_equal(
             box(pair.low, 30, seed=seed).codes, fresh(pair.high, 30, seed=seed).codes
         )

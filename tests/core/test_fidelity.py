@@ -12,7 +12,7 @@ from gencard.core.coding import Attribute, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidPsiError
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.moments import mean
 from gencard.core.statistics.psi import Measurement, Psi
@@ -22,7 +22,7 @@ from tests.core.tables import dense_dataset, pairs
 
 DOMAIN = Domain.of({"a": 3, "b": 4, "c": 2})
 PSI = measure_dataset(dense_dataset(DOMAIN, 5_000), pairs(DOMAIN))
-MODEL = Ipf().fit(PSI, DOMAIN)
+MODEL = ipf().fit(PSI, DOMAIN)
 
 
 def drawn(seed, rows=2_000):
@@ -96,7 +96,7 @@ def test_noisy_psi_is_what_a_fit_makes_of_it():
         ),
     )
     assert min(m.values.min() for m in noisy.measurements) < 0
-    rows = Ipf().fit(noisy, DOMAIN).sample(50_000, rng=rng)
+    rows = ipf().fit(noisy, DOMAIN).sample(50_000, rng=rng)
     found = fidelity(noisy, rows)
     assert found.unexplained == ()
     assert [m.stddev for m in found.marginals] == [500.0] * 3

@@ -25,11 +25,11 @@ from gencard.core.errors import (
 )
 from gencard.core.generators.contract import Generator, rng_of, synthesise
 from gencard.core.generators.maximum_entropy.family import (
-    Graphical,
-    Independent,
-    Ipf,
-    Saturated,
-    SpanningTree,
+    graphical,
+    independent,
+    ipf,
+    saturated,
+    spanning_tree,
 )
 from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.model_file import bytes_of, model_of
@@ -65,11 +65,11 @@ class Row:
 
 
 GRID = {
-    "independent": Row(lambda zeros: Independent(zeros, tolerance=1e-3), width=1, pairs=False),
-    "saturated": Row(Saturated, whole=True, error=1e-12),
-    "spanning-tree": Row(lambda zeros: SpanningTree(zeros, tolerance=1e-3), width=1),
-    "graphical": Row(lambda zeros: Graphical(zeros, tolerance=1e-3)),
-    "ipf": Row(lambda zeros: Ipf(zeros, tolerance=1e-3)),
+    "independent": Row(lambda zeros: independent(zeros, tolerance=1e-3), width=1, pairs=False),
+    "saturated": Row(saturated, whole=True, error=1e-12),
+    "spanning-tree": Row(lambda zeros: spanning_tree(zeros, tolerance=1e-3), width=1),
+    "graphical": Row(lambda zeros: graphical(zeros, tolerance=1e-3)),
+    "ipf": Row(lambda zeros: ipf(zeros, tolerance=1e-3)),
     "raking, all cells": Row(lambda zeros: SupportRaking(zeros, support=2**16), error=1e-2),
     "raking, drawn": Row(lambda zeros: SupportRaking(zeros, support=64, tolerance=1.0), width=0),
     "maximum-entropy": Row(MaximumEntropy, error=1e-6),
@@ -350,11 +350,11 @@ def test_rows_and_words_are_checked(row):
 @pytest.mark.parametrize(
     "method",
     [
-        Independent,
-        SpanningTree,
-        Graphical,
+        independent,
+        spanning_tree,
+        graphical,
         SupportRaking,
-        Saturated,
+        saturated,
         MaximumEntropy,
         ReducedSpace,
     ],
@@ -362,7 +362,7 @@ def test_rows_and_words_are_checked(row):
 def test_settings_are_checked(method):
     with pytest.raises(InvalidNumberError):
         method(max_cells=0)
-    wrong = {"alpha": -1.0} if method is Saturated else {"tolerance": 0.0}
+    wrong = {"alpha": -1.0} if method is saturated else {"tolerance": 0.0}
     with pytest.raises(InvalidNumberError):
         method(**wrong)
 

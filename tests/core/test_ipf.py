@@ -16,7 +16,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, InvalidPsiError, NotConvergedError, TooLargeError
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.maximum_entropy import fitting
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.generators.maximum_entropy.table_model import TableModel
 from gencard.core.statistics.counting import count
 from gencard.core.statistics.marginals import project
@@ -26,8 +26,8 @@ from tests.core.strategies import datasets, domains, measured, workloads
 from tests.core.tables import BIG, dense_dataset, errors, pairs, textbook
 from tests.shared_data import oracle_file
 
-LOOSE = Ipf(tolerance=1e-3)
-TIGHT = Ipf(tolerance=1e-10)
+LOOSE = ipf(tolerance=1e-3)
+TIGHT = ipf(tolerance=1e-10)
 
 
 class TestLaws:
@@ -60,7 +60,7 @@ class TestLaws:
         )
         assert not np.array_equal(count(even, domain.attributes), count(odd, domain.attributes))
         released = [
-            synthesise(Ipf(), measure_dataset(d, pairs(domain)), domain, 99, 3) for d in (even, odd)
+            synthesise(ipf(), measure_dataset(d, pairs(domain)), domain, 99, 3) for d in (even, odd)
         ]
         assert released[0].digest() == released[1].digest()
 
@@ -72,7 +72,7 @@ class TestLaws:
         expected = shares[0]
         for share in shares[1:]:
             expected = np.multiply.outer(expected, share)
-        np.testing.assert_allclose(Ipf().fit(psi, dataset.domain).probabilities, expected, atol=1e-12)
+        np.testing.assert_allclose(ipf().fit(psi, dataset.domain).probabilities, expected, atol=1e-12)
 
     @settings(deadline=None, max_examples=30)
     @given(datasets(Domain.of({"a": 2, "b": 3, "c": 4}), fewest=1))
@@ -103,8 +103,8 @@ class TestLaws:
 
     def test_the_axes_of_a_clique_may_come_in_any_order(self):
         dataset = dense_dataset(BIG, 5_000)
-        forth = Ipf().fit(measure_dataset(dataset, pairs(BIG)), BIG)
-        back = Ipf().fit(measure_dataset(dataset, [clique[::-1] for clique in pairs(BIG)]), BIG)
+        forth = ipf().fit(measure_dataset(dataset, pairs(BIG)), BIG)
+        back = ipf().fit(measure_dataset(dataset, [clique[::-1] for clique in pairs(BIG)]), BIG)
         np.testing.assert_array_equal(forth.probabilities, back.probabilities)
 
 
@@ -141,7 +141,7 @@ class TestBoundary:
         cells = np.repeat(np.arange(8), table.ravel())
         dataset = Dataset(domain, np.stack(np.unravel_index(cells, (2, 2, 2)), axis=1))
         psi = measure_dataset(dataset, pairs(domain))
-        model = Ipf(tolerance=1e-6, most_sweeps=2_000).fit(psi, domain)
+        model = ipf(tolerance=1e-6, most_sweeps=2_000).fit(psi, domain)
         np.testing.assert_allclose(model.probabilities, table / table.sum(), atol=1e-6)
         assert max(errors(TableModel(domain, textbook(psi, domain, 2_000)), psi)) > 1e-5
 
@@ -180,7 +180,7 @@ class TestGuards:
         try:
             begin = time.thread_time()
             with pytest.raises(TooLargeError):
-                Ipf().fit(psi, domain)
+                ipf().fit(psi, domain)
             assert time.thread_time() - begin < 0.05
             assert tracemalloc.get_traced_memory()[1] < 100_000
         finally:
@@ -189,9 +189,9 @@ class TestGuards:
     def test_the_bound_is_inclusive(self):
         domain = Domain.of({"a": 2, "b": 3})
         psi = Psi(domain, (Measurement(("a",), np.array([1, 2])),))
-        assert Ipf(max_cells=6).fit(psi, domain).probabilities.shape == (2, 3)
+        assert ipf(max_cells=6).fit(psi, domain).probabilities.shape == (2, 3)
         with pytest.raises(TooLargeError):
-            Ipf(max_cells=5).fit(psi, domain)
+            ipf(max_cells=5).fit(psi, domain)
 
     @pytest.mark.parametrize(
         "other", [Domain.of({"b": 2}), Domain.of({"a": 3})], ids=["absent", "other size"]
@@ -199,19 +199,19 @@ class TestGuards:
     def test_psi_belongs_to_the_domain(self, other):
         psi = Psi(Domain.of({"a": 2}), (Measurement(("a",), np.array([1, 2])),))
         with pytest.raises(InvalidPsiError, match="'a'"):
-            Ipf().fit(psi, other)
+            ipf().fit(psi, other)
 
     def test_a_contradiction_is_refused(self):
         domain = Domain.of({"a": 2, "b": 2})
         measurements = (Measurement(("a",), np.array([1, 2])), Measurement(("b",), np.array([1, 1])))
         with pytest.raises(InvalidPsiError, match="disagree"):
-            Ipf().fit(Psi(domain, measurements), domain)
+            ipf().fit(Psi(domain, measurements), domain)
 
     def test_structural_zeros_that_psi_contradicts_are_named(self):
         domain = Domain.of({"a": 2, "b": 2})
         psi = Psi(domain, (Measurement(("a", "b"), np.array([[1, 1], [1, 1]])),))
         with pytest.raises(NotConvergedError, match="a, b"):
-            Ipf((StructuralZeros(("a", "b"), ((0, 1),)),)).fit(psi, domain)
+            ipf((StructuralZeros(("a", "b"), ((0, 1),)),)).fit(psi, domain)
 
     def test_marginals_of_no_table_do_not_converge(self):
         """a = b, b = c and a != c: every two agree, all three cannot."""
@@ -220,11 +220,11 @@ class TestGuards:
         values = {("a", "b"): same, ("b", "c"): same, ("a", "c"): other}
         psi = Psi(domain, tuple(Measurement(clique, table) for clique, table in values.items()))
         with pytest.raises(NotConvergedError):
-            Ipf(most_sweeps=50).fit(psi, domain)
+            ipf(most_sweeps=50).fit(psi, domain)
 
     @pytest.mark.parametrize(
         "field", [{"tolerance": 0.0}, {"tolerance": np.nan}, {"max_cells": 0}, {"most_sweeps": 0}]
     )
     def test_settings_are_positive(self, field):
         with pytest.raises(InvalidNumberError):
-            Ipf(**field)
+            ipf(**field)

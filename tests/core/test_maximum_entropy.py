@@ -13,7 +13,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotConvergedError, TooLargeError
 from gencard.core.generators.contract import rng_of, synthesise
 from gencard.core.generators.functions import TargetMeans
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.generators.maximum_entropy.with_moments import Dual, MaximumEntropy, largest_entropy
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.statistics.linear import Function, LinearStatistic
@@ -78,7 +78,7 @@ class TestLaws:
         domain = data.draw(domains(most=3))
         dataset = data.draw(datasets(domain, fewest=1))
         psi = measure_dataset(dataset, data.draw(workloads(domain)))
-        one, other = (g.fit(psi, domain) for g in (MaximumEntropy(), Ipf(tolerance=1e-7)))
+        one, other = (g.fit(psi, domain) for g in (MaximumEntropy(), ipf(tolerance=1e-7)))
         np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-3)
 
     @settings(deadline=None, max_examples=60)
@@ -230,7 +230,7 @@ def test_it_is_the_answer_to_a_problem_with_three_attributes_and_pairs():
     rng = np.random.default_rng(5)
     dataset = Dataset(domain, np.stack([rng.integers(s, size=60) for s in domain.sizes], axis=1))
     psi = measure_dataset(dataset, list(combinations("abc", 2)))
-    one, other = (g.fit(psi, domain) for g in (MaximumEntropy(), Ipf(tolerance=1e-12)))
+    one, other = (g.fit(psi, domain) for g in (MaximumEntropy(), ipf(tolerance=1e-12)))
     np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-9)
 
 

@@ -21,7 +21,7 @@ from gencard.core.card.budget import gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidCliqueError, ModelTooLargeError, UnknownAttributeError
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree, cells_needed
 from gencard.core.statistics import counting
 from gencard.core.statistics.counting import count
@@ -160,7 +160,7 @@ class TestMerging:
         small = merged.merged(dataset)
         assert small.domain.sizes == merged.small.sizes == (3, 2)
         psi = measure_dataset(small, [("a", "b")])
-        model = merged.apart(Graphical().fit(psi, small.domain))
+        model = merged.apart(graphical().fit(psi, small.domain))
         assert model.domain == domain
         found = model.marginal(("a",)) * 1_000
         np.testing.assert_allclose(found[[0, 2]], count(dataset, ("a",))[[0, 2]], atol=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.pair_marginals import pair_marginals
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset
@@ -36,7 +36,7 @@ def test_every_pair_is_that_of_the_whole_table(data):
     cliques = data.draw(workloads(domain))
     alone = [(name,) for name in domain.attributes if all(name not in c for c in cliques)]
     psi = measure_dataset(dataset, [*cliques, *alone])
-    model = Graphical(tolerance=1e-9).fit(psi.__class__(domain, psi.measurements), domain)
+    model = graphical(tolerance=1e-9).fit(psi.__class__(domain, psi.measurements), domain)
     pairs = data.draw(st.lists(st.sampled_from([*combinations(domain.attributes, 2)]), unique=True))
     found = pair_marginals(model, pairs)
     assert list(found) == pairs

@@ -12,7 +12,7 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, OperationCancelledError
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 
 CLIQUES = tuple(combinations("abc", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 3, "c": 3}), 600, rng=np.random.default_rng(0))
@@ -20,7 +20,7 @@ PLAN = AuditPlan(CLIQUES, 600, 0, AuditTerms(runs=6))
 
 
 def honest():
-    return Honest(Ipf(), CLIQUES)
+    return Honest(ipf(), CLIQUES)
 
 
 def test_large_leaks_are_found_and_tiny_ones_missed():

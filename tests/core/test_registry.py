@@ -6,7 +6,7 @@ import pytest
 from gencard.core.card.terms import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.generators.registry import (
     BY_CONSTRUCTION,
     GENERATORS,
@@ -22,7 +22,6 @@ ZEROS = (StructuralZeros(("a",), ((0,),)),)
 def test_a_generator_is_made_by_its_name(name):
     generator = generator_named(name, structural_zeros=ZEROS, max_cells=9)
     assert (generator.structural_zeros, generator.max_cells) == (ZEROS, 9)
-    assert type(generator).__name__ == name.title().replace("-", "")
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -42,7 +41,7 @@ def test_the_page_says_when_to_take_which_and_what_each_does():
 
 def test_the_one_offered_first_takes_any_marginals():
     assert BY_CONSTRUCTION[0] == "ipf"
-    assert generator_named("ipf", structural_zeros=ZEROS, max_cells=9) == Ipf(ZEROS, max_cells=9)
+    assert generator_named("ipf", structural_zeros=ZEROS, max_cells=9) == ipf(ZEROS, max_cells=9)
     assert all(GENERATORS[name].tier is Tier.BY_CONSTRUCTION for name in BY_CONSTRUCTION)
 
 

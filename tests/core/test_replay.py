@@ -7,7 +7,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, VerificationError
 from gencard.core.generators.contract import replay, rng_of, synthesise
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.measure import measure_dataset
 
 DOMAIN = Domain.of({"a": 2, "b": 3})
@@ -27,8 +27,8 @@ def test_the_stream_is_numpys_pcg64_for_ever():
 
 @given(st.integers(0, 2**64 - 1))
 def test_the_same_psi_and_seed_give_the_same_bytes(seed):
-    release = synthesise(Ipf(), PSI, DOMAIN, 50, seed)
-    assert replay(Ipf(), PSI, DOMAIN, 50, seed, digest=release.digest()).digest() == release.digest()
+    release = synthesise(ipf(), PSI, DOMAIN, 50, seed)
+    assert replay(ipf(), PSI, DOMAIN, 50, seed, digest=release.digest()).digest() == release.digest()
 
 
 @pytest.mark.parametrize("change", [{"seed": 8}, {"rows": 49}, {"psi": "other"}])
@@ -36,6 +36,6 @@ def test_a_release_from_anything_else_is_found_out(change):
     terms = {"psi": PSI, "rows": 50, "seed": 7} | change
     if terms["psi"] == "other":
         terms["psi"] = measure_dataset(DATASET.take(np.arange(3)), [("a", "b")])
-    digest = synthesise(Ipf(), terms["psi"], DOMAIN, terms["rows"], terms["seed"]).digest()
+    digest = synthesise(ipf(), terms["psi"], DOMAIN, terms["rows"], terms["seed"]).digest()
     with pytest.raises(VerificationError):
-        replay(Ipf(), PSI, DOMAIN, 50, 7, digest=digest)
+        replay(ipf(), PSI, DOMAIN, 50, 7, digest=digest)

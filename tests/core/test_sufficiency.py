@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, UnknownAttributeError
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.closure import closure, dimension
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of, sufficient_cliques
 from gencard.core.statistics.psi import Measurement, Psi
@@ -168,7 +168,7 @@ def test_a_generator_that_sees_phi_alone_gives_the_fit_of_the_records(text, kind
     formula, table = Formula.of(text), random_table(np.random.default_rng(3))
     phi = sufficient_cliques(formula, kind, DOMAIN)
     measured = tuple(Measurement(clique, marginal(table, clique)) for clique in phi)
-    model = Ipf(tolerance=1e-12).fit(Psi(DOMAIN.covered_by(phi), measured), DOMAIN)
+    model = ipf(tolerance=1e-12).fit(Psi(DOMAIN.covered_by(phi), measured), DOMAIN)
     made = model.probabilities * table.sum()
     assert differ(fit(formula, kind, table), fit(formula, kind, made)) < 1e-6
 

@@ -10,7 +10,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotConvergedError, NotFittableError, TooLargeError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.support.bounded_tree import BoundedTree
 from gencard.core.generators.support.support_raking import SupportRaking, resampling_error
@@ -109,7 +109,7 @@ class TestStart:
         near = [np.where(rng.random(20_000) < 0.7, first, rng.integers(4, size=20_000)) for _ in "bcd"]
         domain = of_sizes((4,) * 4)
         psi = measure_dataset(Dataset.of_columns(domain, [first, *near]), pairs(domain))
-        model = BoundedTree(Graphical(tolerance=1e-2), 10_000).fit(psi, domain)
+        model = BoundedTree(graphical(tolerance=1e-2), 10_000).fit(psi, domain)
         assert mean_variation(model, psi) < 0.01
 
 

@@ -15,7 +15,7 @@ from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.family import Ipf
+from gencard.core.generators.maximum_entropy.family import ipf
 
 MOST_WINDOWS = 8
 """Of the tests here: no family has so many tries that more are pooled."""
@@ -51,4 +51,4 @@ def _report() -> AuditReport:
     cliques = (("a",), ("b",))
     domain = Domain.of({"a": 2, "b": 2})
     records = made_up(domain, 40, rng=np.random.default_rng(0))
-    return audit(Honest(Ipf(), cliques), records, AuditPlan(cliques, 40, 0, AuditTerms(runs=6)))
+    return audit(Honest(ipf(), cliques), records, AuditPlan(cliques, 40, 0, AuditTerms(runs=6)))

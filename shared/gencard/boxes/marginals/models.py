@@ -10,7 +10,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, InvalidDatasetError, InvalidInputError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.model_file import FittedModel, bytes_of, model_of
 from gencard.core.generators.pair_marginals import pair_marginals
@@ -76,7 +76,7 @@ class NoisyModel:
 
     def __post_init__(self) -> None:
         psi = Psi(self.domain, tuple(self.measurements))
-        tree = Graphical(tolerance=_TOLERANCE).fit(psi, self.domain)
+        tree = graphical(tolerance=_TOLERANCE).fit_tree(psi, self.domain)
         object.__setattr__(self, "tree", tree)
 
     @property

@@ -30,7 +30,7 @@ from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.budget import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.maximum_entropy.family import Graphical, SpanningTree
+from gencard.core.generators.maximum_entropy.family import graphical, spanning_tree
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.consistency import reconcile
@@ -167,7 +167,7 @@ class Mst(ModelBox):
         )
         psi = Psi(small.domain, (*merged, *pairs))
         progress("model", 0.6)
-        return KeptModel(levels.apart(Graphical().fit(psi, small.domain)))
+        return KeptModel(levels.apart(graphical().fit_tree(psi, small.domain)))
 
 
 def _chosen(
@@ -217,7 +217,7 @@ def _counted(dataset: Dataset, progress: StepProgress) -> Iterator[tuple[Clique,
 def _check_tree(domain: Domain) -> None:
     """Raises ModelTooLargeError where some tree of pairs has too many cells."""
     names = domain.attributes
-    SpanningTree().check([*combinations(names, 2)] or [names], domain)
+    spanning_tree().check([*combinations(names, 2)] or [names], domain)
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> Mst:

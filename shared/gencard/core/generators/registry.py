@@ -13,11 +13,11 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator, LinearGenerator
 from gencard.core.generators.maximum_entropy.family import (
-    Graphical,
-    Independent,
-    Ipf,
-    Saturated,
-    SpanningTree,
+    graphical,
+    independent,
+    ipf,
+    saturated,
+    spanning_tree,
 )
 from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.support.reduced_space import ReducedSpace
@@ -34,7 +34,8 @@ class Entry:
         needs: What psi must hold.
         bound: What is counted against the bound on cells.
         cell_bytes: Most memory of a fit for each cell so counted, in bytes.
-        make: From structural zeros and the bound on cells.
+        make: From structural zeros and ``max_cells``, the bound on cells.
+        parameters: The settings besides these two that have an effect; empty means all.
     """
 
     tier: Tier
@@ -42,8 +43,11 @@ class Entry:
     needs: str
     bound: str
     cell_bytes: int
-    make: Callable[[Zeros, int], Generator]
+    make: Callable[..., Generator]
+    parameters: tuple[str, ...] = ()
 
+
+_SCALING = ("tolerance", "most_sweeps")
 
 GENERATORS: Mapping[str, Entry] = {
     "ipf": Entry(
@@ -52,7 +56,8 @@ GENERATORS: Mapping[str, Entry] = {
         "any marginals, exact or noisy",
         "all cells of the attributes named",
         64,
-        lambda zeros, max_cells: Ipf(zeros, max_cells=max_cells),
+        ipf,
+        _SCALING,
     ),
     "graphical": Entry(
         Tier.BY_CONSTRUCTION,
@@ -60,7 +65,8 @@ GENERATORS: Mapping[str, Entry] = {
         "any marginals, exact or noisy",
         "the cells of the tree's cliques",
         80,
-        lambda zeros, max_cells: Graphical(zeros, max_cells=max_cells),
+        graphical,
+        _SCALING,
     ),
     "support-raking": Entry(
         Tier.BY_CONSTRUCTION,
@@ -69,7 +75,7 @@ GENERATORS: Mapping[str, Entry] = {
         "any marginals, exact or noisy",
         "the cells of the marginals; records drawn times attributes",
         64,
-        lambda zeros, max_cells: SupportRaking(zeros, max_cells=max_cells),
+        SupportRaking,
     ),
     "spanning-tree": Entry(
         Tier.BY_CONSTRUCTION,
@@ -77,7 +83,8 @@ GENERATORS: Mapping[str, Entry] = {
         "any marginals, exact or noisy; it uses their pairs",
         "the cells of the largest tree of pairs",
         80,
-        lambda zeros, max_cells: SpanningTree(zeros, max_cells=max_cells),
+        spanning_tree,
+        _SCALING,
     ),
     "independent": Entry(
         Tier.BY_CONSTRUCTION,
@@ -85,7 +92,8 @@ GENERATORS: Mapping[str, Entry] = {
         "any marginals, exact or noisy; it uses their attributes one by one",
         "the levels of the attributes named",
         80,
-        lambda zeros, max_cells: Independent(zeros, max_cells=max_cells),
+        independent,
+        _SCALING,
     ),
     "saturated": Entry(
         Tier.BY_CONSTRUCTION,
@@ -93,7 +101,8 @@ GENERATORS: Mapping[str, Entry] = {
         "the marginal on all attributes named, exact or noisy",
         "all cells of the attributes named",
         64,
-        lambda zeros, max_cells: Saturated(zeros, max_cells=max_cells),
+        saturated,
+        ("alpha",),
     ),
     "maximum-entropy": Entry(
         Tier.BY_CONSTRUCTION,
@@ -102,7 +111,7 @@ GENERATORS: Mapping[str, Entry] = {
         "any marginals and linear statistics, exact or noisy",
         "all cells of the attributes named, times cells of the marginals and functions",
         24,
-        lambda zeros, max_cells: MaximumEntropy(zeros, max_cells=max_cells),
+        MaximumEntropy,
     ),
     "reduced-space": Entry(
         Tier.BY_CONSTRUCTION,
@@ -111,7 +120,7 @@ GENERATORS: Mapping[str, Entry] = {
         "any marginals and linear statistics, exact or noisy",
         "records drawn, times cells of the marginals and functions",
         64,
-        lambda zeros, max_cells: ReducedSpace(zeros, max_cells=max_cells),
+        ReducedSpace,
     ),
 }
 """In the order in which they are offered."""
@@ -128,13 +137,14 @@ def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Ge
     """
     if name not in GENERATORS:
         raise InvalidInputError(field="generator", problem="no generator has this name")
-    return GENERATORS[name].make(structural_zeros, max_cells)
+    return GENERATORS[name].make(structural_zeros, max_cells=max_cells)
 
 
 def parameters_of(name: str) -> dict[str, str]:
     """What a generator of the catalogue runs with besides structural zeros and the bound on cells."""
-    generator: Any = GENERATORS[name].make((), 1)
-    names = [field.name for field in fields(generator)]
+    generator: Any = GENERATORS[name].make()
+    every = [field.name for field in fields(generator)]
+    names = GENERATORS[name].parameters or every
     return {
         name: str(getattr(generator, name))
         for name in names
@@ -144,7 +154,7 @@ def parameters_of(name: str) -> dict[str, str]:
 
 def takes_linear(name: str) -> bool:
     """Whether there is a generator of this name that takes linear statistics."""
-    return name in GENERATORS and isinstance(GENERATORS[name].make((), 1), LinearGenerator)
+    return name in GENERATORS and isinstance(GENERATORS[name].make(), LinearGenerator)
 
 
 @cache

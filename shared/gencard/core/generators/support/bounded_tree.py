@@ -10,7 +10,7 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import LogLinear
 from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, edges
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
 from gencard.core.generators.support.support_model import SupportTable
@@ -43,25 +43,25 @@ class BoundedTree:
     table that is too large, and there may be hundreds of them.
 
     Args:
-        graphical: How a choice of pairs is fitted; its ``max_cells`` bounds the spanning tree.
+        fitting: How a choice of pairs is fitted; its ``max_cells`` bounds the spanning tree.
         most_cells: Bound on the cells of the tree's cliques together, for what is added.
     """
 
-    graphical: Graphical
+    fitting: LogLinear
     most_cells: int
 
     def fit(self, psi: Psi, domain: Domain) -> TreeModel:
-        """Choose and fit; psi must agree with itself. Raises as ``Graphical.fit`` does."""
-        zeros = zeros_inside(self.graphical.structural_zeros, domain)
+        """Choose and fit; psi must agree with itself. Raises as ``LogLinear.fit`` does."""
+        zeros = zeros_inside(self.fitting.structural_zeros, domain)
         chosen = list(edges(psi))
         left = {
             pair: marginal.values / total(marginal.values)
             for pair, marginal in zip(pairs(psi), implied(psi, pairs(psi)), strict=True)
             if pair not in chosen
         }
-        model = self.graphical.fit(restricted(psi, chosen), domain)
-        sweeps = min(_MOST_SWEEPS, self.graphical.most_sweeps)
-        quick = replace(self.graphical, most_sweeps=sweeps)
+        model = self.fitting.fit_tree(restricted(psi, chosen), domain)
+        sweeps = min(_MOST_SWEEPS, self.fitting.most_sweeps)
+        quick = replace(self.fitting, most_sweeps=sweeps)
         while left:
             added, looked_at = self._addition(model, chosen, left, zeros)
             left = {pair: shares for pair, shares in left.items() if pair not in looked_at}
@@ -69,7 +69,7 @@ class BoundedTree:
                 break
             chosen.extend(added)
             try:
-                model = quick.fit(restricted(psi, chosen), domain)
+                model = quick.fit_tree(restricted(psi, chosen), domain)
             except NotConvergedError:
                 break
         return model
@@ -91,7 +91,7 @@ class BoundedTree:
         looked_at: set[Clique] = set()
         for pair in sorted(left, key=lambda pair: -errors[pair]):
             enough = len(added) == most or len(looked_at) == _MOST_LOOKED_AT
-            if enough or errors[pair] <= self.graphical.tolerance:
+            if enough or errors[pair] <= self.fitting.tolerance:
                 break
             looked_at.add(pair)
             wanted = [*chosen, *added, pair, *(zero.clique for zero in zeros)]

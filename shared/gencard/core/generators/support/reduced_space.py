@@ -19,7 +19,7 @@ from gencard.core.generators.functions import (
     values_on,
 )
 from gencard.core.generators.maximum_entropy.block_table import clear
-from gencard.core.generators.maximum_entropy.family import Independent
+from gencard.core.generators.maximum_entropy.family import LogLinear, independent
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
 from gencard.core.generators.maximum_entropy.with_moments import Dual, largest_entropy
 from gencard.core.generators.support.support_model import SupportModel
@@ -147,8 +147,8 @@ class ReducedSpace:
         drawn = model.sample(self.points, rng=rng_of(self.seed))
         return Dataset(domain, np.unique(drawn.codes, axis=0))
 
-    def _product(self) -> Independent:
-        return Independent(self.structural_zeros, max_cells=self.max_cells)
+    def _product(self) -> LogLinear:
+        return independent(self.structural_zeros, max_cells=self.max_cells)
 
 
 def _smoothest(psi: Psi, points: Dataset) -> FloatArray:

@@ -12,7 +12,7 @@ from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.functions import every_cell
 from gencard.core.generators.maximum_entropy.block_table import clear
-from gencard.core.generators.maximum_entropy.family import Graphical
+from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.fitting import NOISY, Targets, check_room, relax
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
 from gencard.core.generators.support.bounded_tree import BoundedTree
@@ -168,7 +168,7 @@ class SupportRaking:
         """The support, and the weights it starts with."""
         records = self._records(psi.cliques)
         if domain.cells > records:
-            start = Graphical(self.structural_zeros, _START, self.max_cells)
+            start = graphical(self.structural_zeros, _START, self.max_cells)
             model = BoundedTree(start, self.tree_cells).fit(psi, domain)
             return model.sample(records, rng=rng_of(_SEED)), np.full(records, 1 / records)
         table = np.full(domain.sizes, 1 / domain.cells)

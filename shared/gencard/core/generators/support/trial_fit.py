@@ -16,7 +16,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, NotFittableError, TooLargeError
 from gencard.core.generators.contract import ApproximateGenerator, Generator, rng_of
-from gencard.core.generators.maximum_entropy.family import Graphical, SpanningTree
+from gencard.core.generators.maximum_entropy.family import graphical, spanning_tree
 from gencard.core.generators.registry import Zeros
 from gencard.core.generators.targets import zeros_inside
 from gencard.core.statistics.counting import count_all
@@ -124,7 +124,7 @@ def _remedy(
     max_cells: int,
 ) -> str:
     """What to ask for instead: an exact generator that holds them all, fewer marginals, or a tree."""
-    if _holds(Graphical(zeros, max_cells=max_cells), cliques, domain):
+    if _holds(graphical(zeros, max_cells=max_cells), cliques, domain):
         return "Use the generator graphical, which fits all of them"
     by_size = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
     for part in _LEFT_OUT:
@@ -134,7 +134,7 @@ def _remedy(
             named = "; ".join(f"({', '.join(clique)})" for clique in dropped[:_NAMED])
             more = f" and {len(dropped) - _NAMED} more of the largest" if len(dropped) > _NAMED else ""
             return f"Leave out the marginals {named}{more}"
-    tree = _holds(SpanningTree(zeros, max_cells=max_cells), cliques, domain)
+    tree = _holds(spanning_tree(zeros, max_cells=max_cells), cliques, domain)
     return f"Use the generator {'spanning-tree' if tree else 'independent'}, or coarser levels"
 
 
