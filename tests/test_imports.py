@@ -13,8 +13,10 @@ BASE = {
     "core.coding",
     "core.card",
     "core.errors",
+    "core.json_codecs",
     "core.moment",
     "core.transform",
+    "core.typed_json",
     "core.types",
 }
 STATISTICS = BASE | {"core.noise", "core.statistics"}

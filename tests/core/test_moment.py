@@ -16,9 +16,10 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.statistics.linear import json_of_statistic, statistic_of_json
+from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.moments import statistic_of, statistics_of
 from gencard.core.transform import Transform
+from gencard.core.typed_json import PLAIN
 
 CODING = Coding(
     (
@@ -90,7 +91,7 @@ class TestMoment:
             Moment(MomentKind.MOMENT, ("score",), 4),
         ):
             statistic = statistic_of(moment, CODING)
-            assert statistic_of_json(json_of_statistic(statistic)) == statistic
+            assert PLAIN.read(LinearStatistic, PLAIN.write(statistic), field="linear") == statistic
 
 
 class TestProposal:

@@ -33,7 +33,8 @@ from gencard.core.errors import (
     NotFoundError,
 )
 from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
-from gencard.core.statistics.linear import Statistic, divided, json_of_statistic
+from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
+from gencard.core.typed_json import PLAIN
 from gencard.wire.signatures.canonical import Document, digest_of
 
 HONEST = "honest"
@@ -254,4 +255,8 @@ def _recipe(kind: str, generator: str, statistics: Sequence[Statistic], more: Do
 def _statistics(statistics: Sequence[Statistic]) -> Document:
     cliques, linear = divided(statistics)
     document: Document = {"cliques": [list(names) for names in cliques]}
-    return document | {"linear": list(map(json_of_statistic, linear))} if linear else document
+    return (
+        document | {"linear": PLAIN.write(tuple(linear), tuple[LinearStatistic, ...])}
+        if linear
+        else document
+    )

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.recipes import box_of, cliques_of, linear_of
+from gencard.controller.jobs.recipes import box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.blackbox import BlackBox, in_domain
-from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, JobLimitError
+from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress
 
 
@@ -55,7 +55,7 @@ def audit(job: Job, progress: Progress) -> Job:
         BlackBoxError: The box did not end its runs; why, depends on records too, and is not said.
     """
     progress("read", 0.0)
-    plan = _plan(job["plan"])
+    plan = PLAIN.read(AuditPlan, job["plan"], field="plan")
     named = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
     dataset = records_over(named, job["records"], most_records=job["most_records"])
     box = JournaledBox(box_of(job["recipe"]), Path(job["journal"]))
@@ -79,9 +79,3 @@ def _digest_key(records: Job, plan: AuditPlan) -> bytes:
     Each audit has a seed of its own, of 64 bits.
     """
     return hmac.digest(bytes.fromhex(records["salt"]), f"audit-report {plan.seed}".encode(), "sha256")
-
-
-def _plan(plan: Job) -> AuditPlan:
-    terms = AuditTerms(**plan["terms"])
-    cliques, linear = cliques_of(plan["cliques"]), tuple(linear_of(plan))
-    return AuditPlan(**plan | {"cliques": cliques, "terms": terms, "linear": linear})

@@ -17,8 +17,9 @@ from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Domain
 from gencard.core.evaluation.evaluation import Evaluation, Need
-from gencard.core.statistics.linear import json_of_statistic
+from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.moments import statistics_of
+from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import Values
 from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 
@@ -45,8 +46,9 @@ class Descriptions:
             "privacy": privacy_document(terms.privacy),
             "weights": list(terms.weights),
             "transform": transform_document(terms.transform),
-            "linear": list(
-                map(json_of_statistic, statistics_of(terms.moments, dataset_entry.schema.coding))
+            "linear": PLAIN.write(
+                tuple(statistics_of(terms.moments, dataset_entry.schema.coding)),
+                tuple[LinearStatistic, ...],
             ),
         }
 
@@ -85,7 +87,7 @@ class Descriptions:
         return {
             "records": self._records(dataset_entry, version),
             "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
-            "plan": asdict(plan),
+            "plan": PLAIN.write(plan),
             "versions": [list(pair) for pair in versions],
             "most_records": self.audit_records,
             "journal": str(journal),

@@ -12,7 +12,8 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator
 from gencard.core.generators.registry import generator_named
-from gencard.core.statistics.linear import LinearStatistic, statistic_of_json
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import Values
 
 
@@ -60,7 +61,8 @@ def _values_of(values: dict[str, list[float | None]]) -> Values:
 
 def linear_of(description: Job) -> list[LinearStatistic]:
     """The linear statistics of a job, recipe or plan."""
-    return list(map(statistic_of_json, description.get("linear", ())))
+    linear = description.get("linear", [])
+    return list(PLAIN.read(tuple[LinearStatistic, ...], linear, field="linear"))
 
 
 def cliques_of(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:

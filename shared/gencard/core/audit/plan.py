@@ -1,12 +1,14 @@
 """What an audit does, agreed before any record is read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gencard.core.card.budget import decimal_of
 from gencard.core.card.terms import MOST_ROWS, AuditTerms
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCliqueError, InvalidNumberError
+from gencard.core.json_codecs import written
 from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.typed_json import INTEGER_TEXT
 
 MOST_ATTEMPTS = 1_000_000
 _SEEDS = 2**64
@@ -31,10 +33,10 @@ class AuditPlan:
 
     cliques: tuple[Clique, ...]
     rows: int
-    seed: int
+    seed: int = field(metadata=written(scalar=INTEGER_TEXT))
     terms: AuditTerms = _TERMS
     attempt: int = 1
-    linear: tuple[LinearStatistic, ...] = ()
+    linear: tuple[LinearStatistic, ...] = field(default=(), metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if not self.cliques and not self.linear:

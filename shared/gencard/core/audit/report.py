@@ -1,6 +1,6 @@
 """What an audit found, and how it says so."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import sqrt
 
@@ -8,6 +8,9 @@ from gencard.core.audit.arms.comparison import Evidence, pooled_over_windows
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidNumberError
+from gencard.core.json_codecs import written
+from gencard.core.typed_json import DOMAIN_AS_PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +127,12 @@ class CheckResult:
     check: Check
     share: float
     p_value: float
-    direction: int = 0
-    not_run: str = ""
+    direction: int = field(default=0, metadata=written(omit=True))
+    not_run: str = field(default="", metadata=written(omit=True))
+
+    def __post_init__(self) -> None:
+        if self.direction not in (-1, 0, 1):
+            raise InvalidNumberError(field="direction", expected="-1, 0 or 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,22 +216,22 @@ class AuditReport:
     """
 
     plan: AuditPlan
-    domain: Domain
+    domain: Domain = field(metadata=written(scalar=DOMAIN_AS_PAIRS))
     records: int
     checks: tuple[CheckResult, ...]
     effect: Effect
     blocks: tuple[BlockEvidence, ...]
     tested: tuple[Clique, ...]
-    g_low: tuple[float, ...]
-    g_high: tuple[float, ...]
-    g_original: tuple[float, ...]
+    g_low: tuple[float, ...] = field(metadata=written("g.low"))
+    g_high: tuple[float, ...] = field(metadata=written("g.high"))
+    g_original: tuple[float, ...] = field(metadata=written("g.original"))
     pairs: tuple[PairProof, ...]
     versions: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
-    earlier: tuple[EarlierTry, ...] = ()
-    planted: PlantedEvidence | None = None
-    uniques: UniquesEvidence | None = None
-    recognised: float | None = None
+    earlier: tuple[EarlierTry, ...] = field(default=(), metadata=written(omit=True))
+    planted: PlantedEvidence | None = field(default=None, metadata=written(omit=True))
+    uniques: UniquesEvidence | None = field(default=None, metadata=written(omit=True))
+    recognised: float | None = field(default=None, metadata=written(omit=True))
 
     @property
     def pooled_checks(self) -> tuple[CheckResult, ...]:

@@ -1,10 +1,10 @@
 """What an evaluation returns: frozen numbers under their names, and their JSON objects."""
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, fields, is_dataclass
 from html import escape
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Self
+
+from gencard.core.typed_json import PLAIN
 
 if TYPE_CHECKING:
     from gencard.core.evaluation.material import Material
@@ -52,38 +52,8 @@ class Finding(ABC):
 
 def finding_to_json_object(finding: Finding) -> dict[str, Any]:
     """The numbers of a finding by name; arrays are lists."""
-    return asdict(finding)  # type: ignore[call-overload,no-any-return]  # every finding is a dataclass
-
-
-def value_of_json(kind: Any, value: Any) -> Any:
-    """A JSON value as a value of one of the types that findings consist of.
-
-    Raises:
-        KeyError, TypeError, ValueError: The value does not have this type.
-    """
-    if is_dataclass(kind) and isinstance(kind, type):
-        hints = get_type_hints(kind)
-        return kind(
-            **{one.name: value_of_json(hints[one.name], value[one.name]) for one in fields(kind)}
-        )
-    if isinstance(kind, UnionType):
-        return None if value is None else value_of_json(get_args(kind)[0], value)
-    if get_origin(kind) is tuple:
-        return _tuple(get_args(kind), value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)  # JSON does not tell 1.0 from 1
-    if type(value) is not kind:
-        raise TypeError
-    return value
-
-
-def _tuple(kinds: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
-    """Any number of one kind, or one value of each."""
-    if not isinstance(values, list | tuple):
-        raise TypeError
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        return tuple(value_of_json(kinds[0], value) for value in values)
-    return tuple(value_of_json(kind, value) for kind, value in zip(kinds, values, strict=True))
+    document: dict[str, Any] = PLAIN.write(finding)
+    return document
 
 
 def _plain(value: float | None) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.evaluation import attacks, distances, models, tables
 from gencard.core.evaluation.evaluation import Evaluation, Group, Need, Sight
-from gencard.core.evaluation.finding import Finding, value_of_json
+from gencard.core.evaluation.finding import Finding
 from gencard.core.evaluation.material import Material
+from gencard.core.typed_json import PLAIN
 
 _HOLDOUT = (Need.RECORDS, Need.HOLDOUT)
 
@@ -184,7 +185,7 @@ def finding_of_json_object(measure: str, document: Any) -> Finding:
     """
     kind = evaluation_named(measure).kind
     try:
-        finding: Finding = value_of_json(kind, document)
-    except (KeyError, TypeError, ValueError):
+        finding: Finding = PLAIN.read(kind, document, field="measures")
+    except InvalidInputError:
         raise InvalidInputError(field="measures", problem=f"holds no finding of {measure}") from None
     return finding

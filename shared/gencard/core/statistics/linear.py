@@ -1,8 +1,7 @@
 """Statistics that are sums of declared functions over the records: moments, sums by group."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,18 +125,3 @@ def divided(statistics: Sequence[Statistic]) -> tuple[list[Clique], list[LinearS
             field="statistics", problem="must list marginals before linear statistics"
         )
     return cliques, linear
-
-
-Json = dict[str, Any]
-
-
-def json_of_statistic(statistic: LinearStatistic) -> Json:
-    """Dictionaries, lists, strings and whole numbers of at most 32 bits."""
-    functions = [asdict(each) | {"values": list(each.values)} for each in statistic.functions]
-    return {"clique": list(statistic.clique), "functions": functions}
-
-
-def statistic_of_json(document: Mapping[str, Any]) -> LinearStatistic:
-    """Raises KeyError, TypeError or what the constructors refuse, where this is no statistic."""
-    functions = (Function(**each | {"values": tuple(each["values"])}) for each in document["functions"])
-    return LinearStatistic(tuple(document["clique"]), tuple(functions))

@@ -1,0 +1,166 @@
+"""JSON of frozen dataclasses: one encoder and one strict decoder, both led by the fields' types.
+
+A ``JsonForm`` says how scalars and names are written; a field's metadata (``written``) holds only what
+the form cannot know. A decoded document encodes to itself again: nothing has a second spelling.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from enum import StrEnum
+from functools import partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from gencard.core.domain import Domain
+from gencard.core.json_codecs import (
+    Choice,
+    Codec,
+    Entry,
+    Items,
+    Json,
+    Names,
+    Object,
+    Part,
+    Scalar,
+    entries_of,
+    wrong,
+)
+
+T = TypeVar("T")
+
+
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """The types of a union, without None; a type that is no union alone."""
+    if get_origin(kind) not in (UnionType, Union):
+        return (kind,)
+    return tuple(member for member in get_args(kind) if member is not NoneType)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JsonForm:
+    """How dataclasses are written. Enumerations are their words, tuples are lists.
+
+    Args:
+        scalars: By type; values of other types stand as they are.
+        name: How the name of a field is written.
+    """
+
+    scalars: Mapping[Any, Scalar]
+    name: Callable[[str], str] = str
+    _codecs: dict[Any, Codec] = field(default_factory=dict, init=False, repr=False)
+
+    def write(self, value: object, kind: Any = None) -> Any:
+        """The JSON of a value; its type is to be given where it is no dataclass."""
+        return self.codec(kind or type(value)).write(value)
+
+    def read(self, kind: Callable[..., T], json: object, *, field: str) -> T:
+        """The value that a JSON value stands for.
+
+        Args:
+            field: What an error calls the value.
+
+        Raises:
+            InvalidInputError: Something is missing, unknown, of another type, or spelled another way.
+            GencardError: What the constructors refuse.
+        """
+        codec = self.codec(kind)
+        value: T = codec.read(json, field)
+        if (place := _difference(codec.write(value), json, field)) is not None:
+            raise wrong(place)
+        return value
+
+    def codec(self, kind: Any) -> Codec:
+        """The encoder and decoder of a type."""
+        if kind not in self._codecs:
+            self._codecs[kind] = self._made(kind)
+        return self._codecs[kind]
+
+    def _made(self, kind: Any) -> Codec:
+        origin = get_origin(kind)
+        if kind in self.scalars:
+            return self.scalars[kind]
+        if is_dataclass(kind):
+            return Object(kind, tuple(map(self._part, entries_of(kind))))  # type: ignore[arg-type]
+        if origin is Annotated:
+            return self.codec(get_args(kind)[0])
+        if isinstance(kind, type) and issubclass(kind, StrEnum):
+            return Scalar(lambda value: value.value, kind)
+        return self._combined(kind, origin)
+
+    def _combined(self, kind: Any, origin: Any) -> Codec:
+        if origin in (UnionType, Union):
+            members = {member: self.codec(member) for member in members_of(kind)}
+            return Choice(members, optional=NoneType in get_args(kind))
+        if origin is tuple:
+            kinds = get_args(kind)
+            repeated = len(kinds) == 2 and kinds[1] is Ellipsis
+            return Items(tuple(map(self.codec, kinds[:1] if repeated else kinds)), repeated=repeated)
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return Names(self.codec(get_args(kind)[1]))
+        return Scalar(lambda value: value, lambda json: json)
+
+    def _part(self, entry: Entry) -> "Part":
+        steps = (entry.options.path or self.name(entry.name)).split(".")
+        codec = entry.options.scalar or self.codec(entry.kind)
+        return Part(entry, () if entry.options.inline else tuple(steps), codec)
+
+
+def _difference(right: Any, json: Any, path: str) -> str | None:
+    """Where a JSON value differs from the right one; with unknown fields, where they stand."""
+    if right == json:
+        return None
+    if isinstance(right, dict) and isinstance(json, dict) and right.keys() == json.keys():
+        return next(filter(None, (_difference(right[name], json[name], f"{path}.*") for name in right)))
+    return path
+
+
+def _exactly(kind: type, value: object) -> object:
+    if type(value) is not kind:  # True is no 1
+        raise TypeError
+    return value
+
+
+def _float(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError
+    return float(value)  # JSON does not tell 1.0 from 1
+
+
+def text_scalar(to_text: Callable[[Any], str], of_text: Callable[[str], Any]) -> Scalar:
+    """Values that stand as texts."""
+    return Scalar(to_text, lambda json: of_text(AS_IT_IS[str].of_json(json)))
+
+
+AS_IT_IS = {kind: Scalar(lambda value: value, partial(_exactly, kind)) for kind in (str, bool, int)}
+"""Texts, truth values and whole numbers as JSON has them."""
+
+PLAIN = JsonForm({**AS_IT_IS, float: Scalar(lambda value: value, _float)})
+"""Numbers as JSON has them, under the names of the fields: reports and findings."""
+
+INTEGER_TEXT = text_scalar(str, int)
+"""Whole numbers that readers of JSON might round, as decimals."""
+
+
+def _object(value: object) -> Json:
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def _sorted_pairs(value: object) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, AS_IT_IS[str].of_json(text)) for name, text in _object(value).items()))
+
+
+PAIRS_AS_OBJECT = Scalar(dict, _sorted_pairs)
+"""Pairs of texts, sorted by the first, as an object."""
+
+
+def _domain_of_pairs(json: object) -> Domain:
+    return Domain.of(dict(PLAIN.codec(tuple[tuple[str, int], ...]).read(json, "domain")))
+
+
+DOMAIN_AS_PAIRS = Scalar(
+    lambda domain: [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
+    _domain_of_pairs,
+)
+"""A domain as a list of names with their sizes."""
