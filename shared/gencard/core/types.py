@@ -1,13 +1,16 @@
 """Names of types that several rooms use."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+Time = Annotated[str, "RFC 3339, in UTC, to the second"]
+"""A time as it stands in documents."""
 
 Counts = NDArray[Any]
 """Counts in records: int64, or float64 once they are estimated."""

@@ -12,7 +12,7 @@ another channel than the one that carried it. Neither document holds a secret.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -23,8 +23,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
 from gencard.core.errors import InvalidInputError, UnauthenticatedError, VerificationError
+from gencard.core.json_codecs import written
+from gencard.core.typed_json import text_scalar
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import Document, document_of, json_bytes, sha256, text_of
+from gencard.wire.signatures.canonical import DOCUMENT, document_of, json_bytes, sha256
 from gencard.wire.signatures.dsse import ENROLMENT_REQUEST, predicate_of, statement
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -37,10 +39,7 @@ PERSONS = (Role.ANALYST, Role.AUDITOR, Role.STEWARD)
 _SIGNING_KEY = "urn:gencard:signing-key:"
 """Before the signing key's fingerprint, as the one alternative name of the signing request."""
 
-_REQUEST_FIELDS = {"certificateRequest", "name", "project", "role", "signingKey"}
-
 FORMAT = "urn:gencard:enrolment-answer:v1"
-_ANSWER_FIELDS = {"address", "authority", "cardKey", "certificate", "format", "logKey", "signingKey"}
 _UNUSABLE = (InvalidInputError, InvalidSignature, UnauthenticatedError, UnsupportedAlgorithm)
 _ADDRESS = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}:[0-9]{1,5}")
 
@@ -69,6 +68,17 @@ class EnrolmentRequest:
         return dsse.key_id(self.signing_key)
 
 
+@dataclass(frozen=True, slots=True)
+class _RequestFacts:
+    """What stands in the statement of a request."""
+
+    certificate_request: str
+    name: str
+    project: str
+    role: str
+    signing_key: Ed25519PublicKey
+
+
 def request_document(
     tls_key: ec.EllipticCurvePrivateKey,
     signing_key: Ed25519PrivateKey,
@@ -84,13 +94,15 @@ def request_document(
     """
     checked_identity("request", project or "project", role or Role.ANALYST, name)
     fingerprint = dsse.key_id(signing_key.public_key())
-    facts = {
-        "certificateRequest": _certificate_request(tls_key, name, fingerprint),
-        "name": name,
-        "project": project,
-        "role": role,
-        "signingKey": signing_key.public_key().public_bytes_raw().hex(),
-    }
+    facts = DOCUMENT.write(
+        _RequestFacts(
+            _certificate_request(tls_key, name, fingerprint),
+            name,
+            project,
+            role,
+            signing_key.public_key(),
+        )
+    )
     payload = statement(ENROLMENT_REQUEST, f"people/{name}", facts, fingerprint)
     return dsse.sign(payload, [signing_key])
 
@@ -107,7 +119,7 @@ def request_of_document(envelope: bytes) -> EnrolmentRequest:
         facts = predicate_of(payload, ENROLMENT_REQUEST)
         request = _request_of(facts)
         dsse.verify(envelope, [request.signing_key])
-    except (VerificationError, KeyError, TypeError, ValueError, UnsupportedAlgorithm):
+    except (VerificationError, InvalidInputError, ValueError, UnsupportedAlgorithm):
         request = None
     if request is None:
         problem = "is not an enrolment request of `gencard enrol`, or it was changed"
@@ -158,18 +170,11 @@ def _certificate_request(key: ec.EllipticCurvePrivateKey, name: str, fingerprint
 
 
 def _request_of(facts: Mapping[str, object]) -> EnrolmentRequest:
-    """Raises ValueError, TypeError or KeyError where the facts are not those of a request."""
-    if set(facts) != _REQUEST_FIELDS:
-        raise ValueError
-    signing_key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(text_of(facts["signingKey"])))
-    pem = text_of(facts["certificateRequest"]).encode()
-    return EnrolmentRequest(
-        name=text_of(facts["name"]),
-        role=text_of(facts["role"]),
-        project=text_of(facts["project"]),
-        tls_key=_tls_key(x509.load_pem_x509_csr(pem), dsse.key_id(signing_key)),
-        signing_key=signing_key,
-    )
+    """Raises InvalidInputError or ValueError where the facts are not those of a request."""
+    read = DOCUMENT.read(_RequestFacts, facts, field="request")
+    pem = read.certificate_request.encode()
+    tls_key = _tls_key(x509.load_pem_x509_csr(pem), dsse.key_id(read.signing_key))
+    return EnrolmentRequest(read.name, read.role, read.project, tls_key, read.signing_key)
 
 
 def _tls_key(request: x509.CertificateSigningRequest, fingerprint: str) -> ec.EllipticCurvePublicKey:
@@ -187,6 +192,13 @@ def _tls_key(request: x509.CertificateSigningRequest, fingerprint: str) -> ec.El
     return key
 
 
+def _certificate_pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+_CERTIFICATE = text_scalar(_certificate_pem, lambda text: x509.load_pem_x509_certificate(text.encode()))
+
+
 @dataclass(frozen=True, slots=True)
 class EnrolmentAnswer:
     """What the steward sends back for a request.
@@ -200,12 +212,17 @@ class EnrolmentAnswer:
         address: Where the controller listens, ``host:port``.
     """
 
-    certificate: x509.Certificate
-    authority: x509.Certificate
+    certificate: x509.Certificate = field(metadata=written(scalar=_CERTIFICATE))
+    authority: x509.Certificate = field(metadata=written(scalar=_CERTIFICATE))
     card_key: Ed25519PublicKey
     log_key: Ed25519PublicKey
     signing_key: Ed25519PublicKey
     address: str
+    format: str = field(default=FORMAT, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not _ADDRESS.fullmatch(self.address):
+            raise InvalidInputError(field="address", problem="must be host:port")
 
     @property
     def identity(self) -> Identity:
@@ -215,16 +232,7 @@ class EnrolmentAnswer:
     @property
     def document(self) -> bytes:
         """The answer as canonical JSON."""
-        facts: Document = {
-            "address": self.address,
-            "authority": _certificate_pem(self.authority),
-            "cardKey": self.card_key.public_bytes_raw().hex(),
-            "certificate": _certificate_pem(self.certificate),
-            "format": FORMAT,
-            "logKey": self.log_key.public_bytes_raw().hex(),
-            "signingKey": self.signing_key.public_bytes_raw().hex(),
-        }
-        return json_bytes(facts)
+        return json_bytes(DOCUMENT.write(self))
 
     @property
     def fingerprint(self) -> str:
@@ -250,7 +258,7 @@ def answer_of_document(content: bytes) -> EnrolmentAnswer:
         InvalidInputError: The file is no enrolment answer, or its parts do not belong together.
     """
     try:
-        answer = _answer_of(document_of(content, "answer"))
+        answer = DOCUMENT.read(EnrolmentAnswer, document_of(content, "answer"), field="answer")
         answer.certificate.verify_directly_issued_by(answer.authority)
         right = answer.document == content and bool(answer.identity.name)
     except (KeyError, TypeError, ValueError, *_UNUSABLE):
@@ -261,30 +269,5 @@ def answer_of_document(content: bytes) -> EnrolmentAnswer:
     return answer
 
 
-def _answer_of(facts: Document) -> EnrolmentAnswer:
-    """Raises KeyError, TypeError or ValueError where the facts are not those of an answer."""
-    if set(facts) != _ANSWER_FIELDS or facts["format"] != FORMAT:
-        raise ValueError
-    address = text_of(facts["address"])
-    if not _ADDRESS.fullmatch(address):
-        raise ValueError
-    return EnrolmentAnswer(
-        certificate=x509.load_pem_x509_certificate(text_of(facts["certificate"]).encode()),
-        authority=x509.load_pem_x509_certificate(text_of(facts["authority"]).encode()),
-        card_key=_key(facts["cardKey"]),
-        log_key=_key(facts["logKey"]),
-        signing_key=_key(facts["signingKey"]),
-        address=address,
-    )
-
-
-def _key(value: object) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text_of(value)))
-
-
 def _key_pem(key: Ed25519PublicKey) -> bytes:
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-
-
-def _certificate_pem(certificate: x509.Certificate) -> str:
-    return certificate.public_bytes(Encoding.PEM).decode()

@@ -15,8 +15,15 @@ from itertools import pairwise
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.core.types import Time
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of, integer_of, json_bytes, text_of, time_text_of
+from gencard.wire.signatures.canonical import (
+    DOCUMENT,
+    document_of,
+    json_bytes,
+    read_document,
+    time_text_of,
+)
 from gencard.wire.signatures.dsse import KEY_CHANGE, predicate_of, statement
 
 CARDS, LOG = "cards", "log"
@@ -42,7 +49,7 @@ class KeyChange:
     number: int
     previous: Ed25519PublicKey
     key: Ed25519PublicKey
-    time: str
+    time: Time
 
     def signed(self, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> bytes:
         """The change as an envelope, signed with both keys."""
@@ -51,14 +58,7 @@ class KeyChange:
     @property
     def statement(self) -> bytes:
         """What both sign; its subject is the new key."""
-        facts = {
-            "key": self.key.public_bytes_raw().hex(),
-            "number": str(self.number),
-            "previous": self.previous.public_bytes_raw().hex(),
-            "time": self.time,
-            "use": self.use,
-        }
-        return statement(KEY_CHANGE, f"keys/{self.use}", facts, dsse.key_id(self.key))
+        return statement(KEY_CHANGE, f"keys/{self.use}", DOCUMENT.write(self), dsse.key_id(self.key))
 
 
 def key_change_of(envelope: bytes) -> KeyChange:
@@ -69,16 +69,7 @@ def key_change_of(envelope: bytes) -> KeyChange:
     """
     payload, _ = dsse.opened(envelope)
     facts = predicate_of(payload, KEY_CHANGE)
-    try:
-        change = KeyChange(
-            use=text_of(facts["use"]),
-            number=integer_of(facts["number"]),
-            previous=_key_of(facts["previous"]),
-            key=_key_of(facts["key"]),
-            time=time_text_of(facts["time"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        raise VerificationError(problem="the document is not a key change") from None
+    change = read_document(KeyChange, facts, "a key change")
     if change.statement != payload:
         raise VerificationError(problem="the key change is not in canonical form")
     dsse.verify(envelope, [change.previous, change.key])
@@ -219,11 +210,3 @@ def _span_of(payload: bytes) -> tuple[str, str]:
     except (KeyError, TypeError, ValueError, InvalidInputError):
         raise VerificationError(problem="the statement has no time") from None
     return earliest, latest
-
-
-def _key_of(value: object) -> Ed25519PublicKey:
-    """Raises TypeError or ValueError where it is not a key in lower-case hex."""
-    text = text_of(value)
-    if text != text.lower():
-        raise ValueError
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))

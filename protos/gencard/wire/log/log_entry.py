@@ -4,19 +4,14 @@ The leaf of the log's Merkle tree is the hash of the entry's bytes, so anybody c
 entry and follow the path up to the checkpoint's root (RFC 9162, 2.1.3.2).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.core.json_codecs import written
+from gencard.core.typed_json import text_scalar
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log.merkle import check_inclusion, leaf_hash
-from gencard.wire.signatures.canonical import (
-    Document,
-    document_of,
-    integer_of,
-    json_bytes,
-    text_of,
-    texts_of,
-)
+from gencard.wire.signatures.canonical import DOCUMENT, Document, document_of, json_bytes, read_document
 
 FORMAT = "gencard.log-entry.v1"
 _FIELDS = {"entry", "format", "path", "size"}
@@ -32,31 +27,24 @@ class LogEntry:
         path: Hashes from the leaf upwards, 32 bytes each.
     """
 
-    body: bytes
+    body: bytes = field(metadata=written("entry", scalar=text_scalar(bytes.decode, str.encode)))
     size: int
     path: tuple[bytes, ...]
+    format: str = field(default=FORMAT, init=False, repr=False)
 
 
 def log_entry_document(entry: LogEntry) -> bytes:
     """The one sequence of bytes for an entry with its proof."""
-    return json_bytes(
-        {
-            "entry": entry.body.decode(),
-            "format": FORMAT,
-            "path": [step.hex() for step in entry.path],
-            "size": str(entry.size),
-        }
-    )
+    return json_bytes(DOCUMENT.write(entry))
 
 
 def log_entry_of_document(data: bytes) -> LogEntry:
     """Raises VerificationError where the bytes are not an entry with its proof, in its one form."""
     try:
         document = document_of(data, "log entry")
-        path = tuple(map(bytes.fromhex, texts_of(document["path"])))
-        entry = LogEntry(text_of(document["entry"]).encode(), integer_of(document["size"]), path)
-    except (InvalidInputError, KeyError, TypeError, ValueError):
-        raise VerificationError(problem="the document is not a log entry") from None
+    except InvalidInputError:
+        document = {}
+    entry = read_document(LogEntry, document, "a log entry")
     if log_entry_document(entry) != data:
         raise VerificationError(problem="the log entry is not in canonical form")
     return entry

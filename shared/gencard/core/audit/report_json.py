@@ -44,7 +44,8 @@ def report_of_json_object(document: Mapping[str, Any]) -> AuditReport:
         if report_to_json_object(report) == {**document, "power": None}:
             return report
     except GencardError as error:
-        field = error.fields.get("field", field)
+        if type(error) is InvalidInputError:  # others may quote what stands in the document
+            field = error.fields["field"]
     except (ArithmeticError, ValueError, IndexError):
         pass
     raise InvalidInputError(field=field, problem=f"is not a document of format {FORMAT}")
