@@ -16,8 +16,8 @@ from scipy import stats
 from benchmarks import bench
 from benchmarks.applications import Application, applications
 from gencard.core.audit.report import AuditReport, EarlierTry, Verdict
-from gencard.core.audit.report_json import report_to_json_object, try_of_object
 from gencard.core.audit.run import audit
+from gencard.core.audit.wording import report_to_json_object, try_of_object
 from gencard.core.blackbox import BlackBox
 
 ALPHA = 0.05

@@ -23,8 +23,8 @@ from gencard.controller.records.vault import Vault
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Verdict
-from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
+from gencard.core.audit.wording import report_of_json_object, report_to_json_object
 from gencard.core.card.budget import Price
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros

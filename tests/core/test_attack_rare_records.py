@@ -13,9 +13,8 @@ from gencard.core.audit.arms.planted_arm import PlantedArm
 from gencard.core.audit.arms.runs import Runner, calls
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
-from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
-from gencard.core.audit.wording import summary
+from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import LEAST_RUNS, AuditTerms
 from gencard.core.dataset import Dataset

@@ -12,8 +12,8 @@ from gencard.core.audit.pairs.blocks import outside, outside_linear
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
-from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
 from gencard.core.audit.run import audit
+from gencard.core.audit.wording import report_of_json_object, report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset

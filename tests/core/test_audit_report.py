@@ -19,13 +19,15 @@ from gencard.core.audit.report import (
     EarlierTry,
     Verdict,
 )
-from gencard.core.audit.report_json import (
+from gencard.core.audit.run import audit
+from gencard.core.audit.wording import (
+    power_by_arm,
     report_of_json_object,
     report_to_json_object,
+    summary,
     try_of_object,
+    wording,
 )
-from gencard.core.audit.run import audit
-from gencard.core.audit.wording import power_by_arm, summary, wording
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
@@ -70,6 +72,11 @@ class TestJson:
         for entry in document["checks"]:
             entry.pop("direction", None)
         assert {result.direction for result in report_of_json_object(document).checks} == {0}
+
+    def test_the_power_of_old_reports_is_not_read(self, report):
+        document = report_to_json_object(report)
+        power = {"fraction": 0.1, "found": 8, "trials": 10}
+        assert report_of_json_object(document | {"power": power}) == report
 
     def test_tests_with_a_direction_say_which(self, report):
         directed = {result.check for result in report.checks if result.direction}

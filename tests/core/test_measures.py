@@ -14,8 +14,7 @@ from gencard.client.report.findings import EXPLANATIONS, sentence
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, InvalidPsiError
-from gencard.core.evaluation.evaluation import Group, Need
-from gencard.core.evaluation.finding import Finding, finding_to_json_object
+from gencard.core.evaluation.evaluation import Finding, Group, Need, finding_to_json_object
 from gencard.core.evaluation.material import Declared, Material
 from gencard.core.evaluation.registry import (
     EVALUATIONS,

@@ -30,10 +30,10 @@ from gencard.client.shell.main import app as client_shell
 from gencard.controller.people.certificates import read_authority
 from gencard.controller.people.enrolment import enrol
 from gencard.controller.shell.main import app as steward_shell
-from gencard.core.audit.report_json import report_to_json_object
+from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import GencardError
-from gencard.core.evaluation.finding import finding_to_json_object
+from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.wire.codecs.error_table import BY_REASON, status_message
 from gencard.wire.documents.enrolment import request_of_document

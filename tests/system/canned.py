@@ -11,8 +11,8 @@ from gencard.boxes.reference import Honest
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Check, CheckResult
-from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit
+from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.generators.maximum_entropy.family import ipf

@@ -18,7 +18,7 @@ import pytest
 from gencard.client import evaluation
 from gencard.controller.evaluation import run
 from gencard.core.errors import GencardError, TooLargeError
-from gencard.core.evaluation.finding import finding_to_json_object
+from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
 from gencard.v1 import measures_pb2

@@ -10,8 +10,7 @@ from typing import Any
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.report.written import WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
-from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
-from gencard.core.audit.wording import summary
+from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
 from gencard.core.errors import InvalidInputError, PermissionDeniedError
 from gencard.wire.signatures.canonical import document_of
 

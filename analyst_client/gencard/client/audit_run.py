@@ -16,9 +16,8 @@ from gencard.client.workload import checked_seed
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Verdict
-from gencard.core.audit.report_json import report_of_json_object
 from gencard.core.audit.run import audit as run_audit
-from gencard.core.audit.wording import summary
+from gencard.core.audit.wording import report_of_json_object, summary
 from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError

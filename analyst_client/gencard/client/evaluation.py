@@ -8,7 +8,7 @@ from gencard.client.connection import operations
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.connection.operations import ProgressDisplay, progress_bar
 from gencard.core.errors import VerificationError
-from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.signatures.canonical import Document, document_of

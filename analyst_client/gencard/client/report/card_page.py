@@ -10,8 +10,7 @@ from gencard.client.report.pages import rendered
 from gencard.client.report.written import named, percent
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
-from gencard.core.evaluation.evaluation import Group
-from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.evaluation import Finding, Group
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.evaluation.tables import TablesFinding
 

@@ -13,10 +13,10 @@ from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.evaluation import CardMeasures
 from gencard.client.report.findings import EXPLANATIONS, sentence, titles_of
 from gencard.client.report.written import WrittenAsPage, page_module
-from gencard.core.audit.report_json import report_to_json_object
+from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.core.evaluation.finding import Finding, finding_to_json_object
+from gencard.core.evaluation.evaluation import Finding, finding_to_json_object
 from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
 from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import fidelity

@@ -22,7 +22,7 @@ from gencard.core.evaluation.distances import (
     DistanceFinding,
     RatioFinding,
 )
-from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.models import GapFinding, PredictionsFinding, PropensityFinding
 from gencard.core.evaluation.tables import MOST_LINES, FidelityFinding, MarginalsFinding, TablesFinding
 

@@ -14,7 +14,7 @@ from gencard.core.evaluation.attacks import (
     UniquesFinding,
 )
 from gencard.core.evaluation.distances import CloneFinding, DistanceFinding, RatioFinding
-from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.models import GapFinding, PredictionsFinding, PropensityFinding
 from gencard.core.evaluation.tables import FidelityFinding, MarginalsFinding, TablesFinding
 

@@ -16,7 +16,7 @@ from gencard.client.report.finding_plots import draw, lines_of
 from gencard.client.report.findings import sentence
 from gencard.client.report.written import named, percent
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
-from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
 

@@ -24,7 +24,7 @@ from gencard.controller.cards.body import in_force, offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.core.audit.report import EarlierTry, Verdict
-from gencard.core.audit.report_json import try_of_object
+from gencard.core.audit.wording import try_of_object
 from gencard.core.card.card import AUDITABLE, Card, CardState
 from gencard.core.card.terms import AuditTerms, Proposal, Tier
 from gencard.core.errors import AuditRequiredError

@@ -18,8 +18,7 @@ from gencard.controller.state.audits import AuditRow, Conclusion
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, EarlierTry, Verdict
-from gencard.core.audit.report_json import report_of_json_object, report_to_json_object
-from gencard.core.audit.wording import wording
+from gencard.core.audit.wording import report_of_json_object, report_to_json_object, wording
 from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError
 from gencard.wire.signatures.canonical import Document, sha256, time_text

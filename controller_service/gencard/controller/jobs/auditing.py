@@ -10,8 +10,8 @@ from gencard.controller.jobs.recipes import box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report_json import report_to_json_object
 from gencard.core.audit.run import audit as core_audit
+from gencard.core.audit.wording import report_to_json_object
 from gencard.core.blackbox import BlackBox, in_domain
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, JobLimitError

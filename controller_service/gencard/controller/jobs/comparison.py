@@ -10,7 +10,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.evaluation.finding import finding_to_json_object
+from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.evaluation.material import Declared, Material, Together
 from gencard.core.evaluation.registry import evaluate, evaluation_named
 from gencard.core.privacy.distances.gower import Missing

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from gencard.core.domain import Clique
-from gencard.core.evaluation.finding import Finding, Line
+from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
     rounded_between,

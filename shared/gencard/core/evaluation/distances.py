@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.evaluation.finding import Finding, Line
+from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
     rounded_count,

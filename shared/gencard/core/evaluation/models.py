@@ -11,7 +11,7 @@ import numpy as np
 from gencard.core.coding import level_values
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.core.evaluation.finding import Finding, Line
+from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
     rounded_between,

@@ -5,8 +5,7 @@ from typing import Any
 
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.evaluation import attacks, distances, models, tables
-from gencard.core.evaluation.evaluation import Evaluation, Group, Need, Sight
-from gencard.core.evaluation.finding import Finding
+from gencard.core.evaluation.evaluation import Evaluation, Finding, Group, Need, Sight
 from gencard.core.evaluation.material import Material
 from gencard.core.typed_json import PLAIN
 

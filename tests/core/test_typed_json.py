@@ -1,0 +1,120 @@
+"""Typed JSON: what is written is read, and nothing else is."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gencard.core.errors import InvalidInputError
+from gencard.core.json_codecs import written
+from gencard.core.typed_json import INTEGER_TEXT, PAIRS_AS_OBJECT, PLAIN
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    radius: float
+    kind: str = field(default="circle", init=False, metadata=written("type"))
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    side: int
+    kind: str = field(default="square", init=False, metadata=written("type"))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    name: str
+    shape: Circle | Square
+    frame: Circle | Square = field(metadata=written(inline=True))
+    seed: int = field(metadata=written("made.seed", scalar=INTEGER_TEXT))
+    date: str = field(metadata=written("made.date"))
+    colours: tuple[Colour, ...]
+    size: tuple[int, float]
+    versions: tuple[tuple[str, str], ...] = field(metadata=written(scalar=PAIRS_AS_OBJECT))
+    notes: dict[str, bool] = field(default_factory=dict)
+    price: int | None = None
+    owner: str = field(default="", metadata=written(omit=True))
+
+
+PICTURE = Picture(
+    "a", Circle(1.5), Square(2), 2**63, "today", (Colour.RED,), (1, 0.5), (("x", "1"),), {"old": True}
+)
+DOCUMENT = {
+    "name": "a",
+    "shape": {"radius": 1.5, "type": "circle"},
+    "side": 2,
+    "type": "square",
+    "made": {"seed": str(2**63), "date": "today"},
+    "colours": ["red"],
+    "size": [1, 0.5],
+    "versions": {"x": "1"},
+    "notes": {"old": True},
+    "price": None,
+}
+
+
+def test_the_form_is_what_the_types_say():
+    assert PLAIN.write(PICTURE) == DOCUMENT
+    assert PLAIN.write(replace(PICTURE, owner="eva"))["owner"] == "eva"
+
+
+shapes = st.builds(Circle, st.floats(allow_nan=False)) | st.builds(Square, st.integers())
+pictures = st.builds(
+    Picture,
+    st.text(),
+    shapes,
+    shapes,
+    st.integers(),
+    st.text(),
+    st.lists(st.sampled_from(Colour)).map(tuple),
+    st.tuples(st.integers(), st.floats(allow_nan=False)),
+    st.dictionaries(st.text(), st.text()).map(lambda pairs: tuple(sorted(pairs.items()))),
+    st.dictionaries(st.text(), st.booleans()),
+    st.none() | st.integers(),
+    st.text(),
+)
+
+
+@given(pictures)
+def test_what_is_written_is_read(picture):
+    assert PLAIN.read(Picture, PLAIN.write(picture), field="picture") == picture
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"name": 3}, "picture.name"),
+        ({"price": True}, "picture.price"),
+        ({"notes": {"secret": 1}}, "picture.notes[]"),
+        ({"colours": ["red", "green"]}, "picture.colours[1]"),
+        ({"size": [1]}, "picture.size"),
+        ({"shape": {"radius": 1.0}}, "picture.shape"),
+        ({"shape": {"radius": 1.0, "type": "square"}}, "picture.shape"),
+        ({"made": {"seed": "01", "date": "today"}}, "picture.*.*"),
+        ({"made": {"seed": "1"}}, "picture.made.date"),
+        ({"made": {"seed": "1", "date": "today", "secret": 1}}, "picture.*"),
+        ({"owner": ""}, "picture"),
+        ({"secret": 1}, "picture"),
+        ({"versions": {"x": 1}}, "picture.versions"),
+    ],
+    ids=repr,
+)
+def test_anything_else_is_refused_and_only_its_field_is_named(change: dict[str, Any], place):
+    with pytest.raises(InvalidInputError) as refusal:
+        PLAIN.read(Picture, DOCUMENT | change, field="picture")
+    assert refusal.value.fields["field"] == place
+
+
+@pytest.mark.parametrize("name", DOCUMENT)
+def test_a_missing_field_is_refused(name):
+    with pytest.raises(InvalidInputError):
+        PLAIN.read(Picture, {key: DOCUMENT[key] for key in DOCUMENT if key != name}, field="picture")
