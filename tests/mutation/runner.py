@@ -22,7 +22,7 @@ SECONDS = 900
 _NO_CHANGE = "\n# A mutant without a defect.\n"
 """Tests that fail for this look at the bytes of the source, and so prove nothing about a defect."""
 
-_PASSED, _FAILED, _NOT_COLLECTED = 0, 1, 2
+_PASSED, _FAILED = 0, 1
 
 
 Value = TypeVar("Value")
@@ -162,7 +162,7 @@ def _outcome(copy: Copy, tests: Tests) -> Outcome:
         raise MutationError(f"takes over {SECONDS} s: pytest {' '.join(tests)}") from None
     if run.returncode == _PASSED:
         return Outcome.SURVIVED
-    if run.returncode in (_FAILED, _NOT_COLLECTED):
+    if run.returncode == _FAILED:
         return Outcome.KILLED
     raise MutationError(f"pytest ended with {run.returncode}:\n{run.stdout}{run.stderr}")
 

@@ -287,8 +287,8 @@ class TestPoliciesThatCannotHold:
         ("box", "parameters", "why"),
         [
             ("mst", '{ epsilon = "9" }', "replace-one"),
-            ("mst", '{ epsilon = "9", neighbouring = "replace-one" }', "over most_per_card"),
-            ("privbayes", '{ epsilon = "9" }', "over most_per_card"),
+            ("mst", '{ epsilon = "9", neighbouring = "replace-one" }', "exceeds most_per_card"),
+            ("privbayes", '{ epsilon = "9" }', "exceeds most_per_card"),
         ],
         ids=["another relation", "rho over the cap", "epsilon over the cap"],
     )

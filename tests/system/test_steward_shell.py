@@ -73,7 +73,7 @@ def test_no_command_leaves_a_core_dump():
     program = (
         "import resource\n"
         "from gencard.controller.shell import main as shell\n"
-        "shell.told = lambda _: print(resource.getrlimit(resource.RLIMIT_CORE)) or 0\n"
+        "shell.run_shell = lambda _: print(resource.getrlimit(resource.RLIMIT_CORE)) or 0\n"
         "shell.main()"
     )
     done = subprocess.run(
