@@ -1,10 +1,15 @@
 """What holds for all tests."""
 
 import os
+import subprocess
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.job_server import CLONE, JobServer, popen_of
 
 # A console takes its width when it is made, and the processes of a parallel run are told one.
 os.environ.pop("COLUMNS", None)
@@ -26,3 +31,27 @@ def untraced_threads() -> None:
     the core is tested without threads.
     """
     threading.settrace(None)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_workers() -> Iterator[None]:
+    """Services in a process of the tests get workers that have imported everything."""
+    if CLONE is None:
+        yield
+        return
+    from gencard.controller.jobs import process
+
+    server = JobServer(process._ENVIRONMENT)
+    popen = popen_of(server, process._COMMAND)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": popen}))
+        yield
+    server.close()
+
+
+@pytest.fixture
+def started_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers as they are outside of tests."""
+    from gencard.controller.jobs import process
+
+    monkeypatch.setattr(process, "subprocess", subprocess)

@@ -26,6 +26,8 @@ from tests.system.edge import eventually, is_alive, open_files
 CANARY = "CANARY-Ann-Smith-HIV"
 LIMITS = {"cpu_seconds": 60, "memory_mib": 4096}
 
+pytestmark = pytest.mark.usefixtures("started_workers")
+
 
 def synthesis(folder: Path, *, rows: int = 100) -> tasks.Job:
     """A job that is done at once."""

@@ -200,7 +200,9 @@ def test_what_cannot_be_carried_on(house: House) -> None:
         )
         again = begun(dot, card, resume=operation.name)
         cancel(dot._connection, again.name)
-        assert "already resumed" in refusal(lambda: begun(dot, card, resume=operation.name), InvalidInputError)
+        assert "already resumed" in refusal(
+            lambda: begun(dot, card, resume=operation.name), InvalidInputError
+        )
         third = begun(dot, card, resume=again.name)  # each cancelled operation once
         cancel(dot._connection, third.name)
         counted = begun(dot, card)
