@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gencard.controller.service.shares import Bounds, Shares
+from gencard.controller.service.access import Bounds, Shares
 from gencard.core.errors import ServiceBusyError
 
 WIDE = 1_000

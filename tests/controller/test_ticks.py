@@ -20,6 +20,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError
+from gencard.wire.codecs.table_codec import chunks_of_columns
 from tests.controller.test_run import row_of
 from tests.system.edge import eventually
 
@@ -218,5 +219,6 @@ def test_s28_rows_take_as_many_bytes_whatever_they_are(tmp_path_factory, rows, o
         rng = np.random.default_rng(seed)
         drawn = Dataset.of_columns(domain, [rng.integers(0, size, rows) for size in domain.sizes])
         RowsFile(path).write(drawn)
-        sizes.append([chunk.ByteSize() for chunk in RowsFile(path).chunks(drawn.digest())])
+        with RowsFile(path).opened() as columns:
+            sizes.append([one.ByteSize() for one in chunks_of_columns(columns, drawn.digest())])
     assert sizes[0] == sizes[1]

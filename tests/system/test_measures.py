@@ -10,7 +10,7 @@ from gencard.client import evaluation
 from gencard.client.connection import operations
 from gencard.client.report.findings import EXPLANATIONS
 from gencard.client.shell.main import app
-from gencard.controller.evaluation.run import MeasuresRun
+from gencard.controller.evaluation.run import EvaluationRun
 from gencard.controller.operations import run as run_module
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
@@ -218,7 +218,7 @@ class TestErrors:
         def broken(*_):
             raise RuntimeError("CANARY")
 
-        monkeypatch.setattr(MeasuresRun, "_keep", broken)
+        monkeypatch.setattr(EvaluationRun, "_keep", broken)
         with pytest.raises(InternalError) as failed:
             run(people["ana"], fresh)
         assert "CANARY" not in str(failed.value)

@@ -8,10 +8,9 @@ from cryptography import x509
 from google.longrunning import operations_pb2
 
 from gencard.controller.people.identities import health_check
-from gencard.controller.service.access import MAY_CALL
+from gencard.controller.service.access import MAY_CALL, Bounds
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
-from gencard.controller.service.shares import Bounds
 from gencard.v1 import audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server
 from tests.system.edge import (

@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from gencard.controller.service import server
+from gencard.controller.service.access import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Patience, Shares
 from gencard.controller.service.guard import Guard
-from gencard.controller.service.shares import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Patience, Shares
 from gencard.core.errors import ServiceBusyError
 from gencard.v1 import synthesis_pb2
 from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server

@@ -12,9 +12,9 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.controller.service.access import Bounds
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
-from gencard.controller.service.shares import Bounds
 from gencard.core.errors import PermissionDeniedError
 from gencard.v1 import synthesis_pb2
 from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server

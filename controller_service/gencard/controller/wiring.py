@@ -1,13 +1,8 @@
 """A controller, put together from its settings; the one place where everything meets."""
 
 import logging
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-
-import grpc
-from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server as add_operations
 
 from gencard.controller.audits.audits import Audits
 from gencard.controller.audits.remote_runs import RemoteRuns
@@ -16,9 +11,9 @@ from gencard.controller.audits.resumption import Journals
 from gencard.controller.audits.run import AuditRun
 from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.controller_state import Clock, ControllerState, open_controller_state, utc_now
-from gencard.controller.evaluation.evaluations import KIND as MEASURES
-from gencard.controller.evaluation.evaluations import Measures
-from gencard.controller.evaluation.run import MeasuresRun
+from gencard.controller.evaluation.evaluations import KIND as EVALUATION
+from gencard.controller.evaluation.evaluations import Evaluations
+from gencard.controller.evaluation.run import EvaluationRun
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations import run
@@ -29,39 +24,32 @@ from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
 from gencard.controller.releases.run import ReleaseRun
-from gencard.controller.service.audit import AuditServicer
-from gencard.controller.service.catalog import CatalogServicer
+from gencard.controller.service.access import Bounds
 from gencard.controller.service.guard import Guard
-from gencard.controller.service.ledger import LedgerServicer, LogServicer
-from gencard.controller.service.negotiation import NegotiationServicer
-from gencard.controller.service.operations import OperationsServicer
-from gencard.controller.service.releases import MeasuresServicer, SynthesisServicer
-from gencard.controller.service.server import Service, TlsFiles, start
-from gencard.controller.service.shares import Bounds
+from gencard.controller.service.negotiation import CatalogServicer, NegotiationServicer
+from gencard.controller.service.operations import (
+    LedgerServicer,
+    LogServicer,
+    OperationsServicer,
+    audit_response,
+    evaluation_response,
+    release_response,
+)
+from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
+from gencard.controller.service.server import Registration, Service, TlsFiles, start
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.releases import MeasureStore, PsiStore, ReleaseStore
+from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
 from gencard.controller.upkeep.readiness import (
     check_apart,
     check_cells,
-    check_measures,
+    check_evaluations,
     check_policies,
     check_reviewed,
 )
 from gencard.controller.upkeep.restoration import check_restored
 from gencard.controller.upkeep.retention import Retention
 from gencard.controller.upkeep.state import state_lock
-from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server as add_audit
-from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server as add_catalog
-from gencard.v1.ledger_pb2_grpc import add_LedgerServiceServicer_to_server as add_ledger
-from gencard.v1.ledger_pb2_grpc import add_LogServiceServicer_to_server as add_log
-from gencard.v1.measures_pb2_grpc import add_MeasuresServiceServicer_to_server as add_measures
-from gencard.v1.negotiation_pb2_grpc import (
-    add_NegotiationServiceServicer_to_server as add_negotiation,
-)
-from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server as add_synthesis
-
-Registration = Callable[[grpc.Server], None]
 
 
 def servicers(
@@ -80,7 +68,7 @@ def servicers(
     audits = _audits(controller_state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, settings.state.kept)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
-    measures = _measures(controller_state, operations, jobs, boxes)
+    evaluations = _evaluations(controller_state, operations, jobs, boxes)
     lent = frozenset(settings.lending.black_boxes)
     remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent)
     signing_key = Roster(settings.signing.identities).signing_key
@@ -88,14 +76,14 @@ def servicers(
     retention.prune_daily()
     negotiations = Negotiations(database, cards, signing_key, retention)
     return [
-        partial(add_catalog, CatalogServicer(cards.catalogue, controller_state.boxes)),
-        partial(add_negotiation, NegotiationServicer(negotiations)),
-        partial(add_synthesis, SynthesisServicer(releases)),
-        partial(add_audit, AuditServicer(audits, remote_runs)),
-        partial(add_measures, MeasuresServicer(measures)),
-        partial(add_ledger, LedgerServicer(database, controller_state.ledger)),
-        partial(add_log, LogServicer(database, cards.log, cards.clock)),
-        partial(add_operations, OperationsServicer(operations)),
+        CatalogServicer(cards.catalogue, controller_state.boxes).register,
+        NegotiationServicer(negotiations).register,
+        SynthesisServicer(releases).register,
+        AuditServicer(audits, remote_runs).register,
+        MeasuresServicer(evaluations).register,
+        LedgerServicer(database, controller_state.ledger).register,
+        LogServicer(database, cards.log, cards.clock).register,
+        OperationsServicer(operations).register,
     ]
 
 
@@ -112,7 +100,7 @@ def _audits(controller_state: ControllerState, operations: Operations, jobs: Des
     )
     with controller_state.database.reading() as tx:
         audits.resumption.tidy(tx)
-    operations.carries(AUDIT, AuditRun(audits, jobs))
+    operations.carries(AUDIT, AuditRun(audits, jobs, audit_response))
     return audits
 
 
@@ -136,26 +124,29 @@ def _releases(
         controller_state.settings.limits.card_releases,
         controller_state.settings.limits.card_release_mib,
     )
-    operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes))
+    operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes, release_response))
     return releases
 
 
-def _measures(
+def _evaluations(
     controller_state: ControllerState, operations: Operations, jobs: Descriptions, boxes: BoxRelease
-) -> Measures:
-    measures = Measures(
+) -> Evaluations:
+    evaluations = Evaluations(
         controller_state.database,
         controller_state.cards,
         controller_state.ledger,
         ReleaseStore(),
         PsiStore(),
-        MeasureStore(),
+        EvaluationStore(),
         operations,
     )
     operations.carries(
-        MEASURES, MeasuresRun(measures, jobs, controller_state.settings.state.work, boxes)
+        EVALUATION,
+        EvaluationRun(
+            evaluations, jobs, controller_state.settings.state.work, boxes, evaluation_response
+        ),
     )
-    return measures
+    return evaluations
 
 
 logger = logging.getLogger("gencard.controller")
@@ -207,7 +198,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     check_policies(
         controller_state.cards.catalogue, controller_state.boxes.names, controller_state.boxes.facts
     )
-    check_measures(controller_state.cards.catalogue)
+    check_evaluations(controller_state.cards.catalogue)
     check_cells(settings)
     if not unreviewed:
         check_reviewed(controller_state.cards.catalogue)

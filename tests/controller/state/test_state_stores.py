@@ -6,8 +6,8 @@ from gencard.controller.state.audits import Audited, AuditStore, Conclusion
 from gencard.controller.state.cards import STANDING, CardStore
 from gencard.controller.state.operations import OperationState, OperationStore
 from gencard.controller.state.releases import (
-    MeasureRow,
-    MeasureStore,
+    EvaluationRow,
+    EvaluationStore,
     PsiStore,
     ReleaseRow,
     ReleaseStore,
@@ -30,7 +30,7 @@ CARDS, PSIS, OPERATIONS, RELEASES, AUDITS = (
     ReleaseStore(),
     AuditStore(),
 )
-MEASURES = MeasureStore()
+MEASURES = EvaluationStore()
 
 
 def name_of(number):
@@ -270,7 +270,7 @@ class TestMeasures:
     def test_each_reads_as_it_was_written_and_is_there_once(self, database):
         names = ("dcr", "tables", "nndr")
         rows = [
-            MeasureRow(
+            EvaluationRow(
                 name=f"{CARD}/measures/{name}",
                 card=CARD,
                 measure=name,

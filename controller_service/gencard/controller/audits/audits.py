@@ -26,14 +26,11 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
 from gencard.core.audit.pairs.blocks import basis_of
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.coding import Coding
 from gencard.core.errors import NotFoundError, TooManyAuditsError
 from gencard.core.statistics.moments import statistics_of
-from gencard.v1 import audit_pb2 as pb
-from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.signatures.identity import Identity, Role
 
 VERDICT_PRICE = Price(statistics=1)
@@ -41,8 +38,6 @@ VERDICT_PRICE = Price(statistics=1)
 
 MOST_ROWS = 50_000
 """Rows asked in one run of a box that makes no rows for the card; more would tell little."""
-
-_VERDICT = {Verdict.NO_EVIDENCE: pb.VERDICT_NO_EVIDENCE, Verdict.LEAKAGE: pb.VERDICT_LEAKAGE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +110,17 @@ class Audits:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return self.operations.begin(name.decode())
 
-    def get(self, who: Identity, name: str) -> pb.Audit:
+    def get(self, who: Identity, name: str) -> AuditRow:
+        """An ended audit; raises NotFoundError where ``who`` may not see it."""
         with self.database.reading() as tx:
-            return audit_message(self._seen(tx, who, name))
+            return self._seen(tx, who, name)
 
-    def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[pb.Audit], str]:
+    def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[AuditRow], str]:
         """Ended audits of a card that ``who`` may see, newest first, and the next page's token."""
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
             page = self.store.list(tx, card=card, before=before, limit=limit)
-        return [audit_message(row) for row in page.rows if _may_see(who, row)], page.next_token
+        return [row for row in page.rows if _may_see(who, row)], page.next_token
 
     def report(self, who: Identity, name: str) -> bytes:
         """The full report; the table of access keeps analysts out, for its numbers depend on records.
@@ -232,17 +228,3 @@ def _drawn(seed: int) -> int:
 
 def _may_see(who: Identity, row: AuditRow) -> bool:
     return who.role is not Role.ANALYST or row.submitter == who.uri
-
-
-def audit_message(row: AuditRow) -> pb.Audit:
-    """An audit as the analyst may see it."""
-    return pb.Audit(
-        name=row.name,
-        black_box=row.black_box,
-        verdict=_VERDICT[row.verdict] if row.verdict else pb.VERDICT_UNSPECIFIED,
-        wording=row.wording or "",
-        attempt=row.try_number,
-        level=row.level or "",
-        attestation=row.attestation or b"",
-        create_time=timestamp(row.ended or row.created),
-    )

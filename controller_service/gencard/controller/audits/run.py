@@ -1,13 +1,14 @@
 """One audit at the records, from its plan to a signed verdict."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.audits import Audits, audit_message, plan_of
+from gencard.controller.audits.audits import Audits, plan_of
 from gencard.controller.audits.resumption import KIND
 from gencard.controller.cards.body import offer_of, signed_card
 from gencard.controller.jobs import tasks
@@ -38,10 +39,12 @@ class AuditRun:
 
     Args:
         jobs: Describes jobs: where records, salt and limits are.
+        response: Encodes a concluded audit as the operation's response.
     """
 
     audits: Audits
     jobs: Descriptions
+    response: Callable[[AuditRow], bytes]
 
     def __call__(self, run: Run) -> None:
         """Carry one audit out and write its verdict down."""
@@ -121,8 +124,8 @@ class AuditRun:
             audits.store.conclude(tx, row.name, conclusion, now)
             audits.card_audits.conclude(tx, row, outcome[0], attestation)
             audits.ledger.settle(tx, run.request["line"], now)
-            concluded = audit_message(audits.store.get(tx, row.name))
-            audits.operations.finish(tx, run.row.name, concluded.SerializeToString())
+            concluded = self.response(audits.store.get(tx, row.name))
+            audits.operations.finish(tx, run.row.name, concluded)
 
     def _check_heard(self, tx: Connection, run: Run, card: Card) -> None:
         """Look whether the card is still in force, where its analyst is to hear the verdict.

@@ -6,8 +6,6 @@ from datetime import datetime
 from gencard.core.card.card import USABLE, Card, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
 from gencard.core.errors import CardExpiredError, CardStateError
-from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.card_codec import card_message, card_of
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.signatures.dsse import CARD, predicate_of
 
@@ -42,15 +40,6 @@ def auditable(card: Card) -> Card:
         CardStateError, CardExpiredError: Neither.
     """
     return card if card.state is CardState.AUDITING else in_force(card)
-
-
-def body_of(card: Card) -> bytes:
-    """A card as the state keeps it."""
-    return card_message(card).SerializeToString(deterministic=True)
-
-
-def negotiation_of(body: bytes) -> Card:
-    return card_of(pb.Card.FromString(body))
 
 
 def signed_card(card: Card) -> CardTerms:

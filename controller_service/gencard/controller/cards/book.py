@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from gencard.controller.boxes.generator_facts import Facts
-from gencard.controller.cards.body import as_of, body_of, in_force, negotiation_of, signed_card
+from gencard.controller.cards.body import as_of, in_force, signed_card
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
@@ -29,6 +29,7 @@ from gencard.core.errors import (
     ProposalRefusedError,
 )
 from gencard.core.statistics.moments import statistics_of
+from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.documents.card_document import card_statement
 from gencard.wire.signatures.canonical import sha256, time_text
 from gencard.wire.signatures.dsse import subject_digest
@@ -57,7 +58,7 @@ class CardBook:
 
     def card(self, tx: Connection, name: str) -> Card:
         """Any card, as of now; raises NotFoundError."""
-        return self.as_of_now(negotiation_of(self.store.get(tx, name).body))
+        return self.as_of_now(card_of_bytes(self.store.get(tx, name).body))
 
     def owned(self, tx: Connection, who: Identity, name: str) -> Card:
         """The caller's own card; another's is as unknown as one that never was."""
@@ -205,7 +206,7 @@ class CardBook:
         """The card with one more step in its history, and a new etag."""
         step = Step(actor, action, remark, self.clock().replace(microsecond=0))
         stepped = replace(card, history=(*card.history, step), etag="")
-        return replace(stepped, etag=sha256(body_of(stepped))[:32])
+        return replace(stepped, etag=sha256(card_bytes(stepped))[:32])
 
     def usage(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> CardUsage:
         """What an analyst's cards take of the state."""
@@ -221,7 +222,7 @@ class CardBook:
             dataset=dataset,
             analyst=card.analyst,
             state=card.state,
-            body=body_of(card),
+            body=card_bytes(card),
             etag=card.etag,
             now=self.clock(),
         )
@@ -240,7 +241,7 @@ class CardBook:
             old_etag=old.etag,
             new_etag=new.etag,
             state=new.state,
-            body=body_of(new),
+            body=card_bytes(new),
             now=self.clock(),
         )
         return new

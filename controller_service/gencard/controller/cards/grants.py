@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.body import negotiation_of, offer_of, signed_card
+from gencard.controller.cards.body import offer_of, signed_card
 from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import sums_price
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of
@@ -26,6 +26,7 @@ from gencard.core.errors import ProposalRefusedError, TooLargeError
 from gencard.core.moment import Moment
 from gencard.core.statistics.closure import Grant, dimension, shows_a_difference
 from gencard.core.transform import AS_COUNTED
+from gencard.wire.codecs.card_codec import card_of_bytes
 
 DIFFERENCING = "DIFFERENCING"
 _NOISY = (Mechanism.LAPLACE, Mechanism.GAUSSIAN, Mechanism.GENERATOR)
@@ -87,7 +88,7 @@ class Grants:
 @lru_cache(maxsize=1_000)
 def _grant_and_expiry(body: bytes) -> tuple[Grant | Neighbouring | None, datetime]:
     """What a granted card tells, and until when it may: exact counts, or the relation of its noise."""
-    card = negotiation_of(body)
+    card = card_of_bytes(body)
     signed = signed_card(card)
     exact = not signed.terms.privacy.noisy
     return _grant_of(signed) if exact else signed.terms.privacy.neighbouring, offer_of(card).expire_time
@@ -162,7 +163,7 @@ def _measured(tx: Connection, store: CardStore, analyst: str, dataset: str) -> I
             and row.state is not CardState.REVOKED
             and store.measured(tx, row.name)
         ):
-            yield signed_card(negotiation_of(row.body))
+            yield signed_card(card_of_bytes(row.body))
 
 
 def _measured_alike(held: Proposal, terms: Proposal) -> bool:

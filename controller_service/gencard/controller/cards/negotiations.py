@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection
 
-from gencard.controller.cards.body import ENDED, body_of, negotiation_of, offer_of, signed_card
+from gencard.controller.cards.body import ENDED, offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.database import Database
@@ -25,6 +25,7 @@ from gencard.core.errors import (
     VerificationError,
     WrongTurnError,
 )
+from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.signatures.dsse import envelope_of, is_signed_by, key_id, signature_of
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -143,7 +144,7 @@ class Negotiations:
         owner = who.uri if who.role is Role.ANALYST else None
         with self.database.reading() as tx:
             page = self.cards.store.list(tx, analyst=owner, dataset=dataset, before=before, limit=limit)
-        cards = [self.cards.as_of_now(negotiation_of(row.body)) for row in page.rows]
+        cards = [self.cards.as_of_now(card_of_bytes(row.body)) for row in page.rows]
         return cards, page.next_token
 
     def _judged_once(
@@ -157,7 +158,7 @@ class Negotiations:
         with self.database.reading() as tx:
             known = request.answer(tx, who)
         if known is not None:
-            return negotiation_of(known)
+            return card_of_bytes(known)
         self.cards.quotas.check_space()
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
         with self._refusals_logged(who, dataset_entry.name), self.database.reading() as tx:
@@ -209,8 +210,8 @@ class Negotiations:
 
     def _once(self, who: Identity, request: Request, make: Callable[[Connection], Card]) -> Card:
         with self.database.transaction() as tx:
-            answer = request.once(tx, who, self.cards.clock(), lambda: body_of(make(tx)))
-        return negotiation_of(answer)
+            answer = request.once(tx, who, self.cards.clock(), lambda: card_bytes(make(tx)))
+        return card_of_bytes(answer)
 
 
 def _fresh(name: str, who: Identity, proposal: Proposal) -> Card:

@@ -19,11 +19,11 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state.database import Database
+from gencard.controller.state.database import Database, Page
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import UNFINISHED, OperationRow
-from gencard.controller.state.releases import MeasureRow, MeasureStore, PsiStore, ReleaseStore
+from gencard.controller.state.releases import EvaluationRow, EvaluationStore, PsiStore, ReleaseStore
 from gencard.core.card.card import Card
 from gencard.core.errors import (
     InvalidInputError,
@@ -34,15 +34,13 @@ from gencard.core.errors import (
 )
 from gencard.core.evaluation.evaluation import Evaluation
 from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named
-from gencard.v1 import measures_pb2 as pb
-from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.signatures.identity import Identity, Role
 
 KIND = "measures"
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class Evaluations:
     """Measures of cards at the records, and what they found."""
 
     database: Database
@@ -50,7 +48,7 @@ class Measures:
     ledger: Ledger
     releases: ReleaseStore
     psis: PsiStore
-    store: MeasureStore
+    store: EvaluationStore
     operations: Operations
 
     def start(self, who: Identity, card: str, names: Sequence[str], request: Request) -> OperationRow:
@@ -88,7 +86,7 @@ class Measures:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return self.operations.begin(name.decode())
 
-    def get(self, who: Identity, name: str) -> pb.Measures:
+    def get(self, who: Identity, name: str) -> EvaluationRow:
         """What was found.
 
         Raises:
@@ -105,22 +103,17 @@ class Measures:
             reason = why_withheld(evaluation_named(row.measure), signed_card(card), dataset_entry)
         if reason is not None:
             raise _refusal(row.measure, reason)
-        return measure_message(row)
+        return row
 
-    def page(self, who: Identity, card: str, before: str, limit: int) -> pb.ListMeasuresResponse:
-        """Measures of a card, newest first, without what they found, and what the card cannot have."""
+    def page(
+        self, who: Identity, card: str, before: str, limit: int
+    ) -> tuple[Page[EvaluationRow], dict[str, str]]:
+        """Evaluations of a card, newest first, and those that the card cannot have, with the reason."""
         with self.database.reading() as tx:
             seen_card = self.cards.seen(tx, who, card)
             names = allowed(who, seen_card) if seen_card.offer is not None else ()
             page = self.store.list(tx, card, among=names, before=before, limit=limit)
-        missing = self.unavailable(seen_card) if seen_card.offer is not None else {}
-        return pb.ListMeasuresResponse(
-            measures=[measure_message(row, whole=False) for row in page.rows],
-            next_page_token=page.next_token,
-            unavailable=[
-                pb.UnavailableMeasure(measure=name, reason=reason) for name, reason in missing.items()
-            ],
-        )
+        return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
         """A card that ``who`` may have measured.
@@ -199,12 +192,3 @@ def allowed(who: Identity, card: Card) -> tuple[str, ...]:
     if is_private(card):
         return ()
     return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(EVALUATIONS)
-
-
-def measure_message(row: MeasureRow, *, whole: bool = True) -> pb.Measures:
-    return pb.Measures(
-        name=row.name,
-        document=row.document if whole else b"",
-        statistics=row.statistics,
-        create_time=timestamp(row.created),
-    )

@@ -7,6 +7,7 @@ rows nor that of the measures' own draws is told or kept.
 
 import json
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import is_audited
 from gencard.controller.cards.body import offer_of, signed_card
-from gencard.controller.evaluation.evaluations import Measures
+from gencard.controller.evaluation.evaluations import Evaluations
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
@@ -24,12 +25,11 @@ from gencard.controller.policy.evaluation import price_of_measures
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.releases import MeasureRow
+from gencard.controller.state.releases import EvaluationRow
 from gencard.core.card.card import Card
 from gencard.core.errors import GencardError, OperationCancelledError
 from gencard.core.evaluation.registry import evaluation_named
 from gencard.core.statistics.psi import Psi
-from gencard.v1 import measures_pb2 as pb
 from gencard.wire.documents.psi_document import psi_of_document
 from gencard.wire.signatures.identity import Identity
 
@@ -37,28 +37,30 @@ FORMAT = "gencard.measures.v2"
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuresRun:
+class EvaluationRun:
     """Carries measures out.
 
     Args:
         jobs: Describes jobs: where records, salt and limits are.
         work: Folder for work in progress.
         black_boxes: Draws rows of what the black box of a card left.
+        response: Encodes a card and names of evaluations as the operation's response.
     """
 
-    measures: Measures
+    evaluations: Evaluations
     jobs: Descriptions
     work: Path
     black_boxes: BoxRelease
+    response: Callable[[str, Sequence[str]], bytes]
 
     def __call__(self, run: Run) -> None:
         """Take the measures that the card does not have yet, and keep what was found."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
         findings: list[dict[str, Any]] = []
-        with self.measures.database.reading() as tx:
-            card = self.measures.card_of(tx, Identity.of(run.row.owner), run.row.resource)
-            psi = self.measures.psis.get(tx, card.name).document
+        with self.evaluations.database.reading() as tx:
+            card = self.evaluations.card_of(tx, Identity.of(run.row.owner), run.row.resource)
+            psi = self.evaluations.psis.get(tx, card.name).document
         if run.request["measures"]:
             with scratch_folder(self.work, run.row.name) as scratch:
                 findings = self._found(run, card, psi, scratch / "rows")
@@ -68,11 +70,11 @@ class MeasuresRun:
         """Give the price back, where there was one and nothing was learnt."""
         number = json.loads(row.request)["line"]
         if number is not None:
-            line = self.measures.ledger.line(tx, number)
-            refund(tx, line, error, ledger=self.measures.ledger, cards=self.measures.cards)
+            line = self.evaluations.ledger.line(tx, number)
+            refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
 
     def _found(self, run: Run, card: Card, psi: bytes, rows: Path) -> list[dict[str, Any]]:
-        dataset_entry = self.measures.cards.entry_of(card)
+        dataset_entry = self.evaluations.cards.entry_of(card)
         self._draw(run, card, dataset_entry, psi, rows)
         described = {
             "rows_file": str(rows),
@@ -105,18 +107,18 @@ class MeasuresRun:
 
     def _keep(self, run: Run, card: Card, findings: list[dict[str, Any]]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
-        measures, request = self.measures, run.request
-        with measures.database.transaction() as tx:
-            measures.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
+        evaluations, request = self.evaluations, run.request
+        with evaluations.database.transaction() as tx:
+            evaluations.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
             for one in findings:
-                measures.store.insert(tx, self._row(run, card, one))
+                evaluations.store.insert(tx, self._row(run, card, one))
             if request["line"] is not None:
-                measures.ledger.settle(tx, request["line"], measures.cards.clock())
-            response = pb.RunMeasuresResponse(card=card.name, measures=request["asked"])
-            measures.operations.finish(tx, run.row.name, response.SerializeToString())
+                evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
+            response = self.response(card.name, request["asked"])
+            evaluations.operations.finish(tx, run.row.name, response)
 
-    def _row(self, run: Run, card: Card, finding: dict[str, Any]) -> MeasureRow:
-        dataset_entry, terms = self.measures.cards.entry_of(card), offer_of(card).terms
+    def _row(self, run: Run, card: Card, finding: dict[str, Any]) -> EvaluationRow:
+        dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
         name = finding["name"]
         document = {
             "format": FORMAT,
@@ -124,14 +126,14 @@ class MeasuresRun:
             "measure": name,
             "found": finding["found"],
         }
-        return MeasureRow(
+        return EvaluationRow(
             name=f"{card.name}/measures/{name}",
             card=card.name,
             measure=name,
             submitter=run.row.owner,
             statistics=price_of_measures([evaluation_named(name)], dataset_entry, terms).statistics,
             document=json.dumps(document).encode(),
-            created=self.measures.cards.clock(),
+            created=self.evaluations.cards.clock(),
         )
 
 

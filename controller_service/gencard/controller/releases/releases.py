@@ -10,7 +10,6 @@
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.releases.single_attempt import check_not_attempted
-from gencard.controller.state.database import Database
+from gencard.controller.state.database import Database, Page
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import FIT, Ledger
 from gencard.controller.state.operations import OperationRow
@@ -39,9 +38,6 @@ from gencard.core.errors import (
     NoPsiError,
     TooLargeError,
 )
-from gencard.v1 import common_pb2 as common
-from gencard.v1 import synthesis_pb2 as pb
-from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.codecs.table_codec import row_bytes
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures.dsse import RECEIPT, opened, predicate_of
@@ -159,19 +155,18 @@ class Releases:
         to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in begun)
         self.cards.quotas.check_release(number + len(begun), held + to_come + size)
 
-    def get(self, who: Identity, name: str) -> tuple[pb.Release, bytes]:
+    def get(self, who: Identity, name: str) -> tuple[ReleaseRow, bytes]:
         """A release, and the bytes of its entry in the log."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
             entry = self.cards.log.entry(tx, _log_index(row))
-        return release_message(row), entry
+        return row, entry
 
-    def page(self, who: Identity, card: str, before: str, limit: int) -> tuple[list[pb.Release], str]:
-        """Releases of a card, newest first, and the token of the next page."""
+    def page(self, who: Identity, card: str, before: str, limit: int) -> Page[ReleaseRow]:
+        """Releases of a card, newest first."""
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
-            page = self.store.list(tx, card=card, before=before, limit=limit)
-        return [release_message(row) for row in page.rows], page.next_token
+            return self.store.list(tx, card=card, before=before, limit=limit)
 
     def psi(self, who: Identity, card: str) -> bytes:
         """Psi's document.
@@ -189,11 +184,11 @@ class Releases:
             raise CardStateError(state=readable_card.state)
         return row.document
 
-    def chunks(self, who: Identity, name: str) -> Iterator[common.TableChunk]:
-        """The rows of a release, read from their file as they are sent."""
+    def rows(self, who: Identity, name: str) -> tuple[RowsFile, str]:
+        """The file with the rows of a release, and their digest."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
-        yield from RowsFile(self.folder / row.file_name).chunks(row.digest)
+        return RowsFile(self.folder / row.file_name), row.digest
 
     def check_first(self, tx: Connection, card: Card) -> None:
         """A card without replicated uniques has one release: of many, what is in none would tell more.
@@ -270,15 +265,3 @@ def _log_index(row: ReleaseRow) -> int:
     """The entry of the log that a receipt of ours names."""
     payload, _ = opened(row.receipt)
     return receipt_of_document(predicate_of(payload, RECEIPT)).log_index
-
-
-def release_message(row: ReleaseRow) -> pb.Release:
-    return pb.Release(
-        name=row.name,
-        rows=row.rows,
-        seed=row.seed,
-        digest=row.digest,
-        psi_digest=row.psi_digest,
-        receipt=row.receipt,
-        create_time=timestamp(row.created),
-    )

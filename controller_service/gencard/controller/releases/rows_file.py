@@ -17,14 +17,7 @@ from gencard.controller.settings.private_files import write_whole
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, StorageError
-from gencard.v1 import common_pb2 as pb
-from gencard.wire.codecs.table_codec import (
-    batch_rows,
-    header_chunk,
-    row_bytes,
-    trailer_chunk,
-    wire_dtype,
-)
+from gencard.wire.codecs.table_codec import row_bytes, wire_dtype
 
 _LONGEST_HEADER = 1 << 24
 
@@ -44,27 +37,16 @@ class RowsFile:
 
     def dataset(self) -> Dataset:
         """All rows, in memory."""
-        with _Reader(self.path) as reader:
+        with self.opened() as reader:
             columns = [
                 np.frombuffer(reader.codes(axis, 0, reader.rows), dtype=wire_dtype(size))
                 for axis, size in enumerate(reader.domain.sizes)
             ]
             return Dataset.of_columns(reader.domain, columns)
 
-    def chunks(self, digest: str) -> Iterator[pb.TableChunk]:
-        """The rows as they go over the wire, about 1 MB at a time.
-
-        Args:
-            digest: Of the rows, for the trailer; whoever receives them checks it.
-        """
-        with _Reader(self.path) as reader:
-            yield header_chunk(reader.domain, reader.rows)
-            step = batch_rows(reader.domain)
-            for start in range(0, reader.rows, step):
-                count = min(step, reader.rows - start)
-                codes = [reader.codes(axis, start, count) for axis in range(len(reader.domain))]
-                yield pb.TableChunk(batch=pb.TableBatch(rows=count, codes=codes))
-        yield trailer_chunk(digest)
+    def opened(self) -> "RowsReader":
+        """The rows for reading a part at a time; a context manager."""
+        return RowsReader(self.path)
 
 
 def _parts(dataset: Dataset) -> Iterator[bytes | memoryview]:
@@ -75,13 +57,13 @@ def _parts(dataset: Dataset) -> Iterator[bytes | memoryview]:
         yield np.ascontiguousarray(dataset.codes[:, axis], dtype=wire_dtype(size)).data
 
 
-class _Reader:
+class RowsReader:
     """An open file whose size agrees with its header."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def __enter__(self) -> "_Reader":
+    def __enter__(self) -> "RowsReader":
         try:
             self._file = self._path.open("rb")
             line = self._file.readline(_LONGEST_HEADER)

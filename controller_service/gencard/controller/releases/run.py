@@ -9,6 +9,7 @@ import os
 import secrets
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,7 +26,7 @@ from gencard.controller.operations.failures import refund
 from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
-from gencard.controller.releases.releases import SPENT_ON, Releases, release_message
+from gencard.controller.releases.releases import SPENT_ON, Releases
 from gencard.controller.releases.single_attempt import single_attempt
 from gencard.controller.settings.private_files import flush_folder
 from gencard.controller.state.ledger import FIT
@@ -50,12 +51,14 @@ class ReleaseRun:
         jobs: Describes jobs: where records, salt and limits are.
         work: Folder for work in progress.
         black_boxes: Makes the rows of audited cards.
+        response: Encodes a release as the operation's response.
     """
 
     releases: Releases
     jobs: Descriptions
     work: Path
     black_boxes: BoxRelease
+    response: Callable[[ReleaseRow], bytes]
     _measuring: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
     @property
@@ -235,7 +238,7 @@ class ReleaseRun:
             row = _row_of(receipt, signed, run, file_name, now)
             self.releases.store.insert(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
-            self.releases.operations.finish(tx, run.row.name, release_message(row).SerializeToString())
+            self.releases.operations.finish(tx, run.row.name, self.response(row))
 
     def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
         """Index of the new entry; the controller acts."""

@@ -21,8 +21,15 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_status import rpc_status
 
-from gencard.controller.service.access import EXEMPT, MAY_CALL, Enrolled, caller_of
-from gencard.controller.service.shares import Bounds, Patience, Shares
+from gencard.controller.service.access import (
+    EXEMPT,
+    MAY_CALL,
+    Bounds,
+    Enrolled,
+    Patience,
+    Shares,
+    caller_of,
+)
 from gencard.core.errors import (
     GencardError,
     InternalError,

@@ -1,17 +1,127 @@
-"""NegotiationService: decode the request, call ``Negotiations``, encode the answer."""
+"""CatalogService and NegotiationService: what there is to choose from, and cards."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import grpc
 
+from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.negotiations import Negotiations
+from gencard.controller.policy.policy import Policy
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.service.guard import identity
-from gencard.controller.service.operations import page_size
-from gencard.controller.state.idempotency import Request
+from gencard.controller.service.operations import page_size, request_of, window
+from gencard.core.card.terms import Tier
+from gencard.v1 import catalog_pb2 as catalog
+from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
+from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.v1 import negotiation_pb2_grpc
-from gencard.wire.codecs.card_codec import card_message, proposal_of
+from gencard.wire.codecs.card_codec import card_message, kind_message, proposal_of
+from gencard.wire.codecs.privacy_codec import (
+    claim_message,
+    mechanism_message,
+    price_message,
+    privacy_message,
+    transform_message,
+)
+from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
+
+TIER = {
+    Tier.BY_CONSTRUCTION: catalog.TIER_BY_CONSTRUCTION,
+    Tier.PRIVATE: catalog.TIER_PRIVATE,
+    Tier.AUDITED: catalog.TIER_AUDITED,
+}
+SECONDS_A_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
+    """Reads what the controller declared; the same for everybody."""
+
+    catalogue: Catalogue
+    boxes: Boxes
+
+    def register(self, server: grpc.Server) -> None:
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(self, server)
+
+    def ListDatasets(
+        self, request: catalog.ListDatasetsRequest, context: grpc.ServicerContext
+    ) -> catalog.ListDatasetsResponse:
+        names = [dataset_entry.name for dataset_entry in self.catalogue]
+        start, end, token = window(request.page_token, page_size(request.page_size), names)
+        summaries = [_summary(self.catalogue.named(name)) for name in names[start:end]]
+        return catalog.ListDatasetsResponse(datasets=summaries, next_page_token=token)
+
+    def GetDataset(
+        self, request: catalog.GetDatasetRequest, context: grpc.ServicerContext
+    ) -> catalog.GetDatasetResponse:
+        return catalog.GetDatasetResponse(dataset=_whole(self.catalogue.named(request.name)))
+
+    def ListGenerators(
+        self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext
+    ) -> catalog.ListGeneratorsResponse:
+        entries = self.boxes.catalogue()
+        names = [entry.name for entry in entries]
+        start, end, token = window(request.page_token, page_size(request.page_size), names)
+        generators = [
+            catalog.Generator(
+                name=entry.name,
+                tier=TIER[entry.tier],
+                description=entry.description,
+                digest=entry.digest,
+                needs=entry.needs,
+                bound=entry.bound,
+                most_cells=entry.most_cells,
+                cell_bytes=entry.cell_bytes,
+                parameters=[
+                    catalog.Parameter(name=name, value=value) for name, value in entry.parameters.items()
+                ],
+                claim=None if entry.claim is None else claim_message(entry.claim),
+                reviewed_by=entry.reviewed_by,
+            )
+            for entry in entries[start:end]
+        ]
+        return catalog.ListGeneratorsResponse(generators=generators, next_page_token=token)
+
+
+def _summary(dataset_entry: DatasetEntry) -> catalog.Dataset:
+    return catalog.Dataset(
+        name=dataset_entry.name,
+        title=dataset_entry.schema.title,
+        description=dataset_entry.schema.description,
+        declared_by=dataset_entry.schema.declared_by,
+        version=dataset_entry.version,
+    )
+
+
+def _whole(dataset_entry: DatasetEntry) -> catalog.Dataset:
+    message = _summary(dataset_entry)
+    coding = dataset_entry.schema.coding
+    message.attributes.extend(attribute_message(attribute) for attribute in coding.attributes)
+    message.structural_zeros.extend(zeros_message(zeros) for zeros in coding.structural_zeros)
+    message.policy.CopyFrom(_policy(dataset_entry.policy))
+    return message
+
+
+def _policy(policy: Policy) -> catalog.Policy:
+    return catalog.Policy(
+        largest_order=policy.largest_order,
+        largest_marginal_cells=policy.largest_marginal_cells,
+        most_marginals=policy.most_marginals,
+        most_rows=policy.most_rows,
+        forbidden=[common.Clique(attributes=clique) for clique in policy.forbidden],
+        generators=policy.generators,
+        mechanisms=[mechanism_message(mechanism) for mechanism in policy.mechanisms],
+        most_per_card=price_message(policy.most_per_card),
+        automatic=policy.automatic,
+        valid_seconds=policy.valid_days * SECONDS_A_DAY,
+        noise=None if policy.noise is None else privacy_message(policy.noise),
+        transform=transform_message(policy.transform),
+        moments=map(kind_message, policy.moments.kinds),
+        highest_moment=policy.moments.highest,
+        measures=policy.measures,
+        without_uniques=policy.without_uniques,
+    )
+
 
 ALL = "datasets/-"
 
@@ -21,6 +131,9 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     """The caller is always the certificate's; no request names another."""
 
     negotiations: Negotiations
+
+    def register(self, server: grpc.Server) -> None:
+        negotiation_pb2_grpc.add_NegotiationServiceServicer_to_server(self, server)
 
     def ProposeCard(
         self, request: pb.ProposeCardRequest, context: grpc.ServicerContext
@@ -75,8 +188,3 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
             identity(), request.name, request.etag, request_of("TerminateCard", request)
         )
         return pb.TerminateCardResponse(card=card_message(card))
-
-
-def request_of(method: str, message: Any) -> Request:
-    """A mutating request as the state remembers it: who asks again gets the same answer."""
-    return Request.of(method, message, message.request_id)

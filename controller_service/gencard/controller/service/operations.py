@@ -1,8 +1,9 @@
-"""google.longrunning.Operations: watch, wait, cancel."""
+"""Operations, LedgerService and LogService, and what all services share: pages and messages."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import grpc
 from google.longrunning import operations_pb2, operations_pb2_grpc
@@ -12,15 +13,47 @@ from google.protobuf.message import Message
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.service.guard import identity
+from gencard.controller.state.accounts import Account, Scope
+from gencard.controller.state.audits import AuditRow
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog, all_changes
+from gencard.controller.state.idempotency import Request
+from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
-from gencard.core.errors import GencardError, InvalidNumberError, OperationCancelledError
-from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
+from gencard.controller.state.releases import EvaluationRow, ReleaseRow
+from gencard.core.audit.report import Verdict
+from gencard.core.card.budget import Spend, SpendState
+from gencard.core.errors import (
+    GencardError,
+    InvalidInputError,
+    InvalidNumberError,
+    OperationCancelledError,
+)
+from gencard.v1 import audit_pb2, ledger_pb2, ledger_pb2_grpc, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.codecs.error_table import status_message
+from gencard.wire.codecs.privacy_codec import price_message
+from gencard.wire.signatures.canonical import sha256
+from gencard.wire.signatures.identity import Role
 
 USUAL = 50
 LARGEST = 500
+
+
+STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state in OperationState}
+RESPONSE: dict[str, type[Message]] = {
+    "release": synthesis_pb2.Release,
+    "audit": audit_pb2.Audit,
+    "measures": measures_pb2.RunMeasuresResponse,
+}
+LONGEST_WAIT = 30.0
+LOOK_EVERY = 0.1
+SPEND_STATE = {state: ledger_pb2.Spend.State.Value(f"STATE_{state.name}") for state in SpendState}
+VERDICT = {
+    Verdict.NO_EVIDENCE: audit_pb2.VERDICT_NO_EVIDENCE,
+    Verdict.LEAKAGE: audit_pb2.VERDICT_LEAKAGE,
+}
 
 
 def page_size(size: int) -> int:
@@ -34,14 +67,104 @@ def page_size(size: int) -> int:
     return size or USUAL
 
 
-STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state in OperationState}
-RESPONSE: dict[str, type[Message]] = {
-    "release": synthesis_pb2.Release,
-    "audit": audit_pb2.Audit,
-    "measures": measures_pb2.RunMeasuresResponse,
-}
-LONGEST_WAIT = 30.0
-LOOK_EVERY = 0.1
+def window(token: str, size: int, names: list[str]) -> tuple[int, int, str]:
+    """Start, end and next token of a page of a sorted list; the token is the last name seen.
+
+    Raises:
+        InvalidInputError: The token is no name of the list.
+    """
+    if token and token not in names:
+        raise InvalidInputError(field="page_token", problem="was not issued by this list")
+    start = names.index(token) + 1 if token else 0
+    end = start + size
+    return start, end, names[end - 1] if end < len(names) else ""
+
+
+def request_of(method: str, message: Message) -> Request:
+    """A mutating request as the state remembers it: who repeats it gets the same answer."""
+    plain = type(message)()
+    plain.CopyFrom(message)
+    plain.ClearField("request_id")
+    request_id: str = getattr(message, "request_id")  # noqa: B009  # every mutating request has one
+    return Request(method, request_id, sha256(plain.SerializeToString(deterministic=True)))
+
+
+def release_message(row: ReleaseRow) -> synthesis_pb2.Release:
+    return synthesis_pb2.Release(
+        name=row.name,
+        rows=row.rows,
+        seed=row.seed,
+        digest=row.digest,
+        psi_digest=row.psi_digest,
+        receipt=row.receipt,
+        create_time=timestamp(row.created),
+    )
+
+
+def audit_message(row: AuditRow) -> audit_pb2.Audit:
+    """An audit as the analyst may see it."""
+    return audit_pb2.Audit(
+        name=row.name,
+        black_box=row.black_box,
+        verdict=VERDICT[row.verdict] if row.verdict else audit_pb2.VERDICT_UNSPECIFIED,
+        wording=row.wording or "",
+        attempt=row.try_number,
+        level=row.level or "",
+        attestation=row.attestation or b"",
+        create_time=timestamp(row.ended or row.created),
+    )
+
+
+def evaluation_message(row: EvaluationRow, *, whole: bool = True) -> measures_pb2.Measures:
+    """An evaluation; its numbers only where ``whole``."""
+    return measures_pb2.Measures(
+        name=row.name,
+        document=row.document if whole else b"",
+        statistics=row.statistics,
+        create_time=timestamp(row.created),
+    )
+
+
+def release_response(row: ReleaseRow) -> bytes:
+    """The response of an operation that made a release, as the state keeps it."""
+    return release_message(row).SerializeToString()
+
+
+def audit_response(row: AuditRow) -> bytes:
+    """The response of an operation that concluded an audit, as the state keeps it."""
+    return audit_message(row).SerializeToString()
+
+
+def evaluation_response(card: str, names: Sequence[str]) -> bytes:
+    """The response of an operation that ran evaluations, as the state keeps it."""
+    return measures_pb2.RunMeasuresResponse(card=card, measures=names).SerializeToString()
+
+
+def operation_message(row: OperationRow) -> operations_pb2.Operation:
+    """The operation on the wire, with its progress, and its response or error once it ended."""
+    message = operations_pb2.Operation(name=row.name)
+    message.metadata.Pack(
+        OperationProgress(
+            state=STATE[row.state],
+            stage=row.stage,
+            permille=row.permille,
+            resource=row.resource,
+            owner=row.owner,
+            create_time=timestamp(row.created),
+        )
+    )
+    if row.state is OperationState.SUCCEEDED:
+        message.done = True
+        message.response.Pack(RESPONSE[row.kind].FromString(row.response or b""))
+    elif row.state not in UNFINISHED:
+        message.done = True
+        message.error.CopyFrom(status_message(_error(row)))
+    return message
+
+
+def _error(row: OperationRow) -> GencardError:
+    cancelled = row.state is OperationState.CANCELLED
+    return OperationCancelledError() if cancelled else error_of_document(row.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +172,9 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
     """Everybody sees their own operations."""
 
     operations: Operations
+
+    def register(self, server: grpc.Server) -> None:
+        operations_pb2_grpc.add_OperationsServicer_to_server(self, server)
 
     def ListOperations(
         self, request: operations_pb2.ListOperationsRequest, context: grpc.ServicerContext
@@ -90,36 +216,93 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
         return empty_pb2.Empty()
 
 
-def operation_message(row: OperationRow) -> operations_pb2.Operation:
-    """The operation on the wire, with its progress, and its response or error once it ended."""
-    message = operations_pb2.Operation(name=row.name)
-    message.metadata.Pack(
-        OperationProgress(
-            state=STATE[row.state],
-            stage=row.stage,
-            permille=row.permille,
-            resource=row.resource,
-            owner=row.owner,
-            create_time=timestamp(row.created),
-        )
-    )
-    if row.state is OperationState.SUCCEEDED:
-        message.done = True
-        message.response.Pack(RESPONSE[row.kind].FromString(row.response or b""))
-    elif row.state not in UNFINISHED:
-        message.done = True
-        message.error.CopyFrom(status_message(_error(row)))
-    return message
-
-
-def _error(row: OperationRow) -> GencardError:
-    cancelled = row.state is OperationState.CANCELLED
-    return OperationCancelledError() if cancelled else error_of_document(row.error)
-
-
 def _ticks(end: float, context: grpc.ServicerContext) -> Iterator[None]:
     while True:
         yield
         if time.monotonic() + LOOK_EVERY >= end or not context.is_active():
             return
         time.sleep(LOOK_EVERY)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
+    """Everybody sees their own lines; a steward sees all."""
+
+    database: Database
+    ledger: Ledger
+
+    def register(self, server: grpc.Server) -> None:
+        ledger_pb2_grpc.add_LedgerServiceServicer_to_server(self, server)
+
+    def ListSpends(
+        self, request: ledger_pb2.ListSpendsRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.ListSpendsResponse:
+        who = identity()
+        owner = None if who.role is Role.STEWARD else who.uri
+        with self.database.reading() as tx:
+            page = self.ledger.lines(
+                tx, analyst=owner, before=request.page_token, limit=page_size(request.page_size)
+            )
+        return ledger_pb2.ListSpendsResponse(
+            spends=map(_line, page.rows), next_page_token=page.next_token
+        )
+
+    def GetBudget(
+        self, request: ledger_pb2.GetBudgetRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.GetBudgetResponse:
+        account = Account(Scope.ANALYST, request.dataset, identity().uri)
+        cap = self.ledger.cap(account)
+        with self.database.reading() as tx:
+            spent = self.ledger.spent(tx, account)
+        return ledger_pb2.GetBudgetResponse(cap=price_message(cap), spent=price_message(spent))
+
+
+@dataclass(frozen=True, slots=True)
+class LogServicer(ledger_pb2_grpc.LogServiceServicer):
+    """Checkpoints, proofs and changes of keys; hashes alone leave the log."""
+
+    database: Database
+    log: EventLog
+    clock: Callable[[], datetime]
+
+    def register(self, server: grpc.Server) -> None:
+        ledger_pb2_grpc.add_LogServiceServicer_to_server(self, server)
+
+    def GetCheckpoint(
+        self, request: ledger_pb2.GetCheckpointRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.GetCheckpointResponse:
+        with self.database.transaction() as tx:
+            return ledger_pb2.GetCheckpointResponse(checkpoint=self.log.checkpoint(tx, self.clock()))
+
+    def GetInclusionProof(
+        self, request: ledger_pb2.GetInclusionProofRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.GetInclusionProofResponse:
+        with self.database.reading() as tx:
+            leaf, path = self.log.inclusion(tx, request.index, request.size)
+        return ledger_pb2.GetInclusionProofResponse(leaf=leaf, path=path)
+
+    def GetConsistencyProof(
+        self, request: ledger_pb2.GetConsistencyProofRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.GetConsistencyProofResponse:
+        with self.database.reading() as tx:
+            path = self.log.consistency(tx, request.old_size, request.new_size)
+        return ledger_pb2.GetConsistencyProofResponse(path=path)
+
+    def GetKeyHistory(
+        self, request: ledger_pb2.GetKeyHistoryRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.GetKeyHistoryResponse:
+        with self.database.reading() as tx:
+            return ledger_pb2.GetKeyHistoryResponse(changes=all_changes(tx))
+
+
+def _line(spend: Spend) -> ledger_pb2.Spend:
+    return ledger_pb2.Spend(
+        name=f"ledger/{spend.line}",
+        dataset=spend.dataset,
+        analyst=spend.analyst,
+        resource=spend.resource,
+        kind=spend.kind,
+        price=price_message(spend.price),
+        state=SPEND_STATE[spend.state],
+        create_time=timestamp(spend.created),
+    )

@@ -1,4 +1,4 @@
-"""SynthesisService and MeasuresService: releases, and how they are evaluated."""
+"""SynthesisService, MeasuresService and AuditService: releases, how they are evaluated, audits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,15 +6,26 @@ from dataclasses import dataclass
 import grpc
 from google.longrunning import operations_pb2
 
-from gencard.controller.evaluation.evaluations import Measures
+from gencard.controller.audits.audits import Audits
+from gencard.controller.audits.remote_runs import RemoteRuns
+from gencard.controller.evaluation.evaluations import Evaluations
 from gencard.controller.releases.releases import Releases
 from gencard.controller.service.guard import identity
-from gencard.controller.service.negotiation import request_of
-from gencard.controller.service.operations import operation_message, page_size
-from gencard.core.errors import TooLargeError
-from gencard.v1 import measures_pb2, measures_pb2_grpc, synthesis_pb2_grpc
+from gencard.controller.service.operations import (
+    audit_message,
+    evaluation_message,
+    operation_message,
+    page_size,
+    release_message,
+    request_of,
+)
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.v1 import audit_pb2 as audit
+from gencard.v1 import audit_pb2_grpc, measures_pb2, measures_pb2_grpc, synthesis_pb2_grpc
+from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codecs.psi_codec import psi_chunks
+from gencard.wire.codecs.table_codec import chunks_of_columns, dataset_of_chunks, table_chunks
 from gencard.wire.documents.psi_document import psi_of_document
 
 
@@ -23,6 +34,9 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
     """psi and rows: all that ever leaves."""
 
     releases: Releases
+
+    def register(self, server: grpc.Server) -> None:
+        synthesis_pb2_grpc.add_SynthesisServiceServicer_to_server(self, server)
 
     def GenerateRelease(
         self, request: pb.GenerateReleaseRequest, context: grpc.ServicerContext
@@ -40,21 +54,25 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
         self, request: pb.GetReleaseRequest, context: grpc.ServicerContext
     ) -> pb.GetReleaseResponse:
         release, entry = self.releases.get(identity(), request.name)
-        return pb.GetReleaseResponse(release=release, log_entry=entry)
+        return pb.GetReleaseResponse(release=release_message(release), log_entry=entry)
 
     def ListReleases(
         self, request: pb.ListReleasesRequest, context: grpc.ServicerContext
     ) -> pb.ListReleasesResponse:
-        releases, token = self.releases.page(
+        page = self.releases.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
-        return pb.ListReleasesResponse(releases=releases, next_page_token=token)
+        return pb.ListReleasesResponse(
+            releases=map(release_message, page.rows), next_page_token=page.next_token
+        )
 
     def StreamRows(
         self, request: pb.StreamRowsRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.StreamRowsResponse]:
-        for chunk in self.releases.chunks(identity(), request.name):
-            yield pb.StreamRowsResponse(chunk=chunk)
+        rows, digest = self.releases.rows(identity(), request.name)
+        with rows.opened() as columns:
+            for chunk in chunks_of_columns(columns, digest):
+                yield pb.StreamRowsResponse(chunk=chunk)
 
     def StreamPsi(
         self, request: pb.StreamPsiRequest, context: grpc.ServicerContext
@@ -67,16 +85,19 @@ MOST_NAMES = 50
 
 @dataclass(frozen=True, slots=True)
 class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
-    """Each measure once for a card: all to auditors and stewards, to an analyst what the card names."""
+    """Each evaluation once for a card: auditors and stewards see all, an analyst those on the card."""
 
-    measures: Measures
+    evaluations: Evaluations
+
+    def register(self, server: grpc.Server) -> None:
+        measures_pb2_grpc.add_MeasuresServiceServicer_to_server(self, server)
 
     def RunMeasures(
         self, request: measures_pb2.RunMeasuresRequest, context: grpc.ServicerContext
     ) -> operations_pb2.Operation:
         if len(request.measures) > MOST_NAMES:
             raise TooLargeError(what="The number of measures", limit=MOST_NAMES)
-        row = self.measures.start(
+        row = self.evaluations.start(
             identity(), request.card, request.measures, request_of("RunMeasures", request)
         )
         return operation_message(row)
@@ -84,11 +105,86 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
     def GetMeasures(
         self, request: measures_pb2.GetMeasuresRequest, context: grpc.ServicerContext
     ) -> measures_pb2.GetMeasuresResponse:
-        return measures_pb2.GetMeasuresResponse(measures=self.measures.get(identity(), request.name))
+        row = self.evaluations.get(identity(), request.name)
+        return measures_pb2.GetMeasuresResponse(measures=evaluation_message(row))
 
     def ListMeasures(
         self, request: measures_pb2.ListMeasuresRequest, context: grpc.ServicerContext
     ) -> measures_pb2.ListMeasuresResponse:
-        return self.measures.page(
+        page, unavailable = self.evaluations.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
+        return measures_pb2.ListMeasuresResponse(
+            measures=[evaluation_message(row, whole=False) for row in page.rows],
+            next_page_token=page.next_token,
+            unavailable=[
+                measures_pb2.UnavailableMeasure(measure=name, reason=reason)
+                for name, reason in unavailable.items()
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
+    """Verdicts to those who asked, full reports to auditors and stewards alone."""
+
+    audits: Audits
+    remote_runs: RemoteRuns
+
+    def register(self, server: grpc.Server) -> None:
+        audit_pb2_grpc.add_AuditServiceServicer_to_server(self, server)
+
+    def RunAudit(
+        self, request: audit.RunAuditRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        row = self.audits.start(
+            identity(),
+            request.card,
+            black_box=request.black_box,
+            seed=request.seed,
+            resume=request.resume,
+            request=request_of("RunAudit", request),
+        )
+        return operation_message(row)
+
+    def GetAudit(
+        self, request: audit.GetAuditRequest, context: grpc.ServicerContext
+    ) -> audit.GetAuditResponse:
+        return audit.GetAuditResponse(audit=audit_message(self.audits.get(identity(), request.name)))
+
+    def ListAudits(
+        self, request: audit.ListAuditsRequest, context: grpc.ServicerContext
+    ) -> audit.ListAuditsResponse:
+        audits, token = self.audits.page(
+            identity(), request.parent, request.page_token, page_size(request.page_size)
+        )
+        return audit.ListAuditsResponse(audits=map(audit_message, audits), next_page_token=token)
+
+    def GetAuditReport(
+        self, request: audit.GetAuditReportRequest, context: grpc.ServicerContext
+    ) -> audit.GetAuditReportResponse:
+        return audit.GetAuditReportResponse(report=self.audits.report(identity(), request.name))
+
+    def RunBlackBox(
+        self, requests: Iterator[audit.RunBlackBoxRequest], context: grpc.ServicerContext
+    ) -> Iterator[audit.RunBlackBoxResponse]:
+        who = identity()
+        first = next(requests, None)
+        if first is None or not first.HasField("start"):
+            raise InvalidInputError(field="start", problem="is missing")
+        remote_run = self.remote_runs.open(
+            who, first.start.card, first.start.black_box, first.start.rows
+        )
+        dataset = dataset_of_chunks(
+            _chunks(requests), domain=remote_run.domain, most_rows=self.remote_runs.most_rows
+        )
+        synthetic = remote_run.run(dataset, seed=first.start.seed, on_end=context.add_callback)
+        for chunk in table_chunks(synthetic):
+            yield audit.RunBlackBoxResponse(chunk=chunk)
+
+
+def _chunks(requests: Iterator[audit.RunBlackBoxRequest]) -> Iterator[common.TableChunk]:
+    for request in requests:
+        if not request.HasField("chunk"):
+            raise InvalidInputError(field="chunk", problem="is missing")
+        yield request.chunk

@@ -12,9 +12,8 @@ from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
 
-from gencard.controller.service.access import MAY_CALL
+from gencard.controller.service.access import EXEMPT_AT_A_TIME, MAY_CALL
 from gencard.controller.service.guard import Guard
-from gencard.controller.service.shares import EXEMPT_AT_A_TIME
 from gencard.controller.settings.private_files import secret_bytes
 from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError
@@ -52,6 +51,9 @@ Beyond it gRPC's transport refuses a stream before any of our threads is involve
 caller who opens streams and resets them at once (CVE-2023-44487) fills the queue before our threads:
 streams that were reset keep their place in it, and gRPC cancels anybody's calls once it is long.
 """
+
+Registration = Callable[[grpc.Server], None]
+"""Adds one service to a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def start(
     address: str,
     tls: TlsFiles | None,
     guard: Guard,
-    register: Sequence[Callable[[grpc.Server], None]],
+    register: Sequence[Registration],
 ) -> Service:
     """Start serving; ``tls`` None means plaintext, which only development on loopback may ask for.
 

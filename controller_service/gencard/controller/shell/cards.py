@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.cards.body import negotiation_of
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -22,6 +21,7 @@ from gencard.controller.shell.terminal import (
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidInputError
+from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.canonical import time_text
@@ -43,7 +43,7 @@ def show(
             _say(opened.cards.card(tx, name), as_json)
             return
         rows = opened.cards.store.list(tx, limit=PAGE).rows
-        cards = [opened.cards.as_of_now(negotiation_of(row.body)) for row in rows]
+        cards = [opened.cards.as_of_now(card_of_bytes(row.body)) for row in rows]
     shown = [card for card in cards if not waiting or card.state is CardState.REQUESTED]
     if as_json:
         say_json([_document(card) for card in shown])

@@ -26,7 +26,12 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.upkeep import logs
-from gencard.controller.upkeep.readiness import check_caps, check_cells, check_measures, check_policies
+from gencard.controller.upkeep.readiness import (
+    check_caps,
+    check_cells,
+    check_evaluations,
+    check_policies,
+)
 from gencard.controller.wiring import serve as serve_settings
 from gencard.controller.wiring import tls_files
 from gencard.core.card.budget import Mechanism
@@ -88,7 +93,7 @@ def check(config: ConfigFile = HERE) -> None:
     _check_files(settings)
     with controller_state(config) as opened:
         check_policies(opened.cards.catalogue, opened.boxes.names, opened.boxes.facts)
-        check_measures(opened.cards.catalogue)
+        check_evaluations(opened.cards.catalogue)
         check_cells(settings)
         with opened.database.reading() as tx:
             check_caps(tx, opened.ledger)

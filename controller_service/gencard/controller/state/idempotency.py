@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from google.protobuf.message import Message
 from sqlalchemy import Connection, delete, select, update
 
 from gencard.controller.state.database import insert_if_absent
 from gencard.controller.state.tables import answers
 from gencard.core.errors import InvalidInputError, RequestIdReusedError, StorageError
-from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Identity
 
 _ZLIB = b"\x78\x9c"
@@ -114,13 +112,6 @@ class Request:
     method: str
     request_id: str
     digest: str
-
-    @classmethod
-    def of(cls, method: str, message: Message, request_id: str) -> "Request":
-        plain = type(message)()
-        plain.CopyFrom(message)
-        plain.ClearField("request_id")
-        return cls(method, request_id, sha256(plain.SerializeToString(deterministic=True)))
 
     def answer(self, tx: Connection, who: Identity) -> bytes | None:
         """The stored answer to this request; None where it did not come before."""

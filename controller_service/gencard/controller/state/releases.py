@@ -115,7 +115,7 @@ class PsiStore:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureRow:
+class EvaluationRow:
     """One measure of a card as stored.
 
     Args:
@@ -135,19 +135,19 @@ class MeasureRow:
     created: datetime
 
 
-class MeasureStore:
+class EvaluationStore:
     """Measures of cards."""
 
-    def insert(self, tx: Connection, row: MeasureRow) -> None:
+    def insert(self, tx: Connection, row: EvaluationRow) -> None:
         """Raises StorageError, at the end of the transaction's block, where the name is taken."""
         tx.execute(insert(measures).values(asdict(row)))
 
-    def get(self, tx: Connection, name: str) -> MeasureRow:
+    def get(self, tx: Connection, name: str) -> EvaluationRow:
         """Raises NotFoundError where there is no such measure."""
         row = tx.execute(select(measures).where(measures.c.name == name)).mappings().one_or_none()
         if row is None:
             raise NotFoundError()
-        return _measure_row(row)
+        return _evaluation_row(row)
 
     def taken(self, tx: Connection, card: str) -> frozenset[str]:
         """Names of the measures that were taken of a card."""
@@ -161,14 +161,14 @@ class MeasureStore:
         among: Collection[str] | None,
         before: str = "",
         limit: int = 50,
-    ) -> Page[MeasureRow]:
+    ) -> Page[EvaluationRow]:
         """Measures of a card, newest first: those of some names, or all."""
         query = select(measures).where(measures.c.card == card)
         if among is not None:
             query = query.where(measures.c.measure.in_(tuple(among)))
-        return page_of(tx, query, measures.c.number, _measure_row, before=before, limit=limit)
+        return page_of(tx, query, measures.c.number, _evaluation_row, before=before, limit=limit)
 
 
-def _measure_row(row: Mapping[Any, Any]) -> MeasureRow:
+def _evaluation_row(row: Mapping[Any, Any]) -> EvaluationRow:
     values = {name: value for name, value in row.items() if name != "number"}
-    return MeasureRow(**values | {"document": bytes(row["document"])})
+    return EvaluationRow(**values | {"document": bytes(row["document"])})

@@ -66,7 +66,7 @@ def check_apart(catalogue: Catalogue) -> None:
             )
 
 
-def check_measures(catalogue: Catalogue) -> None:
+def check_evaluations(catalogue: Catalogue) -> None:
     """A holdout that is no holdout, or a key that nobody has, would make measures say what is not so.
 
     Raises:

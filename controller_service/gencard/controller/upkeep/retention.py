@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.body import ENDED, negotiation_of
+from gencard.controller.cards.body import ENDED
 from gencard.controller.cards.book import CardBook
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import forget
 from gencard.core.card.card import Card
+from gencard.wire.codecs.card_codec import card_of_bytes
 
 _EVERY = timedelta(days=1)
 _AT_A_TIME = 100
@@ -58,7 +59,7 @@ class Retention:
         while True:
             with self.database.transaction() as tx:
                 rows = self.cards.store.never_granted(tx, before, after, _AT_A_TIME)
-                pruned += sum(self._prune(tx, negotiation_of(row.body)) for row in rows)
+                pruned += sum(self._prune(tx, card_of_bytes(row.body)) for row in rows)
                 if len(rows) < _AT_A_TIME:
                     forget(tx, _METHODS, before)
                     return pruned

@@ -163,6 +163,16 @@ def card_of(message: pb.Card) -> Card:
     )
 
 
+def card_bytes(card: Card) -> bytes:
+    """A card as the controller's state keeps it."""
+    return card_message(card).SerializeToString(deterministic=True)
+
+
+def card_of_bytes(body: bytes) -> Card:
+    """Raises InvalidInputError where state or turn is not a known value."""
+    return card_of(pb.Card.FromString(body))
+
+
 def kind_message(kind: MomentKind) -> common.Moment.Kind.ValueType:
     return _KIND[kind]
 

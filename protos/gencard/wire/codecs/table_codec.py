@@ -1,7 +1,8 @@
 """Rows on the wire: one ``bytes`` of codes for each attribute, about 1 MB a message."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,39 @@ Allocate = Callable[[tuple[int, int], np.dtype[np.unsignedinteger]], Table]
 """Makes room for a table of this shape and type, in Fortran order: in memory or in a file."""
 
 
+class Columns(Protocol):
+    """Rows that can be read attribute by attribute, in memory or in a file."""
+
+    @property
+    def domain(self) -> Domain: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def codes(self, axis: int, start: int, count: int) -> bytes:
+        """Codes of one attribute as on the wire, ``count`` rows from row ``start`` on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """A dataset's columns."""
+
+    dataset: Dataset
+
+    @property
+    def domain(self) -> Domain:
+        return self.dataset.domain
+
+    @property
+    def rows(self) -> int:
+        return len(self.dataset)
+
+    def codes(self, axis: int, start: int, count: int) -> bytes:
+        codes = self.dataset.codes[start : start + count, axis]
+        return np.ascontiguousarray(codes, dtype=wire_dtype(self.domain.sizes[axis])).tobytes()
+
+
 def wire_dtype(size: int) -> np.dtype[np.unsignedinteger]:
     """One byte up to 256 levels, two little-endian bytes above."""
     return code_dtype(size).newbyteorder("<")
@@ -42,16 +76,23 @@ def batch_rows(domain: Domain) -> int:
 
 def table_chunks(dataset: Dataset) -> Iterator[pb.TableChunk]:
     """A dataset as header, batches, trailer."""
-    yield header_chunk(dataset.domain, len(dataset))
-    step = batch_rows(dataset.domain)
-    for start in range(0, len(dataset), step):
-        rows = dataset.codes[start : start + step]
-        columns = [
-            np.ascontiguousarray(rows[:, axis], dtype=wire_dtype(size)).tobytes()
-            for axis, size in enumerate(dataset.domain.sizes)
-        ]
-        yield pb.TableChunk(batch=pb.TableBatch(rows=len(rows), codes=columns))
-    yield trailer_chunk(dataset.digest())
+    return chunks_of_columns(_Columns(dataset), dataset.digest())
+
+
+def chunks_of_columns(columns: Columns, digest: str) -> Iterator[pb.TableChunk]:
+    """Rows as header, batches, trailer, each batch read as it is sent.
+
+    Args:
+        digest: Of the rows, for the trailer; whoever receives them checks it.
+    """
+    domain, rows = columns.domain, columns.rows
+    yield header_chunk(domain, rows)
+    step = batch_rows(domain)
+    for start in range(0, rows, step):
+        count = min(step, rows - start)
+        codes = [columns.codes(axis, start, count) for axis in range(len(domain))]
+        yield pb.TableChunk(batch=pb.TableBatch(rows=count, codes=codes))
+    yield trailer_chunk(digest)
 
 
 def header_chunk(domain: Domain, rows: int) -> pb.TableChunk:
