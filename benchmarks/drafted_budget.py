@@ -12,7 +12,7 @@ import numpy as np
 
 from examples.fair_survey import SCHEMA, write_records
 from gencard.controller.noise import OpenDpNoise
-from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.catalogue import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import EXACT, gaussian
 from gencard.core.generators.maximum_entropy.family import ipf

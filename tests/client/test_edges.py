@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gencard.client.checking.history import LOG_SEEN
-from gencard.client.connection import operations, tables
+from gencard.client.connection import connection, tables
 from gencard.client.connection.connection import Connection
 from gencard.client.connection.credentials import Credentials
 from gencard.client.files import folder, rows
@@ -24,15 +24,15 @@ class TestProgress:
     def test_a_bar_in_a_terminal(self, monkeypatch):
         screen = io.StringIO()
         terminal = Console(file=screen, force_terminal=True, width=80)
-        monkeypatch.setattr(operations, "Console", lambda stderr: terminal)
-        with operations.progress_bar("Generating", True) as tell:
+        monkeypatch.setattr(connection, "Console", lambda stderr: terminal)
+        with connection.progress_bar("Generating", True) as tell:
             tell("fit", 0.5)
         assert "Generating" in screen.getvalue()
         assert "fit" in screen.getvalue()
 
     @pytest.mark.parametrize("asked", [True, False])
     def test_nothing_where_nobody_looks(self, asked, capsys):
-        with operations.progress_bar("Generating", asked) as tell:
+        with connection.progress_bar("Generating", asked) as tell:
             tell("fit", 0.5)
         assert capsys.readouterr() == ("", "")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from gencard.client.display import named, percent
 from gencard.client.report.fidelity import FORMAT, FidelityReport
-from gencard.client.report.written import named, percent
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.coding import Attribute, Coding, Labels

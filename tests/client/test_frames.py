@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from gencard.client.files.frames import dataset_of_frame, frame_of
-from gencard.client.files.levels import Numbers
+from gencard.client.files.rows import Numbers
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError

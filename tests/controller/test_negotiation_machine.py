@@ -16,15 +16,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from gencard.controller.cards.negotiations import Negotiations
+from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.records.catalogue import Catalogue
-from gencard.controller.settings.private_files import signing_key
+from gencard.controller.settings.files import signing_key
 from gencard.controller.state.events import verify
 from gencard.controller.state.idempotency import Request
 from gencard.controller.stewardship import Stewardship
-from gencard.controller.upkeep.retention import Retention
 from gencard.core.card.card import Card, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (

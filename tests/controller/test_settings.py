@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import Settings
-from gencard.controller.settings.toml_file import toml_text
 from gencard.core.card.budget import Mechanism, Price
 from gencard.core.errors import GencardError, InvalidInputError
 

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gencard.client.connection import operations
+from gencard.client.connection.connection import result_of
 from gencard.controller.audits import audits
 from gencard.core.audit.pairs.extremal_pair import statistics_digest
 from gencard.core.dataset import Dataset
@@ -60,7 +60,7 @@ def audited(person, card):
     connection = person._connection
     asked = audit_pb2.RunAuditRequest(card=card, black_box="honest", request_id=request_id())
     begun = connection.call(connection.audit.RunAudit, asked)
-    return operations.result_of(connection, begun, audit_pb2.Audit, lambda *_: None).name
+    return result_of(connection, begun, audit_pb2.Audit, lambda *_: None).name
 
 
 def report_of(auditor, audit):

@@ -13,7 +13,7 @@ from google.longrunning import operations_pb2
 
 from gencard.client.analyst import Analyst
 from gencard.client.card import Card
-from gencard.client.connection.operations import cancel, progress_of
+from gencard.client.connection.connection import cancel, progress_of
 from gencard.controller.jobs import process
 from gencard.controller.state.audits import AuditStore
 from gencard.core.card.budget import SpendState

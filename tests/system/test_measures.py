@@ -7,7 +7,7 @@ from google.longrunning import operations_pb2
 from typer.testing import CliRunner
 
 from gencard.client import evaluation
-from gencard.client.connection import operations
+from gencard.client.connection.connection import result_of
 from gencard.client.report.findings import EXPLANATIONS
 from gencard.client.shell.main import app
 from gencard.controller.evaluation.run import EvaluationRun
@@ -266,7 +266,7 @@ class TestRevocation:
         connection, told = people["ana"]._connection, measures_pb2.RunMeasuresResponse()
         asked = measures_pb2.RunMeasuresRequest(card=measured.name, request_id=request_id())
         begun = connection.call(connection.measures.RunMeasures, asked)
-        operations.result_of(connection, begun, measures_pb2.RunMeasuresResponse, lambda *_: None)
+        result_of(connection, begun, measures_pb2.RunMeasuresResponse, lambda *_: None)
         revoke()
         request = operations_pb2.GetOperationRequest(name=begun.name)
         for known in (

@@ -8,9 +8,9 @@ import pytest
 from google.longrunning import operations_pb2
 
 from gencard.client import evaluation
-from gencard.client.connection.operations import cancel, progress_of
-from gencard.controller.cards.body import as_of
+from gencard.client.connection.connection import cancel, progress_of
 from gencard.controller.operations import run as run_module
+from gencard.controller.state.cards import as_of
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import CardExpiredError, CardStateError
 from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
+from gencard.controller.cards.negotiations import Retention
 from gencard.controller.state import tables
 from gencard.controller.state.events import event_of
-from gencard.controller.upkeep.retention import Retention
-from gencard.controller.upkeep.state import check_state
+from gencard.controller.upkeep.backup import check_state
 from gencard.core.errors import NotFoundError
 from tests.system.edge import agreed
 from tests.system.house import build
@@ -66,7 +66,7 @@ def test_what_was_never_agreed_is_pruned_and_what_was_is_kept(house):
 
 
 def test_many_are_pruned_page_by_page_past_those_that_stay(house, monkeypatch):
-    monkeypatch.setattr("gencard.controller.upkeep.retention._AT_A_TIME", 2)
+    monkeypatch.setattr("gencard.controller.cards.negotiations._AT_A_TIME", 2)
     with house.analyst() as ana:
         for index in range(7):
             card = agreed(ana) if index % 3 else propose(ana)

@@ -20,7 +20,7 @@ from gencard.client.shell.main import app as client_app
 from gencard.controller.controller_state import ControllerState, open_controller_state
 from gencard.controller.people import signing_keys
 from gencard.controller.people.signing_keys import SigningKey, key_history
-from gencard.controller.settings.private_files import signing_key
+from gencard.controller.settings.files import signing_key
 from gencard.controller.shell.main import app
 from gencard.controller.state.events import event_of
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError

@@ -8,8 +8,8 @@ from threading import Timer
 
 import pytest
 
-from gencard.controller.upkeep import state as state_lock_module
-from gencard.controller.upkeep.state import state_lock
+from gencard.controller.upkeep import backup as state_lock_module
+from gencard.controller.upkeep.backup import state_lock
 from gencard.controller.wiring import serve
 from gencard.core.errors import InvalidInputError
 from tests.system.house import build

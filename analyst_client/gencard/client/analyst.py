@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Self, Unpack
 from uuid import uuid4
 
-from gencard.client import accounts, catalogue
-from gencard.client.accounts import Budget
+from gencard.client import catalogue
 from gencard.client.card import Card
-from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
+from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, pages
@@ -214,11 +213,11 @@ class Analyst:
 
     def spends(self) -> list[Spend]:
         """Our lines of the ledger, newest first."""
-        return accounts.list_spends(self._connection)
+        return catalogue.list_spends(self._connection)
 
     def budget(self, dataset: str) -> Budget:
         """What we may spend on a dataset, and what we spent."""
-        return accounts.get_budget(self._connection, _dataset(dataset))
+        return catalogue.get_budget(self._connection, _dataset(dataset))
 
     def checkpoint(self) -> Checkpoint:
         """The newest signed state of the controller's log, proved to continue what we saw before."""

@@ -7,8 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gencard.client.display import Displayable, Facts, Part
-from gencard.client.report.written import WrittenAsPage, page_module
+from gencard.client.display import Displayable, Facts, Part, WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
 from gencard.core.errors import InvalidInputError, PermissionDeniedError

@@ -8,9 +8,7 @@ from uuid import uuid4
 
 from gencard.client.audit import Audit, Where
 from gencard.client.checking.agreement import Agreement
-from gencard.client.connection import operations
-from gencard.client.connection.connection import pages
-from gencard.client.connection.operations import ProgressDisplay, progress_bar
+from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
 from gencard.client.workload import checked_seed
 from gencard.core.audit.arms.planted_pair import made_up
@@ -112,7 +110,7 @@ def _at_card(
     with progress_bar("Auditing", progress) as reported:
         operation = connection.call(connection.audit.RunAudit, request)
         try:
-            message = operations.result_of(connection, operation, pb.Audit, reported)
+            message = result_of(connection, operation, pb.Audit, reported)
         except KeyboardInterrupt as stopped:
             for note in _how_to_resume(request, operation.name):
                 stopped.add_note(note)

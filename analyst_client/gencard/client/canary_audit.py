@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.client.checking.agreement import Agreement
-from gencard.client.connection.operations import ProgressDisplay, progress_bar
+from gencard.client.connection.connection import ProgressDisplay, progress_bar
 from gencard.client.connection.tables import RemoteBox
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.workload import checked_number, checked_rows

@@ -12,8 +12,7 @@ from gencard.client.catalogue import CatalogueEntry, get_dataset
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
-from gencard.client.connection.connection import Connection
-from gencard.client.connection.operations import ProgressDisplay
+from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.release import Release
 from gencard.client.terms import Measured, countered
 from gencard.client.workload import Marginals

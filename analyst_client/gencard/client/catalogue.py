@@ -1,21 +1,25 @@
-"""What there is to ask for: datasets with their public schemas and policies, and generators."""
+"""What there is to choose from: datasets with schemas and policies, generators, and the budget left."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Part
-from gencard.core.card.budget import Claim, Mechanism, Price, Privacy
+from gencard.core.card.budget import Claim, Mechanism, Price, Privacy, Spend, SpendState
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.moment import MomentKind
+from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.core.transform import Transform
 from gencard.v1 import catalog_pb2 as pb
-from gencard.wire.codecs.card_codec import kind_of
+from gencard.v1 import ledger_pb2 as ledger
+from gencard.wire.codecs.card_codec import datetime_of, kind_of
 from gencard.wire.codecs.privacy_codec import claim_of, mechanism_of, price_of, privacy_of, transform_of
 from gencard.wire.codecs.schema_codec import coding_of
+from gencard.wire.signatures.identity import Identity
 
 _TIER = {
     pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION,
@@ -207,4 +211,63 @@ def _policy(message: pb.Policy) -> Policy:
         most_per_card=price_of(message.most_per_card),
         automatic=message.automatic,
         valid=timedelta(seconds=message.valid_seconds),
+    )
+
+
+_STATE = {ledger.Spend.State.Value(f"STATE_{state.name}"): state for state in SpendState}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget(Displayable):
+    """The caller's budget on one dataset; ``spent`` includes what is reserved."""
+
+    dataset: str
+    cap: Price
+    spent: Price
+
+    def together(self, delta: Decimal = USUAL_DELTA) -> Decimal:
+        """An epsilon that holds, at ``delta``, for all noisy cards that were paid for."""
+        return together([self.spent.epsilon], self.spent.rho, delta)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Spent and cap in each currency of which there is any."""
+        lines = [
+            (name, f"{spent:,f} of {cap:,f}")
+            for name, spent, cap in (
+                ("Exact statistics", Decimal(self.spent.statistics), Decimal(self.cap.statistics)),
+                ("epsilon (Laplace)", self.spent.epsilon, self.cap.epsilon),
+                ("rho (Gaussian)", self.spent.rho, self.cap.rho),
+            )
+            if spent or cap
+        ]
+        if self.spent.epsilon or self.spent.rho:
+            lines.append(("All noise together", in_words(self.together(), USUAL_DELTA)))
+        return lines
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return f"Budget on {self.dataset}", [Facts(self.lines())]
+
+
+def get_budget(connection: Connection, dataset: str) -> Budget:
+    answer = connection.call(connection.ledger.GetBudget, ledger.GetBudgetRequest(dataset=dataset))
+    return Budget(dataset, price_of(answer.cap), price_of(answer.spent))
+
+
+def list_spends(connection: Connection) -> list[Spend]:
+    """Lines of the ledger, newest first."""
+    answers = pages(connection, connection.ledger.ListSpends, ledger.ListSpendsRequest())
+    return [_spend(line) for page in answers for line in page.spends]
+
+
+def _spend(message: ledger.Spend) -> Spend:
+    return Spend(
+        line=int(message.name.removeprefix("ledger/")),
+        dataset=message.dataset,
+        project=Identity.of(message.analyst).project,
+        analyst=message.analyst,
+        resource=message.resource,
+        kind=message.kind,
+        price=price_of(message.price),
+        state=_STATE[message.state],
+        created=datetime_of(message.create_time),
     )

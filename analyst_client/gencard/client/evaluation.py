@@ -4,9 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from gencard.client.connection import operations
-from gencard.client.connection.connection import Connection, pages
-from gencard.client.connection.operations import ProgressDisplay, progress_bar
+from gencard.client.connection.connection import (
+    Connection,
+    ProgressDisplay,
+    pages,
+    progress_bar,
+    result_of,
+)
 from gencard.core.errors import VerificationError
 from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
@@ -60,7 +64,7 @@ def run(
     request = pb.RunMeasuresRequest(card=card, measures=measures, request_id=str(uuid4()))
     with progress_bar("Measuring", progress) as reported:
         operation = connection.call(connection.measures.RunMeasures, request)
-        operations.result_of(connection, operation, pb.RunMeasuresResponse, reported)
+        result_of(connection, operation, pb.RunMeasuresResponse, reported)
     return known(connection, card)
 
 

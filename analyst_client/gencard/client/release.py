@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
-from gencard.client.files.levels import Numbers
-from gencard.client.files.rows import write_rows
+from gencard.client.files.rows import Numbers, write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset

@@ -12,7 +12,7 @@ from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import entry_of
-from gencard.controller.settings.private_files import secret_bytes
+from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.accounts import Caps
 from gencard.controller.state.audits import AuditStore

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.body import offer_of
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals, error_of_document
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.cards import offer_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.events import LONGEST_DETAIL

@@ -9,7 +9,7 @@ from gencard.controller.audits.remote_runs import RemoteRuns
 from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.audits.resumption import Journals
 from gencard.controller.audits.run import AuditRun
-from gencard.controller.cards.negotiations import Negotiations
+from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import Clock, ControllerState, open_controller_state, utc_now
 from gencard.controller.evaluation.evaluations import KIND as EVALUATION
 from gencard.controller.evaluation.evaluations import Evaluations
@@ -40,6 +40,7 @@ from gencard.controller.service.server import Registration, Service, TlsFiles, s
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
+from gencard.controller.upkeep.backup import state_lock
 from gencard.controller.upkeep.readiness import (
     check_apart,
     check_cells,
@@ -48,8 +49,6 @@ from gencard.controller.upkeep.readiness import (
     check_reviewed,
 )
 from gencard.controller.upkeep.restoration import check_restored
-from gencard.controller.upkeep.retention import Retention
-from gencard.controller.upkeep.state import state_lock
 
 
 def servicers(

@@ -15,9 +15,13 @@ from gencard.client.checking.signing import (
     checked_receipt,
     passing_verdict,
 )
-from gencard.client.connection import operations
-from gencard.client.connection.connection import Connection, pages
-from gencard.client.connection.operations import ProgressDisplay, progress_bar
+from gencard.client.connection.connection import (
+    Connection,
+    ProgressDisplay,
+    pages,
+    progress_bar,
+    result_of,
+)
 from gencard.client.connection.tables import fetch_rows
 from gencard.client.files import folder
 from gencard.client.release import Release
@@ -101,7 +105,7 @@ class Agreement:
         stub = self.connection.synthesis
         with progress_bar("Generating", progress) as reported:
             operation = self.connection.call(stub.GenerateRelease, request)
-            message = operations.result_of(self.connection, operation, pb.Release, reported)
+            message = result_of(self.connection, operation, pb.Release, reported)
             if (message.rows, message.seed) != (rows, seed):
                 raise VerificationError(
                     problem="the release does not have the requested number of rows or seed"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gencard.client.display import Displayable, Facts, Part
-from gencard.client.files.levels import Numbers
-from gencard.client.files.rows import is_parquet, parquet_problem, write_rows
+from gencard.client.files.rows import Numbers, is_parquet, parquet_problem, write_rows
 from gencard.client.terms import stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding, Edges, StructuralZeros

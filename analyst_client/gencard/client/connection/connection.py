@@ -1,16 +1,30 @@
-"""One channel to a controller: mutual TLS, a deadline on every call, typed errors."""
+"""One channel to a controller: mutual TLS, deadlines, typed errors, and operations that run there."""
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol, TypeVar
 
 import grpc
+from google.longrunning import operations_pb2 as pb
 from google.longrunning import operations_pb2_grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from rich import progress as bars
+from rich.console import Console
 
 from gencard.client.checking.history import KeyWatch
 from gencard.client.connection.credentials import Credentials, read, read_secret
 from gencard.client.connection.tls_check import failure_of_tls
-from gencard.core.errors import GencardError, InvalidInputError, ServiceUnavailableError
+from gencard.core.errors import (
+    GencardError,
+    InternalError,
+    InvalidInputError,
+    OperationCancelledError,
+    ServiceUnavailableError,
+)
+from gencard.core.types import Progress, ignore_progress
 from gencard.v1 import (
     audit_pb2_grpc,
     catalog_pb2_grpc,
@@ -19,7 +33,8 @@ from gencard.v1 import (
     negotiation_pb2_grpc,
     synthesis_pb2_grpc,
 )
-from gencard.wire.codecs.error_table import error_of_call
+from gencard.v1.synthesis_pb2 import OperationProgress
+from gencard.wire.codecs.error_table import error_of, error_of_call
 
 CALL_SECONDS = 30.0
 STREAM_SECONDS = 600.0
@@ -167,3 +182,100 @@ def pages(
         if not page.next_page_token:
             return
         request.page_token = page.next_page_token
+
+
+_WAIT_SECONDS = 10
+_RETRY_SECONDS = 30.0
+_SHORTEST, _LONGEST = 0.05, 2.0
+
+Result = TypeVar("Result", bound=Message)
+
+ProgressDisplay = bool | Progress
+"""True: a bar in a terminal or notebook, nothing elsewhere. A function: called instead."""
+
+
+def result_of(
+    connection: Connection, operation: pb.Operation, kind: type[Result], progress: Progress
+) -> Result:
+    """Wait for an operation and return its response. Interrupting the wait cancels the operation.
+
+    An operation survives a restart of the service, so an unreachable service is tried again for half a
+    minute.
+
+    Raises:
+        GencardError: The error with which the operation ended.
+        ServiceUnavailableError: The service remained unreachable.
+    """
+    try:
+        ended = _ended(connection, operation, progress)
+    except KeyboardInterrupt:
+        with suppress(GencardError):
+            cancel(connection, operation.name)
+        raise
+    if ended.HasField("error"):
+        raise error_of(ended.error) or InternalError(incident="unknown")
+    response = kind()
+    if not ended.response.Unpack(response):
+        raise InternalError(incident="unexpected response")
+    return response
+
+
+def cancel(connection: Connection, name: str) -> None:
+    connection.call(connection.operations.CancelOperation, pb.CancelOperationRequest(name=name))
+
+
+def progress_of(operation: pb.Operation) -> OperationProgress:
+    """The progress that the operation reports; empty where it reports none."""
+    progress = OperationProgress()
+    operation.metadata.Unpack(progress)
+    return progress
+
+
+def _ended(connection: Connection, operation: pb.Operation, progress: Progress) -> pb.Operation:
+    pause, last_answer = _SHORTEST, time.monotonic()
+    while not operation.done:
+        before = progress_of(operation)
+        _check_alive(before)
+        progress(before.stage, before.permille / 1000)
+        time.sleep(pause)
+        try:
+            operation = _awaited(connection, operation.name)
+            last_answer = time.monotonic()
+        except ServiceUnavailableError:
+            if time.monotonic() - last_answer > _RETRY_SECONDS:
+                raise
+        pause = _SHORTEST if progress_of(operation) != before else min(pause * 1.5, _LONGEST)
+    return operation
+
+
+def _awaited(connection: Connection, name: str) -> pb.Operation:
+    request = pb.WaitOperationRequest(name=name, timeout=Duration(seconds=_WAIT_SECONDS))
+    operation: pb.Operation = connection.call(connection.operations.WaitOperation, request)
+    return operation
+
+
+def _check_alive(progress: OperationProgress) -> None:
+    """Raises where an operation reports that it ended although it is not marked as done."""
+    dead: dict[int, GencardError] = {
+        OperationProgress.STATE_CANCELLED: OperationCancelledError(),
+        OperationProgress.STATE_FAILED: InternalError(incident="unknown"),
+    }
+    if progress.state in dead:
+        raise dead[progress.state]
+
+
+@contextmanager
+def progress_bar(title: str, display: ProgressDisplay) -> Iterator[Progress]:
+    """A function that reports progress where ``display`` says, for the length of the block."""
+    if callable(display):
+        yield display
+        return
+    console = Console(stderr=True)
+    if not display or not (console.is_terminal or console.is_jupyter):
+        yield ignore_progress
+        return
+    text, stage = bars.TextColumn("{task.description}"), bars.TextColumn("{task.fields[stage]}")
+    columns = (text, bars.BarColumn(), stage, bars.TimeElapsedColumn())
+    with bars.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=1.0, stage="")
+        yield lambda stage, share: bar.update(task, completed=share, stage=stage)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gencard.client.files.levels import UNDECLARED, Numbers, code_of
+from gencard.client.files.rows import UNDECLARED, Numbers, code_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -13,15 +13,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from gencard.client.files.levels import (
+from gencard.client.files.rows import (
+    BATCH_ROWS,
     UNDECLARED,
     Numbers,
+    batches,
     code_of,
     is_integer,
     is_ordered,
     names_of,
 )
-from gencard.client.files.rows import BATCH_ROWS, batches
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gencard.client.display import named, percent
 from gencard.client.report import plots
 from gencard.client.report.card_report import CardReport
 from gencard.client.report.findings import EXPLANATIONS, sentence
 from gencard.client.report.pages import rendered
-from gencard.client.report.written import named, percent
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.evaluation.evaluation import Finding, Group

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from gencard.client import evaluation
 from gencard.client.audit_run import known_audits
 from gencard.client.checking.agreement import Agreement
-from gencard.client.connection.operations import ProgressDisplay
-from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.connection.connection import ProgressDisplay
+from gencard.client.display import Displayable, Facts, Grid, Part, WrittenAsPage, page_module
 from gencard.client.evaluation import CardMeasures
 from gencard.client.report.findings import EXPLANATIONS, sentence, titles_of
-from gencard.client.report.written import WrittenAsPage, page_module
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.errors import GencardError, InvalidInputError

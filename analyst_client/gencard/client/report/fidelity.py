@@ -4,9 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.display import (
+    Displayable,
+    Facts,
+    Grid,
+    Part,
+    WrittenAsPage,
+    named,
+    page_module,
+    percent,
+)
 from gencard.client.report.findings import sentence
-from gencard.client.report.written import WrittenAsPage, named, page_module, percent
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.evaluation.tables import FidelityFinding

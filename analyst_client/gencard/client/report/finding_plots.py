@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from gencard.client.report.written import percent
+from gencard.client.display import percent
 from gencard.core.evaluation.attacks import (
     AttackFinding,
     DisclosureFinding,

@@ -6,7 +6,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from gencard.client.report.written import interval, named, percent
+from gencard.client.display import interval, named, percent
 from gencard.core.evaluation.attacks import (
     AttackFinding,
     DisclosureFinding,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from gencard.client.display import named, percent
 from gencard.client.report import plots
-from gencard.client.report.written import named, percent
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.arms.runs import calls
 from gencard.core.audit.report import AuditReport, Check, CheckResult, Verdict

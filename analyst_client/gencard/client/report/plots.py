@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gencard.client.display import named, percent
 from gencard.client.report.finding_plots import draw, lines_of
 from gencard.client.report.findings import sentence
-from gencard.client.report.written import named, percent
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.tables import FidelityFinding

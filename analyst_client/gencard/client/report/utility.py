@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gencard.client.display import Displayable, Facts, Grid, Part
-from gencard.client.report.written import WrittenAsJson, named, percent
+from gencard.client.display import Displayable, Facts, Grid, Part, WrittenAsJson, named, percent
 from gencard.core.coding import Coding, level_values
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique

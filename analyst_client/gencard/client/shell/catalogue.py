@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.accounts import Budget
-from gencard.client.catalogue import CatalogueEntry, GeneratorEntry, Policy
+from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry, Policy
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,

@@ -5,15 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.shell import (
-    auditing,
-    catalogue,
-    checking,
-    enrolling,
-    negotiation,
-    reports,
-    synthesis,
-)
+from gencard.client.shell import catalogue, checking, enrolling, negotiation, reports, synthesis
 from gencard.client.shell.terminal import Commands
 
 app = typer.Typer(
@@ -41,8 +33,8 @@ app.command()(reports.utility)
 app.command()(reports.report)
 app.command()(checking.replay)
 app.command()(checking.verify)
-app.command()(auditing.audit)
-app.command()(auditing.canaries)
+app.command()(synthesis.audit)
+app.command()(synthesis.canaries)
 app.command()(catalogue.budget)
 app.command()(catalogue.log)
 

@@ -7,11 +7,15 @@ import typer
 
 from gencard.client.card import Card
 from gencard.client.plan import Plan
-from gencard.client.shell.options import (
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
     Attributes,
+    CardName,
     DatasetName,
     Delta,
     Epsilon,
+    Folder,
     Generator,
     Marginal,
     Measures,
@@ -22,17 +26,11 @@ from gencard.client.shell.options import (
     Rows,
     Weight,
     WithoutUniques,
-    measured,
-    requested_statistics,
-)
-from gencard.client.shell.terminal import (
-    HERE,
-    AsJson,
-    CardName,
-    Folder,
     connected,
     console,
     is_interactive,
+    measured,
+    requested_statistics,
     say_json,
     say_next,
     say_table,

@@ -14,12 +14,12 @@ from sqlalchemy import Connection
 from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.audits.resumption import KIND, Journals, Resumption
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.cards.body import auditable, offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.audits import Audited, AuditRow, AuditStore
+from gencard.controller.state.cards import auditable, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.cards.body import in_force, offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.core.audit.report import EarlierTry, Verdict
 from gencard.core.audit.wording import try_of_object
 from gencard.core.card.card import AUDITABLE, Card, CardState

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from gencard.controller.audits.audits import Audits
-from gencard.controller.cards.body import offer_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations.run import scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.state.cards import offer_of
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (

@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.audits import Audits, plan_of
 from gencard.controller.audits.resumption import KIND
-from gencard.controller.cards.body import offer_of, signed_card
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.run import VERSIONS, Run
 from gencard.controller.state.audits import AuditRow, Conclusion
+from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, EarlierTry, Verdict

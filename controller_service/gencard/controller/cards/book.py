@@ -9,7 +9,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from gencard.controller.boxes.generator_facts import Facts
-from gencard.controller.cards.body import as_of, in_force, signed_card
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
@@ -17,7 +16,7 @@ from gencard.controller.policy.judgement import Limits, judge
 from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
-from gencard.controller.state.cards import CardStore, CardUsage
+from gencard.controller.state.cards import CardStore, CardUsage, as_of, in_force, signed_card
 from gencard.controller.state.event_log import EventLog
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between

@@ -12,12 +12,11 @@ from functools import lru_cache
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.body import offer_of, signed_card
 from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import sums_price
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.state.cards import CardStore
+from gencard.controller.state.cards import CardStore, offer_of, signed_card
 from gencard.core.card.budget import FREE, Mechanism, Neighbouring, Price
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import CardTerms, Proposal

@@ -1,19 +1,20 @@
-"""The analyst's side of a negotiation: propose, counter, accept, terminate."""
+"""The analyst's side of a negotiation: propose, counter, accept, terminate. Old proposals are pruned."""
 
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection
 
-from gencard.controller.cards.body import ENDED, offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.state.cards import ENDED, offer_of, signed_card
 from gencard.controller.state.database import Database
-from gencard.controller.state.idempotency import Request
-from gencard.controller.upkeep.retention import Retention
+from gencard.controller.state.idempotency import Request, forget
 from gencard.core.card.card import OPEN, Card, CardState, Turn
 from gencard.core.card.terms import CounterOffer, Proposal
 from gencard.core.errors import (
@@ -28,6 +29,72 @@ from gencard.core.errors import (
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.signatures.dsse import envelope_of, is_signed_by, key_id, signature_of
 from gencard.wire.signatures.identity import Identity, Role
+
+_EVERY = timedelta(days=1)
+_AT_A_TIME = 100
+"""Cards of one transaction: others write between two of them."""
+
+_METHODS = ("ProposeCard", "CounterCard", "TerminateCard")
+"""Their answers hold a whole card, and a repeat long after changes nothing that was agreed."""
+
+
+@dataclass(slots=True)
+class Retention:
+    """Prunes proposals at the start and, while somebody proposes, once a day.
+
+    Args:
+        keep_days: Days after the last change of a card that was never agreed; 0 keeps all of them.
+    """
+
+    database: Database
+    cards: CardBook
+    keep_days: int
+    _due: datetime | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        return self.cards.clock
+
+    def prune_daily(self) -> None:
+        """Prune, unless that was done within a day."""
+        now = self.clock()
+        with self._lock:
+            if not self.keep_days or (self._due is not None and now < self._due):
+                return
+            self._due = now + _EVERY
+        self.prune()
+
+    def prune(self) -> int:
+        """Delete what is too old, each card with its entry in the log; the number of cards.
+
+        A card that both sides signed is never deleted, however it ended, nor is an offer that can
+        still be accepted.
+        """
+        before, pruned, after = self.clock() - timedelta(days=self.keep_days), 0, 0
+        while True:
+            with self.database.transaction() as tx:
+                rows = self.cards.store.never_granted(tx, before, after, _AT_A_TIME)
+                pruned += sum(self._prune(tx, card_of_bytes(row.body)) for row in rows)
+                if len(rows) < _AT_A_TIME:
+                    forget(tx, _METHODS, before)
+                    return pruned
+                after = rows[-1].number
+
+    def _prune(self, tx: Connection, card: Card) -> bool:
+        offered = card.offer is not None and self.clock() < card.offer.expire_time
+        if card.envelope or (offered and card.state not in ENDED):
+            return False
+        self.cards.log.append(
+            tx,
+            action="prune",
+            actor=self.cards.controller,
+            resource=card.name,
+            details={"state": str(card.state)},
+            now=self.clock(),
+        )
+        self.cards.store.delete(tx, card.name)
+        return True
 
 
 @dataclass(frozen=True, slots=True)

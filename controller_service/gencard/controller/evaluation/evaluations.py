@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import is_private
-from gencard.controller.cards.body import in_force, offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import dataset_of
+from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger

@@ -15,7 +15,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import is_audited
-from gencard.controller.cards.body import offer_of, signed_card
 from gencard.controller.evaluation.evaluations import Evaluations
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
@@ -24,6 +23,7 @@ from gencard.controller.operations.run import Run, scratch_folder
 from gencard.controller.policy.evaluation import price_of_measures
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
+from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import EvaluationRow
 from gencard.core.card.card import Card

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.records.schema_file import table_of_schema
+from gencard.controller.records.catalogue import DatasetEntry, table_of_schema
 from gencard.controller.sandbox.recipes import KINDS
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import Proposal

@@ -1,11 +1,14 @@
 """What failed at the records: what is stored, what an analyst is told, how often it may happen, refunds.
 
 Whether and why work at the records fails can depend on them. So an analyst gets one error for each kind
-of work, and an analyst with too many failures waits until a steward has looked at them.
+of work, and an analyst with too many failures waits until a steward has looked at them. The single
+attempt of a card without replicated uniques is reported once in the card's life: after any end but
+success, or one before anything could be known, there is one error for all, which the state keeps.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -14,7 +17,7 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import OperationRow, OperationStore
+from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationStore
 from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import (
     BlackBoxError,
@@ -27,6 +30,7 @@ from gencard.core.errors import (
     NegotiationError,
     NotFoundError,
     OperationCancelledError,
+    ServiceBusyError,
     ServiceUnavailableError,
     StorageError,
     TooManyRefusalsError,
@@ -152,3 +156,39 @@ def _refused(rows: Iterable[OperationRow]) -> list[OperationRow]:
 def _look(row: OperationRow) -> tuple[str, str]:
     """What failed: of a card the one look that it has, however often rows of it were asked for."""
     return (row.kind, row.resource if row.kind == "release" else row.name)
+
+
+_UNTRIED = (*UNSEEN, ServiceUnavailableError)
+
+
+def check_not_attempted(releases: Iterable[OperationRow]) -> None:
+    """Look at all that was ever begun under the card, before another try begins.
+
+    Raises:
+        UniqueFreeFailedError: The one try failed.
+        ServiceBusyError: It still goes on.
+    """
+    for row in releases:
+        if row.state in UNFINISHED:
+            raise ServiceBusyError(what="concurrent releases of a card without replicated uniques")
+        if row.error and isinstance(error_of_document(row.error), UniqueFreeFailedError):
+            raise UniqueFreeFailedError
+
+
+@contextmanager
+def single_attempt() -> Iterator[None]:
+    """Around all that follows a look at the records.
+
+    Raises:
+        OperationCancelledError, ServiceUnavailableError, NegotiationError, DatasetUnavailableError,
+        DatasetChangedError: It ended before anything could be known.
+        UniqueFreeFailedError: Anything else went wrong.
+    """
+    try:
+        yield
+        return
+    except _UNTRIED:
+        raise
+    except GencardError:
+        pass
+    raise UniqueFreeFailedError

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gencard.controller.settings.private_files import secret_bytes
+from gencard.controller.settings.files import secret_bytes
 from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity
 

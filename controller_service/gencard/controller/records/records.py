@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gencard.controller.policy.statistics import objection
-from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
-from gencard.controller.records.schema_file import PublicSchema, read_schema
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout, PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.errors import GencardError

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from gencard.controller.records.catalogue import PublicSchema
 from gencard.controller.records.encoding import Column, number_text, quoted
-from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Records
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import EmptyDatasetError, InvalidInputError

@@ -13,13 +13,13 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
-from gencard.controller.cards.body import in_force, offer_of, signed_card
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT
 from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.settings.private_files import write_whole
+from gencard.controller.settings.files import write_whole
+from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.releases import ReleaseStore
 from gencard.core.card.card import Card

@@ -16,13 +16,13 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import CardAudits, is_audited, is_private
-from gencard.controller.cards.body import offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.grants import same_noisy_psi
+from gencard.controller.operations.failures import check_not_attempted
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.releases.single_attempt import check_not_attempted
+from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import FIT, Ledger

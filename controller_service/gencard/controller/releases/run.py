@@ -18,17 +18,16 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import is_audited, is_private
-from gencard.controller.cards.body import in_force, offer_of, signed_card
 from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.operations.failures import refund
+from gencard.controller.operations.failures import refund, single_attempt
 from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases
-from gencard.controller.releases.single_attempt import single_attempt
-from gencard.controller.settings.private_files import flush_folder
+from gencard.controller.settings.files import flush_folder
+from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow

@@ -14,7 +14,7 @@ from grpc_health.v1.health import HealthServicer
 
 from gencard.controller.service.access import EXEMPT_AT_A_TIME, MAY_CALL
 from gencard.controller.service.guard import Guard
-from gencard.controller.settings.private_files import secret_bytes
+from gencard.controller.settings.files import secret_bytes
 from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.settings.toml_file import Section
+from gencard.controller.settings.files import Section
 from gencard.core.card.budget import ZERO, Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import GENERATORS

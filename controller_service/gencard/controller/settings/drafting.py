@@ -21,10 +21,9 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.people.enrolment import PEOPLE, make_demo_people
 from gencard.controller.people.identities import health_check
+from gencard.controller.records.catalogue import PublicSchema, schema_text
 from gencard.controller.records.schema_draft import draft_schema
-from gencard.controller.records.schema_file import PublicSchema, schema_text
-from gencard.controller.settings.private_files import check_new, whole_folder
-from gencard.controller.settings.toml_file import toml_text
+from gencard.controller.settings.files import check_new, toml_text, whole_folder
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import StorageError
 from gencard.core.generators.registry import BY_CONSTRUCTION

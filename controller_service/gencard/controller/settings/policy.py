@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from gencard.controller.policy import policy
 from gencard.controller.policy.policy import MomentPolicy
 from gencard.controller.settings.boxes import Name
-from gencard.controller.settings.toml_file import Section
+from gencard.controller.settings.files import Section
 from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared

@@ -17,8 +17,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.settings.boxes import BoxEntry, CellTable, LendingTable, Name
+from gencard.controller.settings.files import Section, read_table, refusal_of
 from gencard.controller.settings.policy import Caps, MeasuresTable, PolicyTable
-from gencard.controller.settings.toml_file import Section, read_table, refusal_of
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import GENERATORS
 

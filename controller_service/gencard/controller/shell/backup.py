@@ -16,9 +16,8 @@ from gencard.controller.shell.terminal import (
     controller_state,
     steward_uri,
 )
-from gencard.controller.upkeep.backup import back_up
+from gencard.controller.upkeep.backup import back_up, state_lock
 from gencard.controller.upkeep.restoration import Restored, clear, place, take_over
-from gencard.controller.upkeep.state import state_lock
 from gencard.core.errors import InvalidInputError
 
 

@@ -12,7 +12,7 @@ from gencard.controller.people.certificates import read_authority, trust_domain_
 from gencard.controller.people.certificates import renew as renew_certificate
 from gencard.controller.people.enrolment import Enrolment, Kind, complete, examined
 from gencard.controller.people.signing_keys import key_history
-from gencard.controller.settings.private_files import write_whole
+from gencard.controller.settings.files import write_whole
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,

@@ -18,12 +18,11 @@ from sqlalchemy import Connection
 from gencard.controller.audits.card_audits import CardAudits
 from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.settings.private_files import flush_folder
+from gencard.controller.settings.files import flush_folder
 from gencard.controller.settings.settings import State
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.operations import OperationStore
-from gencard.controller.upkeep.backup import FILE, BackupList, copied, list_of
-from gencard.controller.upkeep.state import check_state
+from gencard.controller.upkeep.backup import FILE, BackupList, check_state, copied, list_of
 from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.wire.signatures.identity import Identity

@@ -1,19 +1,111 @@
-"""Files that only the service may read: secrets and keys, and files that appear whole or not at all."""
+"""Files of the controller: TOML that people write; secrets and keys that only the service may read."""
 
+import json
 import os
+import re
 import secrets
 import shutil
 import stat
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gencard.core.errors import InvalidInputError, StorageError
+
+Table = dict[str, Any]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_PROBLEMS = {  # in braces: what is allowed, never what was given
+    "missing": "is required",
+    "extra_forbidden": "is not a known name",
+    "union_tag_not_found": "has no kind",
+    "union_tag_invalid": "is of an unknown kind, not one of {expected_tags}",
+    "literal_error": "is not {expected}",
+    "enum": "is not {expected}",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be {le} or less",
+    "too_short": "needs {min_length} or more",
+    "too_long": "needs {max_length} or fewer",
+    "no_generator": "is not the name of a generator; docs/methods.md lists them",
+    "no_measure": "is not the name of a measure; docs/methods.md lists them",
+    "int_type": "is not a whole number",
+    "int_parsing": "is not a whole number",
+    "float_type": "is not a number",
+    "float_parsing": "is not a number",
+    "bool_type": "is not true or false",
+    "bool_parsing": "is not true or false",
+    "string_type": "is not text in quotes",
+    "tuple_type": "is not a list",
+    "string_pattern_mismatch": "has characters that are not allowed, or is too long",
+}
+
+
+class Section(BaseModel):
+    """A table of a TOML file: nothing missing, nothing unknown, nothing changed later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def read_table(path: Path) -> Table:
+    """The table that a file holds.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        problem = "cannot be read"
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"\(at line (\d+)", str(error))
+        problem = f"is not valid TOML{f' at line {line[1]}' if line else ''}"
+    except (UnicodeDecodeError, RecursionError):
+        problem = "is not valid TOML"
+    raise InvalidInputError(field=path.name, problem=problem)
+
+
+def validated(kind: type[_Model], table: Table, file: str) -> _Model:
+    """The model that a table of a file describes.
+
+    Raises:
+        InvalidInputError: Names the first field that is wrong, never its value.
+    """
+    try:
+        return kind(**table)
+    except ValidationError as error:
+        refusal = refusal_of(error, file)
+    raise refusal
+
+
+def refusal_of(error: ValidationError, file: str) -> InvalidInputError:
+    """The first field that is wrong, and how, in words that hold no value."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    field = ": ".join(filter(None, (file, ".".join(str(part) for part in first["loc"]))))
+    problem = _PROBLEMS.get(first["type"], f"is not valid ({first['type'].replace('_', ' ')})")
+    return InvalidInputError(field=field, problem=problem.format_map(first.get("ctx", {})))
+
+
+def toml_text(value: object) -> str:
+    """A string, number, truth value or list of them as TOML.
+
+    >>> toml_text(["a", 1, 2.5, True])
+    '["a", 1, 2.5, true]'
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml_text(entry) for entry in value)}]"
+    if isinstance(value, str):  # a TOML basic string is a JSON string, but for DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
