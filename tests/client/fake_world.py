@@ -178,9 +178,16 @@ class World:
         name = f"{card.name}/releases/{secrets.token_hex(4)}"
         digests = {"psi_digest": sha256(psi_document(psi)), "data_digest": dataset.digest()}
         receipt = Receipt(
-            name, card.offer.digest, digests["psi_digest"], digests["data_digest"], request.rows,
-            request.seed, (("gencard", "0.1.0"),), self.log(name, **digests), time_text(NOW),
-        )  # fmt: skip
+            name=name,
+            card_digest=card.offer.digest,
+            psi_digest=digests["psi_digest"],
+            rows_digest=digests["data_digest"],
+            rows=request.rows,
+            seed=request.seed,
+            versions=(("gencard", "0.1.0"),),
+            log_index=self.log(name, **digests),
+            time=time_text(NOW),
+        )
         signed = dsse.sign(receipt_statement(receipt), [self.card_key])
         release = synthesis.Release(
             name=name, rows=request.rows, seed=request.seed, digest=receipt.rows_digest,
