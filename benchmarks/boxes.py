@@ -1,23 +1,23 @@
 """Built-in black boxes beside their peers.
 
-``python -m benchmarks.boxes [--quick] [--json FILE]``; each section is a benchmark of its own too, as
-``python -m benchmarks.boxes_private``. The first run makes the peers' environments.
+``python -m benchmarks.boxes [--quick] [--peers] [--json FILE]``; each section is a benchmark of its
+own too, as ``python -m benchmarks.boxes_private``.
 """
 
 from collections.abc import Callable, Sequence
 
 from benchmarks import bench, boxes_deep, boxes_private, boxes_synthpop
 
-SECTIONS: Sequence[Callable[[bool], bench.Result]] = (
+SECTIONS: Sequence[Callable[[bool, bool], bench.Result]] = (
     boxes_private.run,
     boxes_synthpop.run,
     boxes_deep.run,
 )
-"""What each section shows; called with whether only a small part is wanted."""
+"""What each section shows; called with ``quick`` and ``peers``."""
 
 
-def run(quick: bool) -> bench.Result:
-    results = [section(quick) for section in SECTIONS]
+def run(quick: bool, peers: bool = False) -> bench.Result:
+    results = [section(quick, peers) for section in SECTIONS]
     return bench.Result(
         [table for result in results for table in result.tables],
         [target for result in results for target in result.targets],
@@ -25,4 +25,4 @@ def run(quick: bool) -> bench.Result:
 
 
 if __name__ == "__main__":
-    bench.main("boxes", run)
+    bench.main("boxes", run, peers=True)

@@ -1,13 +1,12 @@
 """CTGAN beside the package ``ctgan`` at the same epochs, and PATE-GAN by itself.
 
-``python -m benchmarks.boxes_deep [--quick] [--json FILE]``, after ``make deep``. A fifth of Adult, five
-attributes as numbers; each CTGAN is a process of its own on one thread, imports included, and its time
-is the processor's, so that what else runs on the machine does not count. The package is BUSL-1.1: it is
-in no environment but this benchmark's. PATE-GAN has no peer here.
+``python -m benchmarks.boxes_deep [--quick] [--peers] [--json FILE]``, after ``make deep``. A fifth of
+Adult, five attributes as numbers; each CTGAN is a process of its own on one thread, imports included,
+and its time is the processor's, so that what else runs on the machine does not count. The package is
+BUSL-1.1: it is in no environment but this benchmark's. PATE-GAN has no peer here.
 """
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ import numpy as np
 
 from benchmarks import bench, ctgan_once
 from benchmarks.adult import adult
-from benchmarks.peers import peers_python
+from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
 from benchmarks.raking import pairs
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import BOXES, box_named
@@ -48,16 +47,24 @@ class Run:
     seconds: float
 
 
-def run(quick: bool) -> bench.Result:
+def run(quick: bool, peers: bool = False) -> bench.Result:
     dataset = _records(1_000 if quick else _RECORDS)
     seeds = range(1, 2 if quick else 4)
-    programs = ("gencard",) if quick else ("gencard", "ctgan")
-    runs: dict[str, list[Run]] = {program: [] for program in programs}
-    for seed in seeds:  # side by side
-        for program in programs:
-            runs[program].append(_ctgan(program, dataset, 1 if quick else _EPOCHS, seed))
-    tables = [_ctgan_table(runs), _pate_gan_table(dataset, _PATE_GANS[:1] if quick else _PATE_GANS)]
-    return bench.Result(tables, [] if quick else _targets(runs["gencard"], runs["ctgan"]))
+    epochs = 1 if quick else _EPOCHS
+    ours = [_ctgan("gencard", dataset, epochs, seed) for seed in seeds]
+    others = Peers(peers)
+    task = f"Adult, {len(dataset):,} records"
+
+    def measure() -> Figures:
+        return _recordable([_ctgan("ctgan", dataset, epochs, seed) for seed in seeds])
+
+    peer = others.peer("ctgan", task, f"{epochs} epochs", measure)
+    tables = [
+        _ctgan_table(ours, peer),
+        _pate_gan_table(dataset, _PATE_GANS[:1] if quick else _PATE_GANS),
+    ]
+    targets = _targets(ours, peer) if peer and not quick else []
+    return bench.Result([*tables, others.table()], targets)
 
 
 def _records(count: int) -> Dataset:
@@ -72,20 +79,16 @@ def _ctgan(program: str, dataset: Dataset, epochs: int, seed: int) -> Run:
         job = Path(folder) / "job.npz"
         np.savez(job, codes=dataset.codes, sizes=dataset.domain.sizes, numeric=numeric)
         words = [program, str(job), str(epochs), str(len(dataset)), str(seed)]
-        begin = _children_seconds()
+        begin = bench.processor_seconds(children=True)
         subprocess.run(
             [str(python), ctgan_once.__file__, *words],
             check=True,
             capture_output=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env=os.environ | ONE_THREAD,
         )
         rows = np.load(job.with_name("rows.npy"), allow_pickle=False)
-        return Run(_variation(dataset, Dataset(dataset.domain, rows)), _children_seconds() - begin)
-
-
-def _children_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+        seconds = bench.processor_seconds(children=True) - begin
+        return Run(_variation(dataset, Dataset(dataset.domain, rows)), seconds)
 
 
 def _variation(dataset: Dataset, made: Dataset) -> float:
@@ -94,16 +97,21 @@ def _variation(dataset: Dataset, made: Dataset) -> float:
     return fmean(float(np.abs(x / x.sum() - y / y.sum()).sum()) / 2 for x, y in both)
 
 
-def _ctgan_table(runs: Mapping[str, Sequence[Run]]) -> bench.Table:
+def _recordable(runs: Sequence[Run]) -> Figures:
+    return {name: [getattr(run, name) for run in runs] for name in ("variation", "seconds")}
+
+
+def _ctgan_table(ours: Sequence[Run], peer: Peer | None) -> bench.Table:
+    programs = {"gencard": _recordable(ours)} | ({peer.name: peer.figures} if peer else {})
     rows = [
         (
             f"{program}: CTGAN",
-            len(found),
-            fmean(each.variation for each in found),
-            _error(found),
-            fmean(each.seconds for each in found),
+            len(figures["variation"]),
+            fmean(figures["variation"]),
+            _error(figures["variation"]),
+            fmean(figures["seconds"]),
         )
-        for program, found in runs.items()
+        for program, figures in programs.items()
     ]
     return bench.Table(
         "All pairs of a part of Adult: total variation from the records, after the same epochs",
@@ -126,20 +134,21 @@ def _pate_gan_table(dataset: Dataset, told: Sequence[Mapping[str, str]]) -> benc
     )
 
 
-def _targets(ours: Sequence[Run], others: Sequence[Run]) -> list[bench.Target]:
-    gap = fmean(each.variation for each in ours) - fmean(each.variation for each in others)
-    noise = float(np.hypot(_error(ours), _error(others)))
-    ratio = fmean(each.seconds for each in others) / fmean(each.seconds for each in ours)
+def _targets(ours: Sequence[Run], peer: Peer) -> list[bench.Target]:
+    own, theirs = _recordable(ours), peer.figures
+    gap = fmean(own["variation"]) - fmean(theirs["variation"])
+    noise = float(np.hypot(_error(own["variation"]), _error(theirs["variation"])))
+    ratio = fmean(theirs["seconds"]) / fmean(own["seconds"])
     return [
         bench.Target("CTGAN's variation less ctgan's, by its standard error", gap / noise, 3, "at most"),
-        bench.Target("CTGAN, times as fast as ctgan", ratio, 1.5, "at least"),
+        peer.speed("CTGAN: faster than ctgan", ratio, 1.5, "at least"),
     ]
 
 
-def _error(runs: Sequence[Run]) -> float:
-    found = [each.variation for each in runs]
-    return stdev(found) / len(found) ** 0.5 if len(found) > 1 else 0.0
+def _error(values: Sequence[float]) -> float:
+    """Standard error of the mean."""
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 if __name__ == "__main__":
-    bench.main("boxes_deep", run)
+    bench.main("boxes_deep", run, peers=True)

@@ -1,11 +1,10 @@
 """Sequential trees beside R: seconds and mean two-way S_pMSE, on records with names and numbers.
 
-``python -m benchmarks.boxes_synthpop [--quick] [--json FILE]``
+``python -m benchmarks.boxes_synthpop [--quick] [--peers] [--json FILE]``
 
-synthpop itself comes from CRAN only. Its seconds (1.9-3, R 4.2.2, one core of a machine of this kind)
-were measured once, and five of its syntheses lie beside the repository. Where R has rpart
-(``apt-get install r-base-core r-cran-rpart``), synthpop's default method runs beside ours, written anew
-in ``sequential_trees.R``; elsewhere the figures of such a run stand in.
+synthpop itself comes from CRAN only: its seconds were recorded once, and five of its syntheses lie
+beside the repository. Its default method is written anew in ``sequential_trees.R``, which ``--peers``
+runs beside ours where R has rpart (``apt-get install r-base-core r-cran-rpart``).
 """
 
 import shutil
@@ -24,6 +23,7 @@ import pandas as pd
 
 from benchmarks import bench
 from benchmarks.mixed import Mixed, census, is_number, mixed, small_survey, survey, utility
+from benchmarks.peers import Figures, Peer, Peers
 from gencard.boxes.synthpop.box import SynthPop
 from gencard.boxes.synthpop.options import Options
 
@@ -47,6 +47,10 @@ class Runs:
     seconds: float
     utilities: Sequence[float]
 
+    @classmethod
+    def of(cls, peer: Peer) -> "Runs":
+        return cls(peer.median("seconds"), peer.figures.get("utility", ()))
+
     @property
     def mean(self) -> float:
         return float(np.mean(self.utilities))
@@ -59,28 +63,15 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Records of which R's figures are known.
-
-    Args:
-        synthpop: Seconds of synthpop.
-        rpart: A run of ``sequential_trees.R`` of an earlier day.
-        syntheses: How many, of either program.
-    """
+    """Records of which R's figures are recorded, and the number of syntheses of either program."""
 
     records: Callable[[], Mixed]
-    synthpop: float
-    rpart: Runs
     syntheses: int
 
 
 CASES = {
-    "survey, 20 attributes": Case(
-        lambda: survey(20, leave_out=("eduspec", "region")),
-        4.1,
-        Runs(2.6, (1.488, 1.621, 1.483, 1.703, 1.744, 1.731, 1.42, 1.537, 1.677, 1.545)),
-        10,
-    ),
-    "Adult, 13 attributes": Case(census, 32.7, Runs(18.5, (3.358, 3.512, 3.648, 3.368, 3.279)), 3),
+    "survey, 20 attributes": Case(lambda: survey(20, leave_out=("eduspec", "region")), 10),
+    "Adult, 13 attributes": Case(census, 3),
 }
 
 _LARGER: Mapping[str, Callable[[], Mixed]] = {
@@ -90,31 +81,40 @@ _LARGER: Mapping[str, Callable[[], Mixed]] = {
 """What synthpop did not finish in 595 seconds."""
 
 
-def run(quick: bool) -> bench.Result:
+def run(quick: bool, peers: bool = False) -> bench.Result:
     cases = dict(list(CASES.items())[:1]) if quick else CASES
+    others = Peers(peers)
     rows: list[Sequence[bench.Cell]] = []
     targets: list[bench.Target] = []
     for name, case in cases.items():
-        found = _compared(case, 5 if quick else case.syntheses)
+        records, syntheses = case.records(), 5 if quick else case.syntheses
+        found = {variant: ours(records, options, syntheses) for variant, options in _VARIANTS.items()}
+        theirs = _theirs(others, name, records, syntheses)
         rows += [(name, program, *_cells(runs)) for program, runs in found.items()]
-        rows.append((name, "synthpop 1.9-3", case.synthpop, None, None, None))
-        targets += _targets(name, case, found)
+        rows += [(name, peer.name, *_cells(Runs.of(peer))) for peer in theirs]
+        targets += _targets(name, found, theirs)
     tables = [bench.Table("Sequential trees", _COLUMNS, rows)]
     if not quick:
-        others = _small(), _larger()
-        tables += [table for table, _ in others]
-        targets += [target for _, found in others for target in found]
-    return bench.Result(tables, targets)
+        more = _small(), _larger()
+        tables += [table for table, _ in more]
+        targets += [target for _, added in more for target in added]
+    return bench.Result([*tables, others.table()], targets)
 
 
 _COLUMNS = ("records", "program", "seconds", "two-way S_pMSE", "standard error", "syntheses")
 
 
-def _compared(case: Case, syntheses: int) -> Mapping[str, Runs]:
-    records = case.records()
-    found = {name: ours(records, options, syntheses) for name, options in _VARIANTS.items()}
-    theirs = by_rpart(records, syntheses) if has_rpart() else case.rpart
-    return {**found, "R, rpart": theirs}
+def _theirs(peers: Peers, name: str, records: Mixed, syntheses: int) -> list[Peer]:
+    def measure() -> Figures:
+        runs = by_rpart(records, syntheses)
+        return {"seconds": [runs.seconds], "utility": runs.utilities}
+
+    runnable = measure if has_rpart() else None
+    found = (
+        peers.peer("rpart", name, "sequential_trees.R; wall seconds", runnable, version=_version()),
+        peers.peer("synthpop", name, "default method; wall seconds", None),
+    )
+    return [peer for peer in found if peer]
 
 
 def ours(records: Mixed, options: Options, syntheses: int) -> Runs:
@@ -154,28 +154,34 @@ def has_rpart() -> bool:
     )
 
 
+def _version() -> str:
+    if not has_rpart():
+        return ""
+    script = 'cat(as.character(packageVersion("rpart")), R.version.string)'
+    return subprocess.run(["Rscript", "-e", script], capture_output=True, text=True, check=True).stdout
+
+
 def _cells(runs: Runs) -> Sequence[bench.Cell]:
+    if not runs.utilities:
+        return runs.seconds, None, None, None
     return runs.seconds, runs.mean, runs.error, len(runs.utilities)
 
 
-def _targets(name: str, case: Case, found: Mapping[str, Runs]) -> list[bench.Target]:
-    mine, theirs = found["gencard"], found["R, rpart"]
-    bound = theirs.mean + 3 * np.hypot(mine.error, theirs.error)
-    return [
-        bench.Target(
-            f"{name}: synthpop's seconds to ours", case.synthpop / mine.seconds, 3, "at least", "x"
-        ),
-        bench.Target(
-            f"{name}: rpart's seconds to ours", theirs.seconds / mine.seconds, 3, "at least", "x"
-        ),
-        bench.Target(f"{name}: S_pMSE beside rpart's", mine.mean, float(bound), "at most"),
-        bench.Target(
-            f"{name}: S_pMSE, pruned, beside rpart's",
-            found["gencard, pruned as rpart"].mean,
-            float(bound),
-            "at most",
-        ),
-    ]
+def _targets(name: str, found: Mapping[str, Runs], peers: Sequence[Peer]) -> list[bench.Target]:
+    mine, pruned = found["gencard"], found["gencard, pruned as rpart"]
+    targets = []
+    for peer in peers:
+        ratio = peer.median("seconds") / mine.seconds
+        targets.append(peer.speed(f"{name}: {peer.program}'s seconds to ours", ratio, 3, "at least"))
+        theirs = Runs.of(peer)
+        if theirs.utilities:
+            bound = float(theirs.mean + 3 * np.hypot(mine.error, theirs.error))
+            beside = f"beside {peer.program}'s"
+            targets += [
+                bench.Target(f"{name}: S_pMSE {beside}", mine.mean, bound, "at most"),
+                bench.Target(f"{name}: S_pMSE, pruned, {beside}", pruned.mean, bound, "at most"),
+            ]
+    return targets
 
 
 def _small() -> tuple[bench.Table, list[bench.Target]]:
@@ -201,4 +207,4 @@ def _larger() -> tuple[bench.Table, list[bench.Target]]:
 
 
 if __name__ == "__main__":
-    bench.main("boxes_synthpop", run)
+    bench.main("boxes_synthpop", run, peers=True)

@@ -1,6 +1,6 @@
 """Distances to the closest record, beside other people's programs.
 
-``python -m benchmarks.dcr [--quick] [--json FILE]``
+``python -m benchmarks.dcr [--quick] [--peers] [--json FILE]``
 
 The leaking example of Adult (the test files of clearbox-synthetic-kit: 32,561 synthetic records, as
 many of train, 4 numeric attributes and 9 of levels), exactly, missing levels as levels. Each program
@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import environ
 from pathlib import Path
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import bench, dcr_once
-from benchmarks.peers import peers_python
+from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "oracles" / "metrics"
 
@@ -40,7 +41,16 @@ _ARITHMETIC = 0.3
 _MOST = {"gencard": _ADULT, "anonymeter": _ADULT, "gower": 10_000, "scipy": 10_000, "sdmetrics": 2_500}
 """Records of either table that a program is given at most."""
 
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_SETTINGS = {
+    "gower": "codes, one part less a record",
+    "sdmetrics": "calculate_dcr, its own chunks",
+    "anonymeter": "compiled beforehand, one neighbour",
+    "scipy": "cdist by city blocks, 500 rows at once",
+}
+"""Other programs, and for people how they are called."""
+
+_SMALL = 1_000
+"""Records of either table on which all programs must agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,7 @@ class Run:
         seconds: Of the processor, scaled to ``rows``.
         peak: Memory of its process, with the interpreter, in MiB, for what it was given.
         total: Sum of the distances.
+        peer: Where the program is another's.
     """
 
     program: str
@@ -59,6 +70,11 @@ class Run:
     seconds: float
     peak: float
     total: float
+    peer: Peer | None = None
+
+    @property
+    def name(self) -> str:
+        return self.peer.name if self.peer else self.program
 
     @property
     def shown(self) -> str:
@@ -115,40 +131,54 @@ def measured(program: str, job: Path, left: int, right: int, rows: int = 0) -> R
     ours = program == "gencard"
     python = Path(sys.executable) if ours else peers_python(f".venv-peers-{program}")
     command = [str(python), dcr_once.__file__, program, str(job), str(left), str(right)]
-    threads = dict.fromkeys(_ONE_THREAD, "1")
     output = subprocess.run(
-        command, capture_output=True, text=True, check=True, cwd=job.parent, env=environ | threads
+        command, capture_output=True, text=True, check=True, cwd=job.parent, env=environ | ONE_THREAD
     ).stdout
     found = json.loads(output.splitlines()[-1])
     scale = (rows / left) ** 2 if rows else 1.0
     return Run(program, rows or left, left, found["seconds"] * scale, found["peak"], found["sum"])
 
 
-def run(quick: bool) -> bench.Result:
+def run(quick: bool, peers: bool = False) -> bench.Result:
     sizes = (1_000, 2_000) if quick else (10_000, _ADULT)
+    others = Peers(peers)
     with tempfile.TemporaryDirectory() as folder:
         job = _written(Path(folder) / "adult.npz", adult())
-        found = [_best(program, job, rows) for rows in sizes for program in _MOST]
+        found = [run for rows in sizes for run in (_own(job, rows), *_theirs(others, job, rows))]
         large = _large(Path(folder), quick)
-        differing = sum(_differs(program, job, 1_000) for program in _MOST if program != "gencard")
+        small = [_own(job, _SMALL), *_theirs(others, job, _SMALL)]
     return bench.Result(
-        [_adult_table(found), _large_table(large)],
-        [*([] if quick else _speed(found)), *_own(found, large, differing)],
+        [_adult_table(found), _large_table(large), others.table()],
+        [*([] if quick else _speed(found)), *_own_targets(found, large, _differing(small))],
     )
 
 
-def _best(program: str, job: Path, rows: int) -> Run:
-    """The faster of three runs of ours, and one of others."""
-    given = min(rows, _MOST[program])
-    tries = 3 if program == "gencard" else 1
-    return min(
-        (measured(program, job, given, given, rows) for _ in range(tries)), key=lambda r: r.seconds
-    )
+def _own(job: Path, rows: int) -> Run:
+    """The fastest of three runs."""
+    return min((measured("gencard", job, rows, rows) for _ in range(3)), key=lambda run: run.seconds)
 
 
-def _differs(program: str, job: Path, rows: int) -> bool:
-    ours, theirs = (measured(name, job, rows, rows) for name in ("gencard", program))
-    return not np.isclose(ours.total, theirs.total, rtol=1e-5)  # gower counts in single precision
+def _theirs(peers: Peers, job: Path, rows: int) -> list[Run]:
+    """Of every other program that was run or recorded, with seconds scaled to so many records."""
+    found = []
+    for program, settings in _SETTINGS.items():
+        given = min(rows, _MOST[program])
+
+        def measure(program: str = program, given: int = given) -> Figures:
+            run = measured(program, job, given, given)
+            return {"seconds": [run.seconds], "peak": [run.peak], "total": [run.total]}
+
+        peer = peers.peer(program, f"Adult, {given:,} x {given:,}", settings, measure)
+        if peer:
+            seconds, peak, total = (peer.median(name) for name in ("seconds", "peak", "total"))
+            found.append(Run(program, rows, given, seconds * (rows / given) ** 2, peak, total, peer))
+    return found
+
+
+def _differing(runs: Sequence[Run]) -> int:
+    """Programs whose distances are not ours; gower counts in single precision."""
+    ours, *others = (run.total for run in runs)
+    return sum(not np.isclose(ours, total, rtol=1e-5) for total in others)
 
 
 def _large(folder: Path, quick: bool) -> dict[str, Run]:
@@ -177,7 +207,14 @@ def _adult_table(found: list[Run]) -> bench.Table:
         "Adult, 13 mixed attributes, synthetic to train (~ scaled from fewer records)",
         ("program", "records", "CPU seconds", "x ours", "measured at", "peak MiB there"),
         [
-            (r.program, f"{r.rows:,}", r.shown, r.seconds / ours[r.rows], f"{r.given:,}", r.peak)
+            (
+                r.name,
+                f"{r.rows:,}",
+                r.shown,
+                r.seconds / ours[r.rows],
+                f"{r.given:,}",
+                r.peak,
+            )
             for r in found
         ],
     )
@@ -189,16 +226,20 @@ def _large_table(large: dict[str, Run]) -> bench.Table:
 
 
 def _speed(found: list[Run]) -> list[bench.Target]:
-    at = {run.program: run.seconds for run in found if run.rows == _ADULT}
-    ours = at["gencard"]
+    at = {run.program: run for run in found if run.rows == _ADULT}
+    ours = at["gencard"].seconds
+    least = {"gower": 100, "anonymeter": 40}
     return [
-        bench.Target("beside gower", at["gower"] / ours, 100, "at least", "x"),
-        bench.Target("beside anonymeter", at["anonymeter"] / ours, 40, "at least", "x"),
+        *(
+            run.peer.speed(f"faster than {name}", run.seconds / ours, least[name], "at least")
+            for name, run in at.items()
+            if run.peer and name in least
+        ),
         bench.Target("beside the arithmetic", ours / _ARITHMETIC, 5, "at most", "x"),
     ]
 
 
-def _own(found: list[Run], large: dict[str, Run], differing: int) -> list[bench.Target]:
+def _own_targets(found: list[Run], large: dict[str, Run], differing: int) -> list[bench.Target]:
     ours = [run.peak for run in (*found, *large.values()) if run.program == "gencard"]
     return [
         bench.Target("memory", max(ours), 300, "at most", "MiB"),
@@ -224,4 +265,4 @@ def _coded(name: str, left: list[str], right: list[str]) -> tuple[NDArray[Any], 
 
 
 if __name__ == "__main__":
-    bench.main("dcr", run)
+    bench.main("dcr", run, peers=True)

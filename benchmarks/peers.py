@@ -1,21 +1,44 @@
-"""Other people's programs, in an environment of their own, given the same marginals."""
+"""Other packages: run in environments of their own with ``--peers``, else shown as they were recorded.
+
+``recorded.toml`` has their figures with version, settings, processor and day. Errors hold on any
+machine; seconds, which are the processor's on one thread unless the settings say otherwise, are
+compared with ours only where both are of the same kind of machine.
+"""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks import fit_once
+from benchmarks import bench, fit_once
 from gencard.core.domain import Domain
 from gencard.core.statistics.psi import Psi
 
 _ROOT = Path(__file__).resolve().parents[1]
+
+_RECORDED = Path(__file__).with_name("recorded.toml")
+
+Figures = Mapping[str, Sequence[float]]
+"""By name, of each run."""
+
+ONE_THREAD = {
+    **dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+    ),
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+"""Added to the environment of every program, ours too."""
 
 ENVIRONMENTS = {
     ".venv-peers": ("mbi>=2,<3", "ipfn>=1.4", "humanleague>=2.4"),
@@ -31,12 +54,124 @@ ENVIRONMENTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """What another program did on one task.
+
+    Args:
+        processor: As ``bench.processor`` has it.
+        day: On which it ran.
+        now: Whether in this run of the benchmark.
+    """
+
+    program: str
+    task: str
+    version: str
+    settings: str
+    processor: str
+    day: str
+    figures: Figures
+    now: bool = False
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        return self.program if self.now else f"{self.program} (recorded)"
+
+    def median(self, figure: str) -> float:
+        """Over the runs; not a number where it was not recorded."""
+        return median(self.figures.get(figure) or [float("nan")])
+
+    def speed(
+        self, name: str, ratio: float, bound: float, direction: Literal["at least", "at most"]
+    ) -> bench.Target:
+        """A target for a ratio of its seconds and ours, checked on the same kind of machine only."""
+        same = self.processor == bench.processor()
+        unchecked = "" if same else f"recorded on {self.processor}"
+        return bench.Target(name, ratio, bound, direction, "x", unchecked)
+
+
+@dataclass(slots=True)
+class Peers:
+    """The programs that a benchmark looks at.
+
+    Args:
+        run: Measure them, and record what they did; else take what is recorded.
+        file: Where figures are recorded.
+    """
+
+    run: bool
+    file: Path = _RECORDED
+    _seen: list[Peer] = field(default_factory=list)
+
+    def peer(
+        self,
+        program: str,
+        task: str,
+        settings: str,
+        measure: Callable[[], Figures] | None,
+        *,
+        version: str = "",
+    ) -> Peer | None:
+        """Figures of a program; None where there are none.
+
+        Args:
+            measure: Runs it; None where it cannot be run here.
+            version: Of the package that is the program's first word, unless it is given.
+        """
+        if self.run and measure:
+            day = f"{datetime.now(UTC):%Y-%m-%d}"
+            version = version or _version(program.split(maxsplit=1)[0])
+            processor, figures = bench.processor(), measure()
+            peer = Peer(program, task, version, settings, processor, day, figures, now=True)
+            record(peer, self.file)
+        else:
+            found = recorded(self.file).get((program, task))
+            if found is None:
+                return None
+            peer = found
+        self._seen.append(peer)
+        return peer
+
+    def table(self) -> bench.Table:
+        """Every program that was looked at: version, settings, where and when it ran."""
+        rows = {
+            (p.program, p.version, p.settings, p.processor, "now" if p.now else f"recorded {p.day}")
+            for p in self._seen
+        }
+        columns = ("program", "version", "settings", "processor", "figures")
+        return bench.Table("Other programs", columns, sorted(rows))
+
+
+def recorded(file: Path = _RECORDED) -> dict[tuple[str, str], Peer]:
+    """All figures of a file, by program and task."""
+    entries = tomllib.loads(file.read_text()).get("peer", []) if file.exists() else []
+    return {(entry["program"], entry["task"]): Peer(**entry) for entry in entries}
+
+
+def record(peer: Peer, file: Path) -> None:
+    """Put a program's figures into a file, in place of earlier ones on the same task."""
+    peers = recorded(file) | {(peer.program, peer.task): peer}
+    header = file.read_text().partition("\n[[peer]]")[0].rstrip("\n") if file.exists() else ""
+    entries = [_entry(peers[key]) for key in sorted(peers)]
+    file.write_text("\n\n".join([header, *entries]).lstrip("\n") + "\n")
+
+
+def _entry(peer: Peer) -> str:
+    words = ("program", "task", "version", "settings", "processor", "day")
+    lines = [f"{word} = {json.dumps(getattr(peer, word), ensure_ascii=False)}" for word in words]
+    for name, values in peer.figures.items():
+        known = ", ".join(f"{float(value):.10g}" for value in values if isfinite(value))
+        lines.append(f"figures.{name} = [{known}]")
+    return "\n".join(["[[peer]]", *lines])
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """How one program did.
 
     Args:
-        cold: Seconds from the start of the first import to the fitted marginals, median over processes.
-        warm: The same for a second fit in the same process, median; not a number where there was none.
+        cold: Processor seconds from the start of Python to the fitted marginals, median over processes.
+        warm: Those of a second fit in the same process, median; not a number where there was none.
         worst: Largest L1 distance of a marginal from psi, in shares.
         variation: Mean total variation of the marginals.
     """
@@ -45,6 +180,16 @@ class Fit:
     warm: float
     worst: float
     variation: float
+
+    @classmethod
+    def of(cls, peer: Peer) -> "Fit":
+        """As it was recorded."""
+        return cls(*(peer.median(name) for name in ("cold", "warm", "worst", "variation")))
+
+    @property
+    def figures(self) -> Figures:
+        """To be recorded."""
+        return {name: [value] for name, value in asdict(self).items()}
 
 
 def fitted(
@@ -65,7 +210,14 @@ def fitted(
         arguments = [fit_once.__file__, program, str(job), str(iterations), str(repeats)]
         command = [str(python), *arguments]
         outputs = [
-            subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
+            subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=True,
+                cwd=folder,
+                env=os.environ | ONE_THREAD,
+            ).stdout
             for _ in range(processes)
         ]
     answers = [json.loads(output.splitlines()[-1]) for output in outputs]
@@ -97,3 +249,15 @@ def peers_python(environment: str) -> Path:
         subprocess.run([*install, *ENVIRONMENTS[environment]], check=True)
         ready.touch()
     return python
+
+
+def _version(package: str) -> str:
+    """Of a package in its environment."""
+    environment = next(
+        name
+        for name, packages in ENVIRONMENTS.items()
+        if any(requirement.startswith(package) for requirement in packages)
+    )
+    script = f"import importlib.metadata as m; print(m.version({package!r}))"
+    command = [str(peers_python(environment)), "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,8 +1,10 @@
 import json
 
+import numpy as np
 import pytest
 
-from benchmarks import bench
+from benchmarks import bench, speed, speed_once
+from benchmarks.peers import Peer, Peers, record, recorded
 
 
 def result_of(value):
@@ -38,6 +40,75 @@ def test_a_missed_target_fails_the_run_and_all_is_written(tmp_path, capsys, valu
     assert report["figures"] == {"quick": True}
     assert report["targets"][0]["met"] is (code == 0)
     assert capsys.readouterr().out.splitlines()[-1] == report["summary"]
+
+
+def test_a_target_that_is_not_checked_fails_nothing_and_says_why(capsys):
+    target = bench.Target("times", 1, 8, "at least", "x", "recorded elsewhere")
+    with pytest.raises(SystemExit) as ended:
+        bench.main("speed", lambda quick, peers: bench.Result([], [target]), [], peers=True)
+    assert ended.value.code == 0
+    written = capsys.readouterr().out
+    assert "not checked: recorded elsewhere" in written
+    assert "all 0 targets met, 1 not checked" in written
+
+
+def test_peers_are_run_only_where_that_is_asked_for():
+    asked = []
+
+    def run(quick, peers):
+        asked.append(peers)
+        return bench.Result([], [])
+
+    for arguments in ([], ["--peers"]):
+        with pytest.raises(SystemExit):
+            bench.main("speed", run, arguments, peers=True)
+    assert asked == [False, True]
+
+
+class TestRecordedPeers:
+    PEER = Peer("scipy", 'a "task"', "1.0", "as it is", "x", "2026-11-22", {"seconds": [2, 0.5, 4e-7]})
+
+    def test_figures_are_written_and_read_again(self, tmp_path):
+        file = tmp_path / "recorded.toml"
+        file.write_text("# What this is.\n")
+        record(self.PEER, file)
+        record(Peer("gower", "task", "", "", "x", "", {"seconds": [float("nan")]}), file)
+        record(self.PEER, file)
+        assert file.read_text().startswith("# What this is.\n\n[[peer]]\n")
+        assert recorded(file)["scipy", 'a "task"'] == self.PEER
+        assert np.isnan(recorded(file)["gower", "task"].median("seconds"))
+
+    def test_a_program_is_run_and_recorded_or_taken_from_the_record(self, tmp_path):
+        file = tmp_path / "recorded.toml"
+        settings = ("program", "task", "default")
+        assert Peers(False, file).peer(*settings, None) is None
+        now = Peers(True, file).peer(*settings, lambda: {"seconds": [3.0]}, version="1.0")
+        peers = Peers(False, file)
+        later = peers.peer(*settings, lambda: pytest.fail("it runs"))
+        assert (now.name, later.name) == ("program", "program (recorded)")
+        assert later.figures == now.figures
+        assert [row[:3] for row in peers.table().rows] == [("program", "1.0", "default")]
+
+    @pytest.mark.parametrize(("processor", "met"), [(bench.processor(), False), ("another", True)])
+    def test_seconds_are_compared_on_the_same_processor_only(self, processor, met):
+        peer = Peer("program", "task", "1", "", processor, "2026-11-22", {"seconds": [1.0]})
+        assert peer.speed("faster", 0.5, 3, "at least").met is met
+
+    def test_the_record_can_be_read(self):
+        assert all(peer.version and peer.day and peer.figures for peer in recorded().values())
+
+
+def test_slower_is_said_of_the_median_of_rounds():
+    one = speed.Comparison("task", [(1, 1.0), (9, 2.0), (1, 1.0)], [(1, 1.2), (1, 2.4), (1, 9.0)])
+    assert one.ratio(1) == pytest.approx(1.2)
+    assert one.row[-1] == "SLOWER"
+
+
+def test_time_is_that_of_one_call_or_of_its_parts():
+    calls = []
+    wall, used = speed_once._timed(lambda: calls.append(1) or 10**9, 0, 3)
+    assert len(calls) == 3
+    assert max(wall, used) < 1e-6
 
 
 def test_a_plot_is_drawn_where_it_is_wanted(tmp_path):

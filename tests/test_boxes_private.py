@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import box_once, boxes_private
-from benchmarks.accuracy import Accuracy
+from benchmarks import bench, box_once, boxes_private
+from benchmarks.accuracy import Accuracy, figures
 from benchmarks.boxes_private import Race
+from benchmarks.peers import Peer
 from gencard.boxes.registry import BOXES, complete
 
-RACE = Race("mst", "theirs", ".venv", ("x",), (), 2)
+RACE = Race("mst", "dpmm MST", "", ".venv", ("x",), 2)
 
 
 def found(*means, seconds=1.0):
@@ -28,12 +29,13 @@ def found(*means, seconds=1.0):
     ids=["better", "worse", "no worse than chance, but slow", "no peer"],
 )
 def test_ours_must_be_no_worse_and_three_times_as_fast(ours, theirs, met):
-    targets = boxes_private._targets({"mst": ours}, {RACE: theirs})
+    peer = Peer("dpmm MST", "adult", "1", "", bench.processor(), "2026-11-22", figures(theirs))
+    targets = boxes_private._targets({"mst": ours}, {RACE: peer})
     assert [target.met for target in targets] == met
 
 
 def test_one_run_has_no_error_of_its_mean():
-    assert boxes_private._figures(found(0.25)) == (1, 0.25, None, 0.5, 1.0)
+    assert boxes_private._cells(figures(found(0.25))) == (1, 0.25, None, 0.5, 1.0)
 
 
 @pytest.mark.parametrize("name", ["mst", "aim", "privbayes"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import dcr, dcr_once, reconstruction
+from benchmarks.peers import Peer, Peers, record
 from tests.shared_data import oracle_file
 
 
@@ -37,6 +38,18 @@ def test_fewer_records_are_scaled_by_the_square(job):
     run = dcr.measured("gencard", job, 20, 20, 60)
     assert (run.rows, run.given) == (60, 20)
     assert run.shown.startswith("~")
+
+
+def test_a_recorded_program_is_scaled_and_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(dcr, "_SETTINGS", {"gower": ""})
+    monkeypatch.setattr(dcr, "_MOST", {"gower": 20})
+    peers = Peers(run=False, file=tmp_path / "recorded.toml")
+    figures = {"seconds": [2.0], "peak": [50.0], "total": [7.0]}
+    record(Peer("gower", "Adult, 20 x 20", "0.1", "", "x", "2026-11-22", figures), peers.file)
+    (run,) = dcr._theirs(peers, tmp_path, 60)
+    assert (run.seconds, run.name) == (18.0, "gower (recorded)")
+    ours = dcr.Run("gencard", 60, 60, 1.0, 50.0, 7.0)
+    assert dcr._differing([ours, run]) == 0
 
 
 @pytest.mark.shared

@@ -107,7 +107,7 @@ def comparison(
 
 @contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """The files of a commit, in a temporary folder.
+    """The files of a commit, in a folder of a temporary folder that holds nothing else.
 
     Raises:
         subprocess.CalledProcessError: This clone does not have it.
@@ -116,5 +116,5 @@ def checkout(commit: str) -> Iterator[Path]:
     archive = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(folder, filter="data")
-        yield Path(folder)
+            files.extractall(root := Path(folder) / "checkout", filter="data")
+        yield root

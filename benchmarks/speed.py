@@ -1,0 +1,154 @@
+"""The speed of this checkout beside that of an earlier commit, by turns, in one run.
+
+``python -m benchmarks.speed [--against COMMIT] [--quick] [--only WORD] [--json FILE]``
+
+Each operation is prepared once in a process of either commit and then called by turns, the first of a
+round being the second of the next. What is judged is the median over rounds of the ratio of processor
+seconds, on one thread: on a busy machine wall seconds say more about what else runs. ``../shared``
+must lie beside the repository.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks import bench, speed_once
+from docs.house.comparison import FIRST, checkout
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+_PACKAGES = ("", "shared", "protos", "controller_service", "analyst_client")
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+_SLOWER = 1.1
+"""Ratio from which an operation counts as slower."""
+
+_CHANGED = {
+    "generators: support-raking, census": "since then another algorithm, of a quarter of the error",
+}
+"""Where ``FIRST`` did something else."""
+
+Seconds = tuple[float, float]
+"""Of one call: wall, processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One operation, called by turns.
+
+    Args:
+        old, new: Of each round.
+    """
+
+    task: str
+    old: Sequence[Seconds]
+    new: Sequence[Seconds]
+
+    def ratio(self, clock: int) -> float:
+        """Median over rounds of new by old; 0 is wall, 1 is processor."""
+        return median(new[clock] / old[clock] for old, new in zip(self.old, self.new, strict=True))
+
+    @property
+    def row(self) -> tuple[bench.Cell, ...]:
+        processor = [median(seconds[1] for seconds in side) for side in (self.old, self.new)]
+        wall = [median(seconds[0] for seconds in side) for side in (self.old, self.new)]
+        verdict = "SLOWER" if self.ratio(1) > _SLOWER else ""
+        return (self.task, len(self.new), *processor, self.ratio(1), *wall, self.ratio(0), verdict)
+
+
+def compared(task: str, old: Path, new: Path, *, rounds: int, most: float) -> Comparison:
+    """Call an operation of two checkouts by turns, for so many rounds, or seconds if they end first."""
+    seconds: tuple[list[Seconds], list[Seconds]] = ([], [])
+    with calling(old, task) as call_old, calling(new, task) as call_new:
+        calls = (call_old, call_new)
+        begin = time.perf_counter()
+        for number in range(rounds):
+            for side in (0, 1) if number % 2 else (1, 0):
+                seconds[side].append(next(calls[side]))
+            if number >= 2 and time.perf_counter() - begin > most:
+                break
+    return Comparison(task, *seconds)
+
+
+@contextmanager
+def calling(root: Path, task: str) -> Iterator[Iterator[Seconds]]:
+    """A process of a checkout that is ready to call an operation; each ``next`` is one call."""
+    paths = os.pathsep.join(str(root / package) for package in _PACKAGES)
+    command = [sys.executable, speed_once.__file__, str(root), task]
+    environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=root
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        if process.stdout.readline() != "ready\n":
+            raise SystemExit(f"{task}: does not start in {root}")
+        yield _answers(process)
+        process.stdin.close()
+
+
+def _answers(process: "subprocess.Popen[str]") -> Iterator[Seconds]:
+    assert process.stdin
+    assert process.stdout
+    while True:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        wall, processor = json.loads(process.stdout.readline())
+        yield wall, processor
+
+
+@contextmanager
+def _with_data(root: Path) -> Iterator[Path]:
+    """A checkout that finds the data beside it, as this one does."""
+    beside = root.parent / "shared"
+    beside.symlink_to(_ROOT.parent / "shared")
+    try:
+        yield root
+    finally:
+        beside.unlink()
+
+
+def run(commit: str, tasks: Sequence[str], quick: bool) -> bench.Result:
+    """Compare this checkout with the commit."""
+    found = []
+    with ExitStack() as stack:
+        old = stack.enter_context(_with_data(stack.enter_context(checkout(commit))))
+        for task in tasks:
+            found.append(compared(task, old, _ROOT, rounds=3 if quick else 9, most=60))
+            print(task, f"{found[-1].ratio(1):.2f}", file=sys.stderr)
+    changed = _CHANGED if commit == FIRST else {}
+    targets = [
+        bench.Target(one.task, one.ratio(1), _SLOWER, "at most", "x", changed.get(one.task, ""))
+        for one in found
+    ]
+    return bench.Result([_table(commit, found)], targets)
+
+
+def _table(commit: str, found: Sequence[Comparison]) -> bench.Table:
+    return bench.Table(
+        f"Medians over rounds: processor seconds on one thread, and wall seconds; old is {commit}",
+        ("operation", "rounds", "old", "new", "new/old", "wall, old", "new", "new/old", ""),
+        [one.row for one in found],
+    )
+
+
+def main() -> None:
+    """Compare, and exit 1 where an operation is slower."""
+    parser = bench.parser("speed")
+    parser.add_argument("--against", default=FIRST, metavar="COMMIT", help=f"not {FIRST}")
+    parser.add_argument("--only", default="", metavar="WORD", help="operations that hold the word")
+    options = parser.parse_args()
+    tasks = [task for task in speed_once.TASKS if options.only in task]
+    bench.finish("speed", lambda quick: run(options.against, tasks, quick), options)
+
+
+if __name__ == "__main__":
+    main()
