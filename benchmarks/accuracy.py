@@ -15,7 +15,8 @@ from benchmarks import bench, private_once
 from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
 from benchmarks.raking import pairs
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.noise import Gaussian
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
@@ -88,9 +89,7 @@ def accuracies(name: str, dataset: Dataset, peers: Peers) -> tuple[dict[str, Acc
 
 def ours(dataset: Dataset, psi: Psi, weights: Sequence[int] = ()) -> Accuracy:
     """All pairs with discrete Gaussian noise, reconciled, raked on a support."""
-    privacy = Privacy(
-        Mechanism.GAUSSIAN, Neighbouring.ADD_REMOVE, rho=rho_of(EPSILON, DELTA), delta=DELTA
-    )
+    privacy = Gaussian(Neighbouring.ADD_REMOVE, rho_of(EPSILON, DELTA), DELTA)
     begin = bench.processor_seconds()
     measured = noisy(psi, privacy, OpenDpNoise(), weights)
     generator = generator_named("support-raking", structural_zeros=(), max_cells=50_000_000)

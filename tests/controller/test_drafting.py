@@ -22,7 +22,7 @@ from gencard.controller.records.vault import Vault
 from gencard.controller.settings.drafting import draft
 from gencard.controller.settings.files import secret_bytes, signing_key
 from gencard.controller.settings.settings import Settings
-from gencard.core.card.budget import Mechanism, gaussian
+from gencard.core.card.noise import Mechanism, gaussian
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS

@@ -19,7 +19,9 @@ from gencard.controller.policy import policy as policy_module
 from gencard.controller.policy.judgement import Limits, check_size, judge
 from gencard.controller.policy.policy import MomentPolicy, Policy
 from gencard.controller.policy.statistics import price_of
-from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.budget import Neighbouring, Price
+from gencard.core.card.mechanism import EXACT, InsideGenerator
+from gencard.core.card.noise import Gaussian, Laplace, Mechanism
 from gencard.core.card.terms import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, NotFittableError, TooLargeError
@@ -65,9 +67,7 @@ def questions(draw):
         mechanisms=draw(st.sampled_from([(Mechanism.EXACT,), tuple(Mechanism), (Mechanism.LAPLACE,)])),
         forbidden=tuple(draw(st.lists(pairs, max_size=2))),
     )
-    privacy = draw(
-        st.sampled_from([Privacy(), Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))])
-    )
+    privacy = draw(st.sampled_from([EXACT, Laplace(Neighbouring.ADD_REMOVE, Decimal(1))]))
     generator = draw(st.sampled_from(["ipf", "maximum-entropy"]))
     moments = draw(st.lists(_moments(domain), max_size=4))
     asked = proposal(
@@ -149,7 +149,7 @@ class TestLaws:
     @given(questions())
     def test_the_price_of_exact_counts_is_the_dimension_of_their_span(self, question):
         asked, _, domain = question
-        exact = replace(asked, privacy=Privacy())
+        exact = replace(asked, privacy=EXACT)
         marginals, all_of_it = (dimension(domain, c) for c in (asked.marginals, asked.cliques))
         price = price_of(exact, domain).statistics
         if not asked.moments:
@@ -171,7 +171,7 @@ class TestLaws:
 
     @pytest.mark.parametrize("weights", [(), (5, 3, 1)])
     def test_weights_stay_with_what_is_kept(self, weights):
-        noise = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
+        noise = Laplace(Neighbouring.ADD_REMOVE, Decimal(1))
         policy = replace(
             POLICY,
             generators=("maximum-entropy",),
@@ -283,9 +283,9 @@ class TestCounterOffers:
         assert [change.reason for change in offer.changes] == ["TOO_MANY_ROWS", "GENERATOR_NOT_ALLOWED"]
 
     def test_noise_that_is_not_offered_becomes_exact_counts(self):
-        noisy = Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.1"))
+        noisy = Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1"))
         offer = judge(proposal(("a",), privacy=noisy), POLICY, FIVE, LIMITS, {})
-        assert offer.terms.privacy == Privacy()
+        assert offer.terms.privacy == EXACT
         assert offer.price == Price(statistics=2)
 
     @pytest.mark.parametrize(
@@ -308,9 +308,7 @@ class TestCounterOffers:
             ),
             (
                 replace(POLICY, mechanisms=(Mechanism.LAPLACE,)),
-                proposal(
-                    ("a",), privacy=Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal("0.5"))
-                ),
+                proposal(("a",), privacy=Laplace(Neighbouring.ADD_REMOVE, Decimal("0.5"))),
                 ("PRICE_TOO_HIGH",),
             ),
         ],
@@ -351,8 +349,8 @@ class TestS10Bounds:
             check_size(proposal(*pairs), many, LIMITS)
 
 
-RHO = Privacy(Mechanism.GENERATOR, Neighbouring.ADD_REMOVE, rho=Decimal("0.5"))
-EPSILON = Privacy(Mechanism.GENERATOR, Neighbouring.REPLACE_ONE, epsilon=Decimal(1))
+RHO = InsideGenerator(Gaussian(Neighbouring.ADD_REMOVE, Decimal("0.5")))
+EPSILON = InsideGenerator(Laplace(Neighbouring.REPLACE_ONE, Decimal(1)))
 BOXES = {
     "trees": GeneratorFacts(Tier.AUDITED, "00", reviewed_by="sam"),
     "stranger": GeneratorFacts(Tier.AUDITED, "00"),
@@ -369,7 +367,7 @@ def facts(name):
 class TestBlackBoxes:
     """What a policy answers to proposals that name a black box, by tier."""
 
-    NOISE = Privacy(Mechanism.GAUSSIAN, Neighbouring.ADD_REMOVE, rho=Decimal("0.25"))
+    NOISE = Gaussian(Neighbouring.ADD_REMOVE, Decimal("0.25"))
     PRIVATE = replace(
         POLICY,
         generators=("ipf", "mst", "aim", "trees", "stranger"),
@@ -501,7 +499,7 @@ class TestWhatReadsRecordsOnceMore:
         assert (offer.terms.generator, offer.terms.without_uniques) == ("ipf", True)
 
     def test_noise_in_place_of_exact_counts_closes_both(self):
-        noise = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
+        noise = Laplace(Neighbouring.ADD_REMOVE, Decimal(1))
         policy = replace(
             self.OPEN,
             mechanisms=(Mechanism.LAPLACE,),
@@ -541,7 +539,7 @@ class TestTrial:
 
     def test_noisy_ones_are_met_as_nearly_as_they_come(self):
         """Under noise the fit never fails, so nothing is tried."""
-        noisy = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
+        noisy = Laplace(Neighbouring.ADD_REMOVE, Decimal(1))
         outcome = judge(self.asked(privacy=noisy), self.RAKING, self.WIDE, LIMITS, {})
         assert isinstance(outcome, CounterOffer)
 

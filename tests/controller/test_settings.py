@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import Settings
-from gencard.core.card.budget import Mechanism, Price
+from gencard.core.card.budget import Price
+from gencard.core.card.noise import Mechanism
 from gencard.core.errors import GencardError, InvalidInputError
 
 SMALLEST = """

@@ -22,7 +22,9 @@ from dp_accounting.pld.privacy_loss_distribution import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, gaussian, laplace
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import Mechanism, gaussian, laplace
 from gencard.core.noise.accounting import epsilon_of, rho_of, rho_of_pure, together
 from gencard.core.noise.mechanisms import scales, sum_scales
 from gencard.core.statistics.linear import Function, LinearStatistic

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
+from gencard.core.card.budget import Neighbouring, Price, decimal_of, delta_of
+from gencard.core.card.mechanism import EXACT, privacy_with
+from gencard.core.card.noise import Gaussian, Laplace, Mechanism
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
 amounts = st.decimals(0, 1000, places=9)
@@ -41,36 +43,34 @@ def test_a_budget_in_range_is_exact(text):
 
 class TestPrivacy:
     def test_exact_takes_nothing(self):
-        assert Privacy().mechanism is Mechanism.EXACT
+        assert EXACT.mechanism is Mechanism.EXACT
 
     @pytest.mark.parametrize(
-        "fields",
+        ("mechanism", "given"),
         [
-            {"epsilon": Decimal(1)},
-            {"rho": Decimal(1)},
-            {"neighbouring": Neighbouring.ADD_REMOVE},
-            {"mechanism": Mechanism.LAPLACE, "epsilon": Decimal(1)},
-            {"mechanism": Mechanism.LAPLACE, "neighbouring": Neighbouring.ADD_REMOVE},
-            {
-                "mechanism": Mechanism.GAUSSIAN,
-                "epsilon": Decimal(1),
-                "neighbouring": Neighbouring.REPLACE_ONE,
-            },
+            ("exact", {"epsilon": "1"}),
+            ("exact", {"rho": "1"}),
+            ("exact", {"delta": "0.1"}),
+            ("exact", {"neighbouring": "add-remove"}),
+            ("laplace", {"epsilon": "1"}),
+            ("laplace", {"neighbouring": "add-remove"}),
+            ("laplace", {"epsilon": "1", "neighbouring": "add-remove", "delta": "0.1"}),
+            ("gaussian", {"epsilon": "1", "neighbouring": "replace-one"}),
+            ("generator", {"neighbouring": "replace-one"}),
+            ("generator", {"epsilon": "1", "rho": "1", "neighbouring": "replace-one"}),
         ],
     )
-    def test_parameters_belong_to_their_mechanism(self, fields):
+    def test_parameters_belong_to_their_mechanism(self, mechanism, given):
         with pytest.raises(InvalidInputError):
-            Privacy(**fields)
+            privacy_with(Mechanism(mechanism), given)
 
     @pytest.mark.parametrize("epsilon", ["NaN", "Infinity", "0", "-1"])
     def test_zero_and_not_a_number_are_refused(self, epsilon):
         with pytest.raises(InvalidNumberError):
-            Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, epsilon=Decimal(epsilon))
+            Laplace(Neighbouring.ADD_REMOVE, Decimal(epsilon))
 
     def test_noise_names_its_relation(self):
-        assert Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.1")).rho == Decimal(
-            "0.1"
-        )
+        assert Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1")).rho == Decimal("0.1")
 
 
 class TestPrice:

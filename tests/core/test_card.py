@@ -2,7 +2,8 @@ from decimal import Decimal
 
 import pytest
 
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.noise import Laplace
 from gencard.core.card.terms import LONGEST_PURPOSE, MOST_MARGINALS, MOST_ROWS, AuditTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -13,7 +14,7 @@ from gencard.core.errors import (
 )
 from gencard.core.transform import Transform
 
-NOISY = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, Decimal(1))
+NOISY = Laplace(Neighbouring.ADD_REMOVE, Decimal(1))
 DOMAIN = Domain.of({"sex": 2, "age": 8, "health": 6})
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import Neighbouring, gaussian, laplace
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.noise import gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -20,7 +21,7 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.generators.targets import admitted
-from gencard.core.noise.mechanisms import sensitivity, stddev_of, sum_scales
+from gencard.core.noise.mechanisms import sensitivity, sum_scales
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.linear import LARGEST_VALUE, Function, LinearStatistic
 from gencard.core.statistics.measure import measure, measure_dataset
@@ -286,9 +287,7 @@ class TestNoise:
         assert noise.scales == pytest.approx([4.0, 4.0, *(unit * each for each in largest)], rel=1e-6)
         (linear,) = psi.linear
         assert not psi.exact
-        assert linear.stddevs == pytest.approx(
-            [stddev_of(privacy.mechanism, scale) for scale in noise.scales[2:]]
-        )
+        assert linear.stddevs == pytest.approx([privacy.stddev(scale) for scale in noise.scales[2:]])
 
 
 class _Counting:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.mechanism import InsideGenerator
+from gencard.core.card.noise import Laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -84,7 +86,7 @@ def test_no_record_is_no_psi():
 
 @pytest.mark.parametrize("noise", [None, object()])
 def test_a_card_of_tier_private_measures_no_psi(noise):
-    source, privacy = Source([1, 1]), Privacy(Mechanism.GENERATOR, Neighbouring.ADD_REMOVE, Decimal(1))
+    source, privacy = Source([1, 1]), InsideGenerator(Laplace(Neighbouring.ADD_REMOVE, Decimal(1)))
     with pytest.raises(InvalidInputError, match="measures no psi"):
         measure(source, [("sex",)], DOMAIN, privacy, noise=noise)
     assert source.asked == []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import laplace
+from gencard.core.card.noise import laplace
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Domain

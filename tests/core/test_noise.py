@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import EXACT, Mechanism, Neighbouring, gaussian, laplace
+from gencard.core.card.budget import FREE, Neighbouring
+from gencard.core.card.mechanism import EXACT
+from gencard.core.card.noise import NOISES, Gaussian, Laplace, gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError, InvalidPsiError
-from gencard.core.noise.mechanisms import choice_scale, noisy, scales, stddev_of
+from gencard.core.errors import InvalidPsiError
+from gencard.core.noise.mechanisms import noisy, scales
 from gencard.core.statistics.measure import measure, measure_dataset
 from tests.core.strategies import brute_count, measured
 
@@ -81,8 +83,8 @@ class TestScales:
         assert scales(gaussian("0.02", neighbouring="replace-one"), [1]) == pytest.approx([50**0.5])
 
     def test_exact_counts_have_none(self):
-        with pytest.raises(InvalidInputError):
-            scales(EXACT, [1])
+        assert not EXACT.noisy
+        assert EXACT.price == FREE
 
 
 class TestChoice:
@@ -91,14 +93,14 @@ class TestChoice:
     @given(amounts, st.integers(1, 2**40))
     def test_it_spends_the_whole_budget_and_no_more(self, amount, sensitivity):
         budget = Fraction(amount)
-        pure = Fraction(choice_scale(Mechanism.LAPLACE, Fraction(sensitivity), budget))
+        pure = Fraction(Laplace.choice_scale(Fraction(sensitivity), budget))
         assert budget * (1 - Fraction(1, 10**12)) <= 2 * sensitivity / pure <= budget
-        scale = Fraction(choice_scale(Mechanism.GAUSSIAN, Fraction(sensitivity), budget))
+        scale = Fraction(Gaussian.choice_scale(Fraction(sensitivity), budget))
         assert budget * (1 - Fraction(1, 10**6)) <= Fraction(sensitivity) ** 2 / (2 * scale**2) <= budget
 
     @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
     def test_pure_epsilon_bounds_every_ratio_and_is_reached(self, epsilon):
-        scale = choice_scale(Mechanism.LAPLACE, Fraction(3), Fraction(str(epsilon)))
+        scale = Laplace.choice_scale(Fraction(3), Fraction(str(epsilon)))
         losses = [np.abs(np.log(p / q)).max() for p, q in neighbouring_choices(3, scale)]
         assert max(losses) <= epsilon
         assert chosen_with(np.array([0, 50]), scale)[1] > 0.5
@@ -108,7 +110,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("rho", [0.01, 0.5, 2.0])
     def test_no_renyi_divergence_is_above_rho_alpha(self, rho):
-        scale = choice_scale(Mechanism.GAUSSIAN, Fraction(2), Fraction(str(rho)))
+        scale = Gaussian.choice_scale(Fraction(2), Fraction(str(rho)))
         for p, q in neighbouring_choices(2, scale):
             for alpha in (1.001, 1.5, 2.0, 8.0, 64.0):
                 with np.errstate(under="ignore"):
@@ -134,22 +136,22 @@ def neighbouring_choices(sensitivity, scale):
 
 class TestStddev:
     @pytest.mark.parametrize("scale", [0.2, 0.3, 1.0, 3.999, 4.0, 7.5, 60.0])
-    @pytest.mark.parametrize("mechanism", [Mechanism.LAPLACE, Mechanism.GAUSSIAN])
+    @pytest.mark.parametrize("mechanism", NOISES)
     def test_it_is_the_root_of_the_sum_over_all_whole_numbers(self, mechanism, scale):
         steps = np.arange(-20_000, 20_001)
-        exponent = np.abs(steps) / scale if mechanism is Mechanism.LAPLACE else (steps / scale) ** 2 / 2
+        exponent = np.abs(steps) / scale if mechanism.norm == 1 else (steps / scale) ** 2 / 2
         weights = np.exp(-exponent)
-        assert stddev_of(mechanism, scale) == pytest.approx(
+        assert mechanism.stddev(scale) == pytest.approx(
             np.sqrt(steps.astype(float) ** 2 @ weights / weights.sum()), rel=1e-12
         )
 
-    @given(st.floats(1e-9, 1e12), st.sampled_from([Mechanism.LAPLACE, Mechanism.GAUSSIAN]))
+    @given(st.floats(1e-9, 1e12), st.sampled_from(NOISES))
     def test_noise_is_never_said_to_be_none(self, scale, mechanism):
-        assert 0 < stddev_of(mechanism, scale) < inf
+        assert 0 < mechanism.stddev(scale) < inf
 
     def test_of_large_scales_it_is_that_of_the_continuous_law(self):
-        assert stddev_of(Mechanism.LAPLACE, 1e9) == pytest.approx(2**0.5 * 1e9)
-        assert stddev_of(Mechanism.GAUSSIAN, 1e9) == 1e9
+        assert Laplace.stddev(1e9) == pytest.approx(2**0.5 * 1e9)
+        assert Gaussian.stddev(1e9) == 1e9
 
 
 class TestMeasure:
@@ -165,7 +167,7 @@ class TestMeasure:
         for measurement, (_, scale) in zip(psi.measurements, noise.asked, strict=True):
             exact = brute_count(dataset, measurement.clique)
             np.testing.assert_array_equal(measurement.values, exact + (1 if pure else 2))
-            assert measurement.stddev == stddev_of(privacy.mechanism, scale)
+            assert measurement.stddev == privacy.stddev(scale)
 
     @given(measured(), st.randoms(use_true_random=False))
     def test_the_order_of_records_is_irrelevant(self, drawn, random):

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import EXACT, Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.mechanism import EXACT
+from gencard.core.card.noise import Gaussian
 from gencard.core.card.offer_changes import NOT_EXPLAINED, STEWARD, changes_between
 from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.transform import Transform
 
-NOISE = Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.1"))
+NOISE = Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1"))
 ASKED = Proposal(
     dataset="survey",
     purpose="To see",

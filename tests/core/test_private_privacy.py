@@ -11,7 +11,9 @@ from gencard.boxes.entry import Surroundings
 from gencard.boxes.nets.pate_gan_accountant import delta_of_votes, rho_of_votes
 from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.card.budget import Mechanism, Neighbouring, inside_generator, laplace
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.mechanism import InsideGenerator
+from gencard.core.card.noise import Mechanism, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
@@ -77,12 +79,12 @@ def test_the_price_is_of_the_promise_on_the_card(name):
     parameters = complete(entry, {})
     claim, privacy = entry.claim(parameters), entry.privacy(parameters)
     assert (privacy.mechanism, privacy.neighbouring) == (Mechanism.GENERATOR, claim.neighbouring)
-    if privacy.rho is None:
-        assert (privacy.epsilon, claim.delta) == (claim.epsilon, 0)
+    if not privacy.price.rho:
+        assert (privacy.price.epsilon, claim.delta) == (claim.epsilon, 0)
         return
     assert privacy.delta == claim.delta
     most = 1.0 if name != "pate-gan" else 1.1
-    assert 0.99 <= float(epsilon_of(privacy.rho, privacy.delta) / claim.epsilon) <= most
+    assert 0.99 <= float(epsilon_of(privacy.price.rho, privacy.delta) / claim.epsilon) <= most
 
 
 @pytest.mark.parametrize(("votes", "scale"), [(1, 0.5), (40, 3.25), (6_400, 160.0)])
@@ -107,7 +109,7 @@ def test_the_door_measures_nothing_for_a_generators_own_noise():
         def count(self, cliques):
             raise AssertionError("records were counted")
 
-    privacy = inside_generator(laplace("1", neighbouring=Neighbouring.REPLACE_ONE))
+    privacy = InsideGenerator(laplace("1", neighbouring=Neighbouring.REPLACE_ONE))
     with pytest.raises(InvalidInputError, match="tier private"):
         measure(Untouched(), [("a",)], DOMAIN, privacy, noise=NoNoise())
     assert measure_dataset(neighbours()[0], [("a",)]).cliques == (("a",),)

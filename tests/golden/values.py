@@ -14,15 +14,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.state.event_log import signed_checkpoint
-from gencard.core.card.budget import (
-    NO_CLAIM,
-    Claim,
-    Neighbouring,
-    Price,
-    gaussian,
-    inside_generator,
-    laplace,
-)
+from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
+from gencard.core.card.mechanism import InsideGenerator
+from gencard.core.card.noise import gaussian, laplace
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -137,7 +131,7 @@ CARDS_BY_NAME: Mapping[str, CardTerms] = {
                 "Every sample of one fit.", Decimal(1), neighbouring=Neighbouring.REPLACE_ONE
             ),
         },
-        privacy=inside_generator(laplace(1, neighbouring="replace-one")),
+        privacy=InsideGenerator(laplace(1, neighbouring="replace-one")),
         generator="bayes",
     ),
     "private-rho": _card(
@@ -151,7 +145,7 @@ CARDS_BY_NAME: Mapping[str, CardTerms] = {
                 Neighbouring.ADD_REMOVE,
             ),
         },
-        privacy=inside_generator(_RHO),
+        privacy=InsideGenerator(_RHO),
         generator="mst",
     ),
     "audited": _card(

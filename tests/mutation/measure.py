@@ -13,22 +13,22 @@ MUTANTS = (
     mutant(
         "noisy statistics are measured exactly where no source of noise is given",
         MEASURE,
-        "if privacy.noisy and noise is None:",
-        "if privacy.noisy and noise is None and weights:",
+        "if not isinstance(privacy, Exact) and noise is None:",
+        "if not isinstance(privacy, Exact) and noise is None and weights:",
         DISCLOSURE,
     ),
     mutant(
         "psi of a card of tier private is measured",
         MEASURE,
-        "if privacy.mechanism is Mechanism.GENERATOR:",
-        "if privacy.mechanism is Mechanism.GENERATOR and noise is None:",
+        "if isinstance(privacy, InsideGenerator):",
+        "if isinstance(privacy, InsideGenerator) and noise is None:",
         DOOR,
     ),
     mutant(
         "marginals get no noise where a linear statistic stands beside them",
         MEASURE,
-        "if noise is not None and privacy.noisy:",
-        "if noise is not None and privacy.noisy and not linear:",
+        "if noise is not None and not isinstance(privacy, Exact):",
+        "if noise is not None and not isinstance(privacy, Exact) and not linear:",
         LINEAR,
     ),
     mutant(

@@ -3,6 +3,7 @@
 from tests.mutation.mutant import mutants_of
 
 MECHANISMS = "gencard.core.noise.mechanisms"
+NOISE = "gencard.core.card.noise"
 
 SPENT = "gencard.core.noise.accounting"
 SCALES = ("tests/core/test_noise.py",)
@@ -17,28 +18,28 @@ mutant = mutants_of("noise")
 MUTANTS = (
     mutant(
         "replacing a record counts as moving one cell",
-        MECHANISMS,
-        "Fraction(2 if privacy.neighbouring is Neighbouring.REPLACE_ONE else 1)",
+        NOISE,
+        "Fraction(2 if self.neighbouring is Neighbouring.REPLACE_ONE else 1)",
         "Fraction(1)",
         SCALES,
     ),
     mutant(
         "a scale is rounded to the nearest float, not up",
-        MECHANISMS,
+        NOISE,
         "return nearest if Fraction(nearest) >= number else nextafter(nearest, inf)",
         "return nearest",
         SCALES,
     ),
     mutant(
         "the root of a variance is rounded down",
-        MECHANISMS,
+        NOISE,
         "fine // number.denominator) + 1",
         "fine // number.denominator)",
         SCALES,
     ),
     mutant(
         "a choice spends twice its epsilon",
-        MECHANISMS,
+        NOISE,
         "_above(2 * sensitivity / budget)",
         "_above(sensitivity / budget)",
         SCALES,
@@ -52,7 +53,7 @@ MUTANTS = (
     ),
     mutant(
         "each marginal gets its weight's share of the heaviest, not of the sum",
-        MECHANISMS,
+        NOISE,
         "Fraction(weight, sum(weights))",
         "Fraction(weight, max(weights))",
         SCALES,
@@ -60,7 +61,7 @@ MUTANTS = (
     mutant(
         "a sum's scale forgets to square the largest value for Gaussian noise",
         MECHANISMS,
-        "function.largest**norm",
+        "function.largest**privacy.norm",
         "function.largest",
         LINEAR,
     ),

@@ -16,8 +16,10 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import GeneratorFacts
 from gencard.controller.operations import run as run_module
 from gencard.controller.policy.generators import READS_RECORDS, WEAK_AUDIT, with_generator
-from gencard.core.card.budget import NO_CLAIM, Mechanism, Neighbouring, Price, Privacy, decimal_of
+from gencard.core.card.budget import NO_CLAIM, Neighbouring, Price, decimal_of
 from gencard.core.card.card import CardState
+from gencard.core.card.mechanism import EXACT
+from gencard.core.card.noise import Laplace
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
 from gencard.core.errors import (
     AuditRequiredError,
@@ -343,14 +345,14 @@ def reviewed(_name):
 class TestOtherTerms:
     def test_noise_does_not_bind_what_reads_records(self):
         """So a black box goes with exact counts alone; see also ``test_policy``."""
-        noise = Privacy(Mechanism.LAPLACE, Neighbouring.ADD_REMOVE, decimal_of("1", "epsilon"))
+        noise = Laplace(Neighbouring.ADD_REMOVE, decimal_of("1", "epsilon"))
         terms = Proposal("datasets/survey", "a test", (("sex",),), "trusty", 10)
-        for privacy, transform in ((noise, AS_COUNTED), (Privacy(), Transform(rounding=5))):
+        for privacy, transform in ((noise, AS_COUNTED), (EXACT, Transform(rounding=5))):
             offered, changes = with_generator(terms, privacy, ("trusty", "ipf"), transform, reviewed)
             assert (offered.generator, changes[0].reason) == ("ipf", READS_RECORDS)
             refused = with_generator(terms, privacy, ("trusty",), transform, reviewed)
             assert refused == Refusal((READS_RECORDS,))
-        found = with_generator(terms, Privacy(), ("ipf", "trusty"), AS_COUNTED, reviewed)
+        found = with_generator(terms, EXACT, ("ipf", "trusty"), AS_COUNTED, reviewed)
         assert found == (terms, ())
 
     def test_an_unfinished_audit_leaves_the_card_as_it_was(self, analyst, canned):

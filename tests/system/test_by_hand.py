@@ -14,7 +14,8 @@ from gencard.client import Analyst, all_marginals
 from gencard.controller.records.catalogue import read_schema
 from gencard.controller.settings.drafting import draft
 from gencard.controller.shell.main import app as steward_shell
-from gencard.core.card.budget import Price, gaussian
+from gencard.core.card.budget import Price
+from gencard.core.card.noise import gaussian
 from gencard.core.coding import Edges
 from gencard.core.errors import BudgetExceededError
 from tests.system.house import House, survey

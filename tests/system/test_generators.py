@@ -5,7 +5,9 @@ from decimal import Decimal
 import pytest
 
 from gencard.core import errors
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.mechanism import EXACT, Privacy
+from gencard.core.card.noise import Gaussian
 from gencard.core.card.terms import Tier
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
 from tests.system.edge import configure, nothing_changes
@@ -17,8 +19,7 @@ clique = ["sex", "work"]
 cells = [["male", "full"]]
 """
 CLIQUES = [("sex", "health"), ("health", "work"), ("sex", "work"), ("region",)]
-EXACT = Privacy()
-NOISY = Privacy(Mechanism.GAUSSIAN, Neighbouring.ADD_REMOVE, rho=Decimal("0.5"))
+NOISY = Gaussian(Neighbouring.ADD_REMOVE, Decimal("0.5"))
 
 
 @pytest.fixture(scope="module")

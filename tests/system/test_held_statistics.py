@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from gencard.controller.cards.grants import charge
 from gencard.controller.policy.statistics import price_of
-from gencard.core.card.budget import EXACT, FREE, Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.budget import FREE, Neighbouring, Price
+from gencard.core.card.mechanism import EXACT
+from gencard.core.card.noise import Gaussian
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError
@@ -19,7 +21,7 @@ from tests.system.noisy import noisy
 WORK = [("sex", "health"), ("sex", "work"), ("health", "work")]
 DOMAIN = Domain.of({"a": 2, "b": 3, "c": 2, "d": 4})
 CLIQUES = [names for order in (1, 2, 3) for names in combinations(DOMAIN.attributes, order)]
-NOISE = Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.1"))
+NOISE = Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1"))
 
 
 def terms(cliques, privacy=EXACT, **fields):
@@ -81,9 +83,7 @@ class TestCharge:
         for other in (
             terms([("a",)], NOISE),
             terms([("a", "b")], NOISE, weights=(2,)),
-            terms(
-                [("a", "b")], Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.2"))
-            ),
+            terms([("a", "b")], Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.2"))),
         ):
             charged = charge(other, DOMAIN, cards)
             assert (charged.price, charged.held_by) == (Price(rho=other.privacy.rho), ())

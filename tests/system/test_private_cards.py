@@ -27,8 +27,9 @@ from gencard.controller.jobs import releasing
 from gencard.controller.operations import run as run_module
 from gencard.controller.records.vault import Vault
 from gencard.core.audit.arms.planted_pair import made_up
-from gencard.core.card.budget import Mechanism, Neighbouring, Price, SpendState, gaussian
+from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.card.card import CardState
+from gencard.core.card.noise import Mechanism, gaussian
 from gencard.core.card.terms import Tier
 from gencard.core.errors import (
     BlackBoxError,

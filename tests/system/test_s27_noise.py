@@ -5,6 +5,7 @@ proved (Bernstein): on right noise, less than one run of this file in 10^9 raise
 """
 
 import ast
+from decimal import Decimal
 from fractions import Fraction
 from math import log, sqrt
 
@@ -16,33 +17,28 @@ from scipy import stats
 from docs.house.sources import SOURCES, imported_by, reached_from
 from gencard.controller.jobs.measurement import _noise
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.card.budget import Mechanism, Neighbouring, gaussian, laplace
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.noise import NOISES, AddedNoise, Gaussian, Laplace, gaussian, laplace
 from gencard.core.domain import Domain
-from gencard.core.noise.mechanisms import choice_scale, noisy, scales, stddev_of
+from gencard.core.noise.mechanisms import noisy, scales
 from gencard.core.statistics.psi import Measurement, Psi
 
 FALSE_ALARM = 1e-11
 """Of one test; there are less than a hundred."""
 DRAWS = 20_000
 NOISE = OpenDpNoise()
-LAWS = [
-    (mechanism, scale)
-    for mechanism in (Mechanism.LAPLACE, Mechanism.GAUSSIAN)
-    for scale in (0.4, 1.0, 7.3, 500.0)
-]
+LAWS = [(mechanism, scale) for mechanism in NOISES for scale in (0.4, 1.0, 7.3, 500.0)]
 
 
-def drawn(mechanism: Mechanism, scale: float, counts: np.ndarray) -> np.ndarray:
-    return (NOISE.laplace if mechanism is Mechanism.LAPLACE else NOISE.gaussian)(counts, scale)
+def drawn(mechanism: type[AddedNoise], scale: float, counts: np.ndarray) -> np.ndarray:
+    return mechanism.draw(NOISE, counts, scale)
 
 
-def weight(mechanism: Mechanism, scale: float, steps: np.ndarray) -> np.ndarray:
-    return np.exp(
-        -np.abs(steps) / scale if mechanism is Mechanism.LAPLACE else -((steps / scale) ** 2) / 2
-    )
+def weight(mechanism: type[AddedNoise], scale: float, steps: np.ndarray) -> np.ndarray:
+    return np.exp(-np.abs(steps) / scale if mechanism.norm == 1 else -((steps / scale) ** 2) / 2)
 
 
-def law(mechanism: Mechanism, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def law(mechanism: type[AddedNoise], scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Whole numbers, all but 1e-15 of the mass, and their probabilities, from the definition."""
     most = int(40 * scale) + 40
     steps = np.arange(-most, most + 1)
@@ -80,7 +76,7 @@ class TestDistribution:
         """
         mechanism, scale, found = sample
         steps, shares = law(mechanism, scale)
-        said = stddev_of(mechanism, scale)
+        said = mechanism.stddev(scale)
         assert said == pytest.approx(sqrt(steps.astype(float) ** 2 @ shares))
         largest = 49 * said**2
         squares = np.minimum(steps.astype(float) ** 2, largest)
@@ -98,7 +94,7 @@ class TestDistribution:
     def test_s27_a_law_of_another_scale_would_be_found(self, sample):
         """The tests above can fail: they would on noise of half the epsilon, or of half the rho."""
         mechanism, scale, found = sample
-        wrong = scale * (2 if mechanism is Mechanism.LAPLACE else sqrt(2))
+        wrong = scale * (2 if mechanism.norm == 1 else sqrt(2))
         steps, shares = law(mechanism, wrong)
         near = int(max(1, round(scale)))
         share = shares[np.abs(steps) < near].sum()
@@ -124,7 +120,7 @@ class TestChoice:
     def test_s27_opendp_counts_as_much_zcdp_as_we_do(self):
         """By its own map, on scores that move by so much."""
         for sensitivity, rho in ((1, Fraction(1, 3)), (1024, Fraction(1, 50)), (2048, Fraction(7))):
-            scale = choice_scale(Mechanism.GAUSSIAN, Fraction(sensitivity), rho)
+            scale = Gaussian.choice_scale(Fraction(sensitivity), rho)
             space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
             choice = space >> dp.m.then_noisy_max(dp.zero_concentrated_divergence(), scale)
             assert choice.map(sensitivity) == pytest.approx(float(rho), rel=1e-9)
@@ -133,7 +129,7 @@ class TestChoice:
 class TestGrid:
     """What leaks through floats (Mironov 2012; Casacuberta et al. 2022) has no place here."""
 
-    @pytest.mark.parametrize("mechanism", [Mechanism.LAPLACE, Mechanism.GAUSSIAN])
+    @pytest.mark.parametrize("mechanism", NOISES)
     @pytest.mark.parametrize("count", [0, 1, 2**31, 2**52 + 1])
     def test_s27_outputs_are_whole_and_take_every_residue(self, mechanism, count):
         found = drawn(mechanism, 1e4, np.full(4_000, count))
@@ -146,7 +142,7 @@ class TestGrid:
         """Of empty cells and of full ones, the share of draws below -1 is the same law's."""
         counts = np.tile([0, 10**12], DRAWS // 2)
         found = NOISE.laplace(counts, 2.0) - counts
-        steps, shares = law(Mechanism.LAPLACE, 2.0)
+        steps, shares = law(Laplace, 2.0)
         below = float(shares[steps < -1].sum())
         for half in (found[::2], found[1::2]):
             assert is_usual(int((half < -1).sum()), len(half), below, 2)
@@ -162,13 +158,11 @@ class TestGrid:
         assert len(draws) == 4
 
     @pytest.mark.parametrize("scale", [1e-6, 2e15])
-    @pytest.mark.parametrize("mechanism", [Mechanism.LAPLACE, Mechanism.GAUSSIAN])
+    @pytest.mark.parametrize("mechanism", NOISES)
     def test_s27_the_least_and_the_largest_budget_can_be_drawn(self, mechanism, scale):
         domain = Domain.of({"a": 2})
         psi = Psi(domain, (Measurement(("a",), np.array([2**52, 0])),))
-        privacy = (laplace if mechanism is Mechanism.LAPLACE else gaussian)(
-            "1000000" if scale < 1 else "0.000000001", neighbouring="replace-one"
-        )
+        privacy = mechanism(Neighbouring.REPLACE_ONE, Decimal("1000000" if scale < 1 else "0.000000001"))
         (only,) = noisy(psi, privacy, NOISE).measurements
         assert only.stddev > 0
         assert np.abs(only.values).max() <= 2**53

@@ -8,8 +8,10 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import Claim, Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.budget import Claim, Neighbouring, Price
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
+from gencard.core.card.mechanism import EXACT, InsideGenerator
+from gencard.core.card.noise import Gaussian, Laplace
 from gencard.core.card.terms import AuditTerms, CardTerms, Change, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -78,9 +80,9 @@ whole = st.integers(0, 2**63 - 1)
 cliques = st.lists(names, min_size=1, max_size=4, unique=True).map(tuple)
 prices = st.builds(Price, whole, amounts, amounts)
 privacies = st.one_of(
-    st.just(Privacy()),
-    st.builds(Privacy, st.just(Mechanism.LAPLACE), st.sampled_from(Neighbouring), budgets),
-    st.builds(Privacy, st.just(Mechanism.GAUSSIAN), st.sampled_from(Neighbouring), st.none(), budgets),
+    st.just(EXACT),
+    st.builds(Laplace, st.sampled_from(Neighbouring), budgets),
+    st.builds(Gaussian, st.sampled_from(Neighbouring), budgets),
 )
 levels = st.integers(1, 999).map(lambda permille: f"0.{permille:03d}")
 audits = st.builds(AuditTerms, st.integers(3, 1_000), st.integers(1, 8), levels)
@@ -122,12 +124,8 @@ claims = st.one_of(
 )
 parameters = st.dictionaries(names, texts, max_size=3).map(lambda found: tuple(sorted(found.items())))
 private = st.builds(
-    Privacy,
-    st.just(Mechanism.GENERATOR),
-    st.sampled_from(Neighbouring),
-    st.none(),
-    budgets,
-    st.none() | deltas.filter(bool),
+    InsideGenerator,
+    st.builds(Gaussian, st.sampled_from(Neighbouring), budgets, st.none() | deltas.filter(bool)),
 )
 
 

@@ -6,7 +6,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.noise import Gaussian
 from gencard.core.errors import VerificationError
 from gencard.wire.codecs.privacy_codec import privacy_document, privacy_of_document
 from gencard.wire.documents.card_document import (
@@ -148,7 +149,7 @@ def test_a_missing_part_is_refused(name):
 
 
 def test_noise_is_written_out():
-    privacy = Privacy(Mechanism.GAUSSIAN, Neighbouring.REPLACE_ONE, rho=Decimal("0.50"))
+    privacy = Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.50"))
     document = privacy_document(privacy)
     assert document == {"mechanism": "gaussian", "neighbouring": "replace-one", "rho": "0.5"}
     assert privacy_of_document(document) == privacy

@@ -5,12 +5,12 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from gencard.core.card.budget import Mechanism, Price
+from gencard.core.card.budget import Price, decimal_text
+from gencard.core.card.noise import Mechanism
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as pb
 from gencard.wire.codecs.privacy_codec import (
     amount_of,
-    decimal_text,
     mechanism_message,
     mechanism_of,
     price_document,

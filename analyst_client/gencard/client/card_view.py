@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.terms import stddevs
-from gencard.core.card.budget import FREE, NO_CLAIM, Mechanism, Price
+from gencard.core.card.budget import FREE, NO_CLAIM, Price
 from gencard.core.card.card import Card, CardState, Offer, Turn
+from gencard.core.card.mechanism import InsideGenerator
 from gencard.core.card.offer_changes import changes_between
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.domain import Clique
@@ -209,7 +210,7 @@ def _measured(terms: Proposal) -> list[tuple[str, str]]:
     """How, what each count is then off by, and what a rho comes to."""
     privacy, errors = terms.privacy, sorted(set(stddevs(terms)))
     how = str(privacy) if privacy.noisy else f"exact, {terms.transform}"
-    if privacy.mechanism is Mechanism.GENERATOR:
+    if isinstance(privacy, InsideGenerator):
         how = f"no psi; one fit of the {privacy}"
     lines = [("Measured", how)]
     if terms.weights:
@@ -217,9 +218,9 @@ def _measured(terms: Proposal) -> list[tuple[str, str]]:
     if errors and errors[-1]:
         between = " to ".join(dict.fromkeys(map(_short, (errors[0], errors[-1]))))
         lines.append(("Error", f"stddev of {between} records on each count"))
-    if privacy.rho is not None:
+    if privacy.price.rho:
         delta = privacy.delta or USUAL_DELTA
-        lines.append(("Comes to", in_words(epsilon_of(privacy.rho, delta), delta)))
+        lines.append(("Comes to", in_words(epsilon_of(privacy.price.rho, delta), delta)))
     return lines
 
 

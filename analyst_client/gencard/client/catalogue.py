@@ -7,7 +7,9 @@ from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Part
-from gencard.core.card.budget import Claim, Mechanism, Price, Privacy, Spend, SpendState
+from gencard.core.card.budget import Claim, Price, Spend, SpendState
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -235,8 +237,10 @@ class Budget(Displayable):
             (name, f"{spent:,f} of {cap:,f}")
             for name, spent, cap in (
                 ("Exact statistics", Decimal(self.spent.statistics), Decimal(self.cap.statistics)),
-                ("epsilon (Laplace)", self.spent.epsilon, self.cap.epsilon),
-                ("rho (Gaussian)", self.spent.rho, self.cap.rho),
+                *(
+                    (_label(currency), getattr(self.spent, currency), getattr(self.cap, currency))
+                    for currency in CURRENCIES
+                ),
             )
             if spent or cap
         ]
@@ -246,6 +250,11 @@ class Budget(Displayable):
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return f"Budget on {self.dataset}", [Facts(self.lines())]
+
+
+def _label(currency: str) -> str:
+    names = [noise.__name__ for noise in NOISES if noise.currency == currency]
+    return f"{currency} ({', '.join(names)})"
 
 
 def get_budget(connection: Connection, dataset: str) -> Budget:

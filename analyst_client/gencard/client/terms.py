@@ -7,24 +7,17 @@ from typing import Any, TypedDict
 
 from gencard.client.catalogue import CatalogueEntry
 from gencard.client.workload import Marginals, phi_of
-from gencard.core.card.budget import (
-    EXACT,
-    Mechanism,
-    Neighbouring,
-    Privacy,
-    decimal_of,
-    delta_of,
-    neighbouring_of,
-)
+from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
+from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy, privacy_with
+from gencard.core.card.noise import CURRENCIES, AddedNoise, Mechanism, usual_noise
 from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.moment import Moment
-from gencard.core.noise.mechanisms import parts, scales, stddev_of, sum_scales
+from gencard.core.noise.mechanisms import scales, sum_scales
 from gencard.core.statistics.disclosure import rounding_stddev
 from gencard.core.statistics.moments import statistics_of
-from gencard.core.transform import AS_COUNTED
 
 Amount = Decimal | int | float | str
 """A budget; a float stands for the decimal that it is shown as."""
@@ -114,44 +107,37 @@ def stddevs(terms: Proposal) -> tuple[float, ...]:
 
     Empty on a card of tier private, which has no counts.
     """
-    if terms.privacy.mechanism is Mechanism.GENERATOR:
+    if isinstance(terms.privacy, InsideGenerator):
         return ()
-    if not terms.privacy.noisy:
+    if isinstance(terms.privacy, Exact):
         rounding = terms.transform.rounding
         return (rounding_stddev(rounding) if rounding > 1 else 0.0,) * len(terms.marginals)
-    scales_of_marginals = scales(terms.privacy, terms.weights or [1] * len(terms.cliques))[
-        : len(terms.marginals)
-    ]
-    return tuple(stddev_of(terms.privacy.mechanism, scale) for scale in scales_of_marginals)
+    weights = terms.weights or [1] * len(terms.cliques)
+    return tuple(map(terms.privacy.stddev, scales(terms.privacy, weights)[: len(terms.marginals)]))
 
 
 def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
     """The same of the error on each sum of the moments, in numerators, one moment after the other."""
     statistics = statistics_of(terms.moments, coding)
-    if not terms.privacy.noisy:
+    if not isinstance(terms.privacy, AddedNoise):
         return tuple(0.0 for statistic in statistics for _ in statistic.functions)
-    budgets = parts(terms.privacy, terms.weights or [1] * len(terms.cliques))[len(terms.marginals) :]
+    budgets = terms.privacy.parts(terms.weights or [1] * len(terms.cliques))[len(terms.marginals) :]
     return tuple(
-        stddev_of(terms.privacy.mechanism, scale)
+        terms.privacy.stddev(scale)
         for statistic, budget in zip(statistics, budgets, strict=True)
         for scale in sum_scales(statistic, terms.privacy, budget)
     )
 
 
 def _privacy(options: Measured) -> Privacy:
-    epsilon, rho, delta = (options.get(word) for word in ("epsilon", "rho", "delta"))
-    if epsilon is not None and rho is not None:
-        raise InvalidInputError(field="epsilon", problem="cannot be combined with rho")
-    noisy = epsilon is not None or rho is not None
-    mechanism = Mechanism.LAPLACE if epsilon is not None else Mechanism.GAUSSIAN
-    relation = options.get("neighbouring")
-    return Privacy(
-        mechanism if noisy else Mechanism.EXACT,
-        neighbouring_of(relation or "") if noisy or relation is not None else None,
-        None if epsilon is None else decimal_of(str(epsilon), "epsilon"),
-        None if rho is None else decimal_of(str(rho), "rho"),
-        None if delta is None else delta_of(str(delta)),
-    )
+    budgets = [word for word in CURRENCIES if options.get(word) is not None]
+    if len(budgets) > 1:
+        raise InvalidInputError(field=budgets[0], problem=f"cannot be combined with {budgets[1]}")
+    for word in budgets:
+        decimal_of(str(options.get(word)), word)
+        neighbouring_of(options.get("neighbouring") or "")
+    given = {word: str(options.get(word)) for word in _WORDS if options.get(word) is not None}
+    return privacy_with(usual_noise(budgets[0]) if budgets else Mechanism.EXACT, given)
 
 
 def _key(statistic: str | Sequence[str] | Moment) -> frozenset[str] | Moment:
@@ -208,15 +194,13 @@ def countered(
     """
     phi = (now.marginals, now.moments) if marginals is None else phi_of(marginals, domain)
     privacy = privacy_of(measured) or now.privacy
-    before = None if privacy.noisy else now
-    kept = now.weights if marginals is None and privacy.noisy else ()
+    before = now.measured_as(privacy)
+    kept = before.weights if marginals is None else ()
     proposal = replace(
-        now,
+        before,
         marginals=phi[0],
         moments=phi[1],
-        privacy=privacy,
         weights=weights_of(measured, *phi) or kept,
-        transform=AS_COUNTED if privacy.noisy else now.transform,
         measures=measures_of(measured, before),
         without_uniques=without_uniques_of(measured, before),
         **{field: value for field, value in others.items() if value is not None},

@@ -7,17 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.card.budget import Mechanism, Privacy
+from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.noise.mechanisms import (
-    Noise,
-    choice_scale,
-    count_scale,
-    moved,
-    parts,
-    stddev_of,
-)
 from gencard.core.noise.mechanisms import (
     noisy_marginal as with_noise,
 )
@@ -46,23 +38,19 @@ class PrivacyBudget:
     Each step's noise is sized so that it spends its part, rounded towards privacy.
     """
 
-    def __init__(self, privacy: Privacy, noise: Noise) -> None:
+    def __init__(self, privacy: AddedNoise, noise: Noise) -> None:
         self._privacy, self._noise = privacy, noise
-        (self.total,) = parts(privacy, [1])
+        (self.total,) = privacy.parts([1])
         self.remaining = self.total
-
-    @property
-    def mechanism(self) -> Mechanism:
-        return self._privacy.mechanism
 
     @property
     def l1_sensitivity(self) -> int:
         """L1 distance of the counts of a marginal between neighbours: 1, or 2 for replacing a record."""
-        return int(moved(self._privacy))
+        return int(self._privacy.moved)
 
     def stddev(self, part: Fraction) -> float:
         """Standard deviation of the noise on a count, in records, that is measured with this part."""
-        return stddev_of(self.mechanism, count_scale(self._privacy, part))
+        return self._privacy.stddev(self._privacy.scale(self._privacy.moved, part))
 
     def noisy_marginal(self, clique: Clique, counts: NDArray[Any], part: Fraction) -> Measurement:
         """One marginal with noise on every count, zeros included."""
@@ -104,7 +92,7 @@ class PrivacyBudget:
             sensitivity: The most that any score moves between neighbours.
         """
         self._spend(part)
-        scale = choice_scale(self.mechanism, Fraction(sensitivity), part)
+        scale = self._privacy.choice_scale(Fraction(sensitivity), part)
         return self._noise.choose(np.asarray(scores, dtype=np.int64), scale)
 
     def _spend(self, part: Fraction) -> None:

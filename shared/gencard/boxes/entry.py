@@ -8,20 +8,12 @@ from math import isfinite, nan
 import numpy as np
 
 from gencard.core.blackbox import BlackBox
-from gencard.core.card.budget import (
-    Claim,
-    Mechanism,
-    Neighbouring,
-    Privacy,
-    decimal_of,
-    delta_of,
-    inside_generator,
-    neighbouring_of,
-)
+from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of, neighbouring_of
+from gencard.core.card.mechanism import InsideGenerator, Privacy
+from gencard.core.card.noise import Gaussian, Noise
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.noise.accounting import rho_of
-from gencard.core.noise.mechanisms import Noise
 from gencard.core.types import FloatArray
 
 Parameters = Mapping[str, str]
@@ -83,7 +75,7 @@ APPROXIMATE: Parameters = {"epsilon": "1", "delta": "0.000001", "neighbouring": 
 """Defaults of boxes with an (epsilon, delta) guarantee."""
 
 
-def approximate(parameters: Parameters) -> Privacy:
+def approximate(parameters: Parameters) -> Gaussian:
     """The rho of zCDP that satisfies the (epsilon, delta) of the parameters.
 
     Raises:
@@ -95,7 +87,7 @@ def approximate(parameters: Parameters) -> Privacy:
     rho = rho_of(epsilon, delta)
     if not rho:
         raise InvalidNumberError(field="epsilon", expected="larger, at this delta")
-    return Privacy(Mechanism.GAUSSIAN, relation, rho=rho, delta=delta)
+    return Gaussian(relation, rho, delta)
 
 
 def approximate_privacy(parameters: Parameters) -> Privacy:
@@ -104,7 +96,7 @@ def approximate_privacy(parameters: Parameters) -> Privacy:
     Epsilon and delta follow from rho; the sum of rhos bounds several fits more closely than any sum of
     (epsilon, delta), and needs no delta in the ledger. Raises the same.
     """
-    return inside_generator(approximate(parameters))
+    return InsideGenerator(approximate(parameters))
 
 
 def approximate_claim(parameters: Parameters) -> Claim:

@@ -17,12 +17,11 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
-from gencard.core.card.budget import Spend
+from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.noise.accounting import USUAL_DELTA
 from gencard.wire.codecs.privacy_codec import (
     claim_document,
-    decimal_text,
     price_document,
     privacy_document,
     transform_document,

@@ -13,7 +13,8 @@ from gencard.controller.settings.boxes import (
     CopiesRowsBox,
     ProgramBox,
 )
-from gencard.core.card.budget import NO_CLAIM, Claim, Privacy
+from gencard.core.card.budget import NO_CLAIM, Claim
+from gencard.core.card.mechanism import Privacy
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (

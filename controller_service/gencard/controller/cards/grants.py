@@ -17,8 +17,9 @@ from gencard.controller.policy.policy import sums_price
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import CardStore, offer_of, signed_card
-from gencard.core.card.budget import FREE, Mechanism, Neighbouring, Price
+from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
@@ -28,7 +29,7 @@ from gencard.core.transform import AS_COUNTED
 from gencard.wire.codecs.card_codec import card_of_bytes
 
 DIFFERENCING = "DIFFERENCING"
-_NOISY = (Mechanism.LAPLACE, Mechanism.GAUSSIAN, Mechanism.GENERATOR)
+_NOISY = set(Mechanism) - {Mechanism.EXACT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from gencard.controller.jobs.recipes import cliques_of, linear_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.catalogue import schema_of_table
 from gencard.controller.records.vault import Vault
+from gencard.core.card.noise import Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics import measure as door
 from gencard.core.types import Progress
 from gencard.wire.codecs.privacy_codec import privacy_of_document, transform_of_document

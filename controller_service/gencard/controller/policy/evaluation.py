@@ -7,7 +7,9 @@ from gencard.controller.policy.generators import READS_RECORDS as GENERATOR_READ
 from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.core.card.budget import Mechanism, Price, Privacy
+from gencard.core.card.budget import Price
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.evaluation.evaluation import Evaluation

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 
 from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.policy.policy import PRICE, Policy
-from gencard.controller.policy.statistics import NEIGHBOURING, nearest_privacy, price_of_noise
-from gencard.core.card.budget import Mechanism, Neighbouring, Privacy, decimal_of
+from gencard.controller.policy.statistics import NEIGHBOURING, nearest_privacy
+from gencard.core.card.budget import Neighbouring, decimal_of
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Change, Proposal, Refusal, Tier
 from gencard.core.generators.registry import GENERATORS, takes_linear
 from gencard.core.transform import AS_COUNTED, Transform
@@ -91,7 +93,7 @@ def _with_private(
         return Refusal((closed[Mechanism.GENERATOR],))
     if own.neighbouring != relation_of(policy, facts):
         return Refusal((NEIGHBOURING,))
-    if not price_of_noise(own).fits(policy.most_per_card):
+    if not own.price.fits(policy.most_per_card):
         return Refusal((PRICE,))
     steps = (
         ("generator", proposal.generator, name, GENERATOR),

@@ -22,7 +22,8 @@ from gencard.controller.policy.statistics import (
     objection,
     price_of,
 )
-from gencard.core.card.budget import Mechanism, Privacy
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError

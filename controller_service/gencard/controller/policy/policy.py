@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gencard.core.card.budget import Mechanism, Price, Privacy
+from gencard.core.card.budget import Price
+from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.terms import Change, Proposal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
@@ -143,7 +144,7 @@ class Policy:
     generators: tuple[str, ...]
     most_per_card: Price
     mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
-    noise: Privacy | None = None
+    noise: AddedNoise | None = None
     transform: Transform = AS_COUNTED
     moments: MomentPolicy = NO_MOMENTS
     forbidden: tuple[Clique, ...] = ()

@@ -6,7 +6,9 @@ from itertools import combinations
 from math import comb, prod
 
 from gencard.controller.policy.policy import NUMBER, ORDER, PRICE, Policy, sums_price
-from gencard.core.card.budget import ZERO, Mechanism, Price, Privacy
+from gencard.core.card.budget import Price
+from gencard.core.card.mechanism import EXACT, Exact, Privacy
+from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.terms import Change, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
@@ -38,7 +40,7 @@ def acceptable_cliques(
         if reason:
             changes.append(_clique_change(clique, nearest, reason))
         kept.update(dict.fromkeys(nearest))
-    exact = terms.privacy.mechanism is Mechanism.EXACT
+    exact = isinstance(terms.privacy, Exact)
     affordable, dropped = _affordable(tuple(kept), policy, domain, exact=exact)
     changes += [_clique_change(clique, (), reason) for clique, reason in dropped]
     return affordable, tuple(changes)
@@ -118,23 +120,18 @@ def price_of(terms: Proposal, domain: Domain) -> Price:
     release without replicated uniques costs what the table of all its attributes would, and one more:
     what is missing tells of any cell of that table.
     """
-    if terms.privacy.noisy:
-        return price_of_noise(terms.privacy)
+    if not isinstance(terms.privacy, Exact):
+        return terms.privacy.price
     sums = sums_price(terms.marginals, terms.moments, domain)
     whole = [domain.covered_by(terms.cliques).attributes] if terms.without_uniques else []
     statistics = dimension(domain, [*terms.marginals, *whole]) + sums
     return Price(statistics=statistics + terms.without_uniques)
 
 
-def price_of_noise(privacy: Privacy) -> Price:
-    """What noise spends, of psi or of one fit of a generator: its epsilon, or its rho."""
-    return Price(epsilon=privacy.epsilon or ZERO, rho=privacy.rho or ZERO)
-
-
 def nearest_privacy(
     requested: Privacy,
     mechanisms: Collection[Mechanism],
-    noise: Privacy | None,
+    noise: AddedNoise | None,
     most: Price,
     closed: Mapping[Mechanism, str],
 ) -> tuple[Privacy, tuple[Change, ...]] | Refusal:
@@ -150,9 +147,10 @@ def nearest_privacy(
     offered = _on_offer(requested, set(mechanisms) - closed.keys(), noise)
     if offered is None:
         return Refusal((why,))
-    relation = noise.neighbouring if noise is not None else offered.neighbouring
-    related = replace(offered, neighbouring=relation) if offered.noisy else offered
-    affordable = _within(related, most)
+    related = affordable = offered
+    if isinstance(offered, AddedNoise):
+        related = offered if noise is None else replace(offered, neighbouring=noise.neighbouring)
+        affordable = related.within(most)
     steps = (
         (requested, offered, why),
         (offered, related, NEIGHBOURING),
@@ -164,23 +162,14 @@ def nearest_privacy(
 
 
 def _on_offer(
-    requested: Privacy, mechanisms: Collection[Mechanism], noise: Privacy | None
+    requested: Privacy, mechanisms: Collection[Mechanism], noise: AddedNoise | None
 ) -> Privacy | None:
     """What was asked, else the noise on offer, else exact counts; None where neither is."""
     if requested.mechanism in mechanisms:
         return requested
     if noise is not None and noise.mechanism in mechanisms:
         return noise
-    return Privacy() if Mechanism.EXACT in mechanisms else None
-
-
-def _within(privacy: Privacy, most: Price) -> Privacy:
-    """The same noise with a budget that one card may have; as it is, where none may."""
-    if privacy.epsilon is not None and most.epsilon:
-        return replace(privacy, epsilon=min(privacy.epsilon, most.epsilon))
-    if privacy.rho is not None and most.rho:
-        return replace(privacy, rho=min(privacy.rho, most.rho))
-    return privacy
+    return EXACT if Mechanism.EXACT in mechanisms else None
 
 
 def measured_as(
@@ -190,11 +179,10 @@ def measured_as(
 
     Noise keeps the weights; exact counts have none.
     """
-    required = AS_COUNTED if privacy.noisy else transform
-    weights = terms.weights if privacy.noisy else ()
+    required = transform if "transform" in privacy.terms else AS_COUNTED
     changed = required != terms.transform
     change = Change("transform", str(terms.transform), str(required), TRANSFORM)
-    terms = replace(terms, privacy=privacy, transform=required, weights=weights)
+    terms = replace(terms.measured_as(privacy), transform=required)
     return terms, (change,) if changed else ()
 
 

@@ -1,7 +1,8 @@
 """The settings tables of a dataset's policy, caps and evaluations."""
 
+from collections.abc import Collection
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
@@ -10,7 +11,9 @@ from gencard.controller.policy import policy
 from gencard.controller.policy.policy import MomentPolicy
 from gencard.controller.settings.boxes import Name
 from gencard.controller.settings.files import Section
-from gencard.core.card.budget import Mechanism, Neighbouring, Price, Privacy
+from gencard.core.card.budget import Neighbouring, Price
+from gencard.core.card.mechanism import noise_with
+from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared
 from gencard.core.evaluation.registry import EVALUATIONS
@@ -61,8 +64,18 @@ MOST_DAYS = 36_500
 MeasureName = Annotated[str, AfterValidator(_measure)]
 
 
-PsiMechanism = Literal[Mechanism.EXACT, Mechanism.LAPLACE, Mechanism.GAUSSIAN]
-"""How psi may be measured; a generator's own noise measures none, and no policy names it."""
+_ADDED = [noise.mechanism for noise in NOISES]
+
+
+def _one_of(allowed: Collection[Mechanism]) -> AfterValidator:
+    """A generator's own noise measures no psi, and no policy names it."""
+
+    def checked(mechanism: Mechanism) -> Mechanism:
+        if mechanism not in allowed:
+            raise ValueError(f"must be {' or '.join(allowed)}")
+        return mechanism
+
+    return AfterValidator(checked)
 
 
 class Amounts(Section):
@@ -84,7 +97,7 @@ class Amounts(Section):
 class NoiseTable(Section):
     """Noise on offer: default budget, and the neighbouring relation of all noisy cards."""
 
-    mechanism: Literal[Mechanism.LAPLACE, Mechanism.GAUSSIAN]
+    mechanism: Annotated[Mechanism, _one_of(_ADDED)]
     neighbouring: Neighbouring
     epsilon: Decimal | None = None
     rho: Decimal | None = None
@@ -95,8 +108,9 @@ class NoiseTable(Section):
         self.privacy()
         return self
 
-    def privacy(self) -> Privacy:
-        return Privacy(self.mechanism, self.neighbouring, self.epsilon, self.rho, self.delta)
+    def privacy(self) -> AddedNoise:
+        given = {name: str(value) for name, value in dict(self).items() if value is not None}
+        return noise_with(Mechanism(given.pop("mechanism")), given)
 
 
 class TransformTable(Section):
@@ -136,7 +150,9 @@ class PolicyTable(Section):
     most_per_card: Amounts
     forbidden: tuple[Clique, ...] = ()
     generators: tuple[Name, ...] = BY_CONSTRUCTION
-    mechanisms: tuple[PsiMechanism, ...] = (Mechanism.EXACT,)
+    mechanisms: tuple[Annotated[Mechanism, _one_of([Mechanism.EXACT, *_ADDED])], ...] = (
+        Mechanism.EXACT,
+    )
     noise: NoiseTable | None = None
     transform: TransformTable = TransformTable()
     moments: MomentsTable = MomentsTable()

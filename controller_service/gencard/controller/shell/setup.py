@@ -34,7 +34,7 @@ from gencard.controller.upkeep.readiness import (
 )
 from gencard.controller.wiring import serve as serve_settings
 from gencard.controller.wiring import tls_files
-from gencard.core.card.budget import Mechanism
+from gencard.core.card.noise import Mechanism
 from gencard.core.errors import InvalidInputError
 
 

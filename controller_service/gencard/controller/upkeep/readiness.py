@@ -8,13 +8,14 @@ from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.policy.evaluation import together_of
 from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.policy import Policy
-from gencard.controller.policy.statistics import objection, price_of_noise
+from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.sandbox.trial import check_isolation
 from gencard.controller.settings.boxes import BuiltInBox, ProgramBox
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger
-from gencard.core.card.budget import Mechanism, Privacy
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import Mechanism
 from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
 from gencard.core.evaluation.registry import evaluation_named
@@ -188,11 +189,10 @@ def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
                 f"names '{name}', which is private for {privacy.neighbouring} neighbours, but noise on "
                 f"this dataset uses {relation}"
             )
-        if not price_of_noise(privacy).fits(policy.most_per_card):
-            price = price_of_noise(privacy)
+        if not privacy.price.fits(policy.most_per_card):
+            price = privacy.price
             yield f"names '{name}', whose price of {price} for a card exceeds most_per_card"
 
 
 def _is_on_offer(noise: Privacy, policy: Policy) -> bool:
-    price = price_of_noise(noise)
-    return noise.mechanism in policy.mechanisms and price.fits(policy.most_per_card)
+    return noise.mechanism in policy.mechanisms and noise.price.fits(policy.most_per_card)

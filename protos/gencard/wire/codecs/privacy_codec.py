@@ -6,7 +6,9 @@ Decimals are exact, as strings; a transform says only what differs from counts a
 from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 
-from gencard.core.card.budget import Claim, Mechanism, Neighbouring, Price, Privacy, decimal_of, delta_of
+from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
+from gencard.core.card.mechanism import Privacy, privacy_with
+from gencard.core.card.noise import Mechanism
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import catalog_pb2 as catalog
@@ -14,10 +16,7 @@ from gencard.v1 import common_pb2 as pb
 from gencard.wire.signatures.canonical import Document, integer_of, text_of
 
 _MECHANISM = {
-    Mechanism.EXACT: pb.Privacy.MECHANISM_EXACT,
-    Mechanism.LAPLACE: pb.Privacy.MECHANISM_LAPLACE,
-    Mechanism.GAUSSIAN: pb.Privacy.MECHANISM_GAUSSIAN,
-    Mechanism.GENERATOR: pb.Privacy.MECHANISM_GENERATOR,
+    mechanism: pb.Privacy.Mechanism.Value(f"MECHANISM_{mechanism.name}") for mechanism in Mechanism
 }
 _NEIGHBOURING = {
     None: pb.Privacy.NEIGHBOURING_UNSPECIFIED,
@@ -31,13 +30,8 @@ _NEIGHBOURING_OF: dict[int, Neighbouring | None] = {
 LONGEST_AMOUNT = 32
 """Characters of a decimal."""
 
+_PARAMETERS = [field.name for field in pb.Privacy.DESCRIPTOR.fields if field.type == field.TYPE_STRING]
 _NUMBERS = tuple(field.name for field in fields(Transform) if field.name != "zeros")
-
-
-def decimal_text(number: Decimal) -> str:
-    """Plain digits, no exponent, no trailing zeros."""
-    text = f"{abs(number) if number == 0 else number:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def mechanism_message(mechanism: Mechanism) -> pb.Privacy.Mechanism.ValueType:
@@ -63,24 +57,20 @@ def neighbouring_of(number: int) -> Neighbouring | None:
 
 
 def privacy_message(privacy: Privacy) -> pb.Privacy:
+    numbers = {name: text for name, text in privacy.parameters.items() if name != "neighbouring"}
     return pb.Privacy(
         mechanism=_MECHANISM[privacy.mechanism],
         neighbouring=neighbouring_message(privacy.neighbouring),
-        epsilon="" if privacy.epsilon is None else decimal_text(privacy.epsilon),
-        rho="" if privacy.rho is None else decimal_text(privacy.rho),
-        delta="" if privacy.delta is None else decimal_text(privacy.delta),
+        **numbers,
     )
 
 
 def privacy_of(message: pb.Privacy) -> Privacy:
     """Raises InvalidInputError or InvalidNumberError where the parts do not make a privacy."""
-    return Privacy(
-        mechanism=mechanism_of(message.mechanism),
-        neighbouring=neighbouring_of(message.neighbouring),
-        epsilon=decimal_of(message.epsilon, "privacy.epsilon") if message.epsilon else None,
-        rho=decimal_of(message.rho, "privacy.rho") if message.rho else None,
-        delta=delta_of(message.delta) if message.delta else None,
-    )
+    relation = neighbouring_of(message.neighbouring)
+    given = {name: text for name in _PARAMETERS if (text := getattr(message, name))}
+    given |= {} if relation is None else {"neighbouring": relation}
+    return privacy_with(mechanism_of(message.mechanism), given)
 
 
 def price_message(price: Price) -> pb.Price:
@@ -128,31 +118,14 @@ def price_of_document(document: Document) -> Price:
 
 
 def privacy_document(privacy: Privacy) -> Document:
-    document = {"mechanism": str(privacy.mechanism)}
-    if privacy.neighbouring is not None:
-        document["neighbouring"] = str(privacy.neighbouring)
-    if privacy.epsilon is not None:
-        document["epsilon"] = decimal_text(privacy.epsilon)
-    if privacy.rho is not None:
-        document["rho"] = decimal_text(privacy.rho)
-    if privacy.delta is not None:
-        document["delta"] = decimal_text(privacy.delta)
-    return document
+    return {"mechanism": str(privacy.mechanism), **privacy.parameters}
 
 
 def privacy_of_document(document: Document) -> Privacy:
-    """Raises KeyError, TypeError, ValueError or what Privacy refuses, where it is no privacy."""
-
-    def budget(field: str) -> Decimal | None:
-        return decimal_of(text_of(document[field]), field) if field in document else None
-
-    return Privacy(
-        Mechanism(document["mechanism"]),
-        Neighbouring(document["neighbouring"]) if "neighbouring" in document else None,
-        budget("epsilon"),
-        budget("rho"),
-        delta_of(text_of(document["delta"])) if "delta" in document else None,
-    )
+    """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no privacy."""
+    mechanism = Mechanism(document["mechanism"])
+    given = {name: text_of(value) for name, value in document.items() if name != "mechanism"}
+    return privacy_with(mechanism, given)
 
 
 def claim_document(claim: Claim) -> Document:

@@ -27,12 +27,11 @@ from gencard.boxes.entry import (
     whole,
 )
 from gencard.boxes.marginals.models import KeptModel, ModelBox, NoisyModel, check_attributes
-from gencard.core.card.budget import Privacy
+from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, check_cells
 from gencard.core.generators.targets import check_settings
-from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.closure import closure
 from gencard.core.statistics.counting import count_all
 from gencard.core.types import Progress, ignore_progress
@@ -122,7 +121,7 @@ class Aim(ModelBox):
         InvalidNumberError: A number is below 1.
     """
 
-    privacy: Privacy
+    privacy: AddedNoise
     noise: Noise
     workload: tuple[Clique, ...] = ()
     rounds: int = 16

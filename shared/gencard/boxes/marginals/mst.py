@@ -27,12 +27,11 @@ from gencard.boxes.entry import (
     noise_of,
 )
 from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
-from gencard.core.card.budget import Privacy
+from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.maximum_entropy.family import graphical, spanning_tree
 from gencard.core.generators.maximum_entropy.tree_model import TreeModel
-from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.consistency import reconcile
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.marginals import total
@@ -141,7 +140,7 @@ class Mst(ModelBox):
     exponential mechanism among those that close no cycle (Kruskal's algorithm, privately).
     """
 
-    privacy: Privacy
+    privacy: AddedNoise
     noise: Noise
 
     def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptModel:  # noqa: ARG002 - privacy noise has no seed

@@ -16,19 +16,13 @@ from gencard.boxes.budget import PrivacyBudget
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, noise_of, whole
 from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
 from gencard.boxes.marginals.privbayes_parents import Pair, ParentScores, pairs_to_choose_from
-from gencard.core.card.budget import (
-    Claim,
-    Mechanism,
-    Neighbouring,
-    Privacy,
-    decimal_of,
-    inside_generator,
-)
+from gencard.core.card.budget import Claim, Neighbouring, decimal_of
+from gencard.core.card.mechanism import InsideGenerator
+from gencard.core.card.noise import AddedNoise, Laplace, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.network_model import NetworkModel, Node
-from gencard.core.noise.mechanisms import Noise
 from gencard.core.statistics.consistency import on_simplex
 from gencard.core.statistics.counting import count
 from gencard.core.types import Progress, ignore_progress
@@ -57,7 +51,7 @@ class PrivBayes(ModelBox):
         InvalidNumberError: theta is not positive, beta not between 0 and 1, or the degree negative.
     """
 
-    privacy: Privacy
+    privacy: AddedNoise
     noise: Noise
     theta: Fraction = Fraction(4)
     beta: Fraction = Fraction(3, 10)
@@ -123,9 +117,8 @@ def _nodes(
     return tuple(nodes)
 
 
-def _privacy(parameters: Parameters) -> Privacy:
-    epsilon = decimal_of(parameters["epsilon"], "epsilon")
-    return Privacy(Mechanism.LAPLACE, Neighbouring.REPLACE_ONE, epsilon=epsilon)
+def _privacy(parameters: Parameters) -> Laplace:
+    return Laplace(Neighbouring.REPLACE_ONE, decimal_of(parameters["epsilon"], "epsilon"))
 
 
 def _claim(parameters: Parameters) -> Claim:
@@ -159,5 +152,5 @@ ENTRY = BoxEntry(
     {"epsilon": "1", "theta": "4", "beta": "0.3", "degree": "4"},
     _claim,
     _make,
-    privacy=lambda parameters: inside_generator(_privacy(parameters)),
+    privacy=lambda parameters: InsideGenerator(_privacy(parameters)),
 )

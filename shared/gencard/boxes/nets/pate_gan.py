@@ -12,11 +12,12 @@ from gencard.boxes.nets.fitted import KeptNet, NetBox
 from gencard.boxes.nets.layout import layout_of
 from gencard.boxes.nets.modes import declared
 from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of, votes_of
-from gencard.core.card.budget import Claim, Mechanism, Neighbouring, Privacy, decimal_of, delta_of
+from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
+from gencard.core.card.mechanism import InsideGenerator, Privacy
+from gencard.core.card.noise import Gaussian, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError, InvalidInputError, InvalidNumberError
 from gencard.core.generators.contract import rng_of
-from gencard.core.noise.mechanisms import Noise
 from gencard.core.types import IntArray, Progress, ignore_progress
 
 CALIBRATED = "calibrated"
@@ -221,12 +222,8 @@ def _privacy(parameters: Parameters) -> Privacy:
     """All votes of one fit as zCDP: a sum of epsilons would leave no place for delta in the ledger."""
     options = options_of(parameters)
     votes = options.affordable * options.batch_size
-    return Privacy(
-        Mechanism.GENERATOR,
-        Neighbouring.REPLACE_ONE,
-        rho=rho_of_votes(votes, options.noise),
-        delta=options.delta,
-    )
+    rho = rho_of_votes(votes, options.noise)
+    return InsideGenerator(Gaussian(Neighbouring.REPLACE_ONE, rho, options.delta))
 
 
 ENTRY = BoxEntry(

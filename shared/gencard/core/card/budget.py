@@ -1,6 +1,6 @@
-"""Privacy that a card requests or a box claims, what measuring costs, and prices in exact decimals."""
+"""Privacy that a box claims, prices and lines of the ledger, in exact decimals."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -12,19 +12,6 @@ _FINEST = Decimal("1e-9")
 _LARGEST = Decimal("1e6")
 _LARGEST_SUM = Decimal("1e9")
 _FINEST_DELTA = Decimal("1e-18")
-
-
-class Mechanism(StrEnum):
-    """How counts are measured.
-
-    ``GENERATOR`` stands on cards of tier private: no count is measured, and the noise is inside the
-    generator, which the controller ships.
-    """
-
-    EXACT = "exact"
-    LAPLACE = "laplace"
-    GAUSSIAN = "gaussian"
-    GENERATOR = "generator"
 
 
 class Neighbouring(StrEnum):
@@ -69,109 +56,17 @@ def _between(finest: Decimal, largest: Decimal, text: str, refusal: InvalidNumbe
     return number
 
 
-@dataclass(frozen=True, slots=True)
-class Privacy:
-    """The mechanism and what it is given.
-
-    Args:
-        epsilon: Laplace: spent by all marginals of the card together.
-        rho: Gaussian: zero-concentrated differential privacy, spent by all marginals together.
-        delta: Beside rho: at which delta the card also states an epsilon. It changes no noise.
-
-    A generator's own noise has one of epsilon and rho: what one fit spends.
-
-    Raises:
-        InvalidInputError: A parameter is missing or does not belong to the mechanism.
-        InvalidNumberError: A budget is outside its range.
-    """
-
-    mechanism: Mechanism = Mechanism.EXACT
-    neighbouring: Neighbouring | None = None
-    epsilon: Decimal | None = None
-    rho: Decimal | None = None
-    delta: Decimal | None = None
-
-    def __post_init__(self) -> None:
-        own = self.mechanism is Mechanism.GENERATOR
-        wants_rho = self.mechanism is Mechanism.GAUSSIAN or (own and self.rho is not None)
-        wants_epsilon = self.mechanism is Mechanism.LAPLACE or (own and not wants_rho)
-        noisy = wants_epsilon or wants_rho
-        if (self.epsilon is not None) != wants_epsilon:
-            raise InvalidInputError(
-                field="privacy.epsilon", problem="must be given for laplace, and for no other mechanism"
-            )
-        if (self.rho is not None) != wants_rho:
-            raise InvalidInputError(
-                field="privacy.rho", problem="must be given for gaussian, and for no other mechanism"
-            )
-        if (self.neighbouring is not None) != noisy:
-            raise InvalidInputError(
-                field="privacy.neighbouring", problem="must be given with noise, and only with noise"
-            )
-        if self.delta is not None and not wants_rho:
-            raise InvalidInputError(field="privacy.delta", problem="is allowed for gaussian only")
-        for field, number in (("privacy.epsilon", self.epsilon), ("privacy.rho", self.rho)):
-            if number is not None:
-                decimal_of(str(number), field)
-        if self.delta is not None:
-            delta_of(str(self.delta))
-
-    @property
-    def noisy(self) -> bool:
-        return self.mechanism is not Mechanism.EXACT
-
-    def __str__(self) -> str:
-        """In words, for people.
-
-        >>> str(laplace("0.50", neighbouring="add-remove"))
-        'laplace, epsilon 0.5, add-remove'
-        """
-        amounts = (("epsilon", self.epsilon), ("rho", self.rho), ("delta", self.delta))
-        amounts_text = [
-            f"{name} {amount.normalize():f}" for name, amount in amounts if amount is not None
-        ]
-        return ", ".join([self.mechanism, *amounts_text, *filter(None, [self.neighbouring])])
+def decimal_text(number: Decimal) -> str:
+    """Plain digits, no exponent, no trailing zeros."""
+    text = f"{abs(number) if number == 0 else number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def laplace(epsilon: Decimal | int | str, *, neighbouring: Neighbouring | str) -> Privacy:
-    """Discrete Laplace noise that spends ``epsilon`` over all marginals of a card.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: No such relation, or epsilon is out of range.
-    """
-    amount = decimal_of(str(epsilon), "privacy.epsilon")
-    return Privacy(Mechanism.LAPLACE, neighbouring_of(neighbouring), epsilon=amount)
-
-
-def gaussian(
-    rho: Decimal | int | str,
-    *,
-    neighbouring: Neighbouring | str,
-    delta: Decimal | str | None = None,
-) -> Privacy:
-    """Discrete Gaussian noise that spends ``rho`` (zCDP) over all marginals of a card.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
-    """
-    return Privacy(
-        Mechanism.GAUSSIAN,
-        neighbouring_of(neighbouring),
-        rho=decimal_of(str(rho), "privacy.rho"),
-        delta=None if delta is None else delta_of(str(delta)),
-    )
-
-
-def inside_generator(privacy: Privacy) -> Privacy:
-    """The same guarantee, kept by the noise that a generator adds by itself while it is fitted."""
-    return replace(privacy, mechanism=Mechanism.GENERATOR)
-
-
-def neighbouring_of(text: str) -> Neighbouring:
+def neighbouring_of(text: str, field: str = "privacy.neighbouring") -> Neighbouring:
     """Raises InvalidInputError where there is no such relation."""
     if text not in set(Neighbouring):
         expected = " or ".join(Neighbouring)
-        raise InvalidInputError(field="privacy.neighbouring", problem=f"must be {expected}")
+        raise InvalidInputError(field=field, problem=f"must be {expected}")
     return Neighbouring(text)
 
 
@@ -214,12 +109,8 @@ class Price:
         """
         amounts = (("epsilon", self.epsilon), ("rho", self.rho))
         parts = [f"{self.statistics:,} exact statistics"] if self.statistics else []
-        parts += [f"{name} {amount.normalize():f}" for name, amount in amounts if amount]
+        parts += [f"{name} {decimal_text(amount)}" for name, amount in amounts if amount]
         return ", ".join(parts) or "nothing"
-
-
-EXACT = Privacy()
-"""Counts as they are."""
 
 
 def _is_amount(amount: object) -> bool:

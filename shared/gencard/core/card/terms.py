@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from gencard.core.card.budget import EXACT, Claim, Mechanism, Price, Privacy, decimal_of
+from gencard.core.card.budget import Claim, Price, decimal_of
+from gencard.core.card.mechanism import EXACT, InsideGenerator, Privacy
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.moment import Moment
@@ -83,6 +84,16 @@ USUAL_AUDIT = AuditTerms()
 """What an audit does where nobody asks for something else."""
 
 
+_ONLY_EXACT = "is allowed only with exact counts, without rounding or checks"
+_ONLY = {
+    "weights": "are allowed only with noise",
+    "transform": "is allowed only with exact counts",
+    "measures": _ONLY_EXACT,
+    "without_uniques": _ONLY_EXACT,
+}
+"""What is wrong with a field beside a way to measure that does not name it in its ``terms``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What an analyst asks for; also the form of the terms of an offer.
@@ -139,34 +150,37 @@ class Proposal:
         return (*self.marginals, *(moment.attributes for moment in self.moments))
 
     def _check_measuring(self) -> None:
-        if self.weights and not self.privacy.noisy:
-            raise InvalidInputError(field="weights", problem="are allowed only with noise")
+        for field, problem in _ONLY.items():
+            if field not in self.privacy.terms and getattr(self, field) not in ((), AS_COUNTED, False):
+                raise InvalidInputError(field=field, problem=problem)
         if self.weights and len(self.weights) != len(self.cliques):
             raise InvalidInputError(field="weights", problem="must be empty, or one for each statistic")
         if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
             raise InvalidNumberError(
                 field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
             )
-        if self.transform != AS_COUNTED and self.privacy.noisy:
-            raise InvalidInputError(field="transform", problem="is allowed only with exact counts")
         if self.transform != AS_COUNTED and self.moments:
             raise InvalidInputError(
                 field="transform", problem="is allowed only for marginals, not for moments"
             )
 
     def _check_measures(self) -> None:
-        """What looks at the records once more: no noise binds it, and no rounding."""
+        """What looks at the records once more: no rounding binds it."""
         if len(set(self.measures)) != len(self.measures) or len(self.measures) > MOST_MEASURES:
             raise InvalidInputError(
                 field="measures", problem=f"must be at most {MOST_MEASURES} different names"
             )
         if not all(_MEASURE.fullmatch(name) for name in self.measures):
             raise InvalidInputError(field="measures", problem="includes a name that is not valid")
-        changed = self.privacy.noisy or self.transform != AS_COUNTED
-        for field, requested in (("measures", self.measures), ("without_uniques", self.without_uniques)):
-            if requested and changed:
-                problem = "is allowed only with exact counts, without rounding or checks"
-                raise InvalidInputError(field=field, problem=problem)
+        for field in ("measures", "without_uniques"):
+            if getattr(self, field) and self.transform != AS_COUNTED:
+                raise InvalidInputError(field=field, problem=_ONLY[field])
+
+    def measured_as(self, privacy: Privacy) -> "Proposal":
+        """The same terms, measured in this way; what does not go with it takes its default."""
+        usual = {field.name: field.default for field in fields(Proposal) if field.name in _ONLY}
+        changes: dict[str, Any] = {name: usual[name] for name in usual.keys() - privacy.terms}
+        return replace(self, privacy=privacy, **changes)
 
     def in_order_of(self, domain: Domain) -> "Proposal":
         """The same proposal with its cliques in the schema's order, sorted, each once.
@@ -270,7 +284,7 @@ class CardTerms:
     reviewed_by: str = ""
 
     def __post_init__(self) -> None:
-        by_generator = self.terms.privacy.mechanism is Mechanism.GENERATOR
+        by_generator = isinstance(self.terms.privacy, InsideGenerator)
         if by_generator != (self.tier is Tier.PRIVATE):
             problem = "must be generator on cards of tier private, and on no other card"
             raise InvalidInputError(field="privacy.mechanism", problem=problem)

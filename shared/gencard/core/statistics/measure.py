@@ -8,12 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
-from gencard.core.card.budget import EXACT, Mechanism, Privacy
+from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy
+from gencard.core.card.noise import Noise
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
-from gencard.core.noise.mechanisms import Noise, noisy
+from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.disclosure import transformed
@@ -65,16 +66,16 @@ def measure(
         MeasurementRefusedError: Exact counts do not pass the transform's checks.
         UnknownAttributeError: A clique names an attribute that is not declared.
     """
-    if privacy.mechanism is Mechanism.GENERATOR:
+    if isinstance(privacy, InsideGenerator):
         problem = "is generator: a card of tier private measures no psi"
         raise InvalidInputError(field="privacy.mechanism", problem=problem)
-    if privacy.noisy and noise is None:
+    if not isinstance(privacy, Exact) and noise is None:
         raise InvalidInputError(field="noise", problem="a source of noise is required")
     cliques, linear = divided(statistics)
     if linear and transform != AS_COUNTED:
         raise InvalidInputError(field="transform", problem="is allowed only for marginals")
     exact = _counted(source, cliques, linear, domain)
-    if noise is not None and privacy.noisy:
+    if noise is not None and not isinstance(privacy, Exact):
         return noisy(exact, privacy, noise, weights)
     return transformed(exact, transform, zeros)
 

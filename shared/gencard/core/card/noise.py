@@ -1,0 +1,301 @@
+"""Noise on counts: one class for each mechanism, with its parameters, price, scale, stddev and draw.
+
+A new mechanism is one more class, in ``NOISES``, with its name in ``Mechanism`` and its sampler in
+``Noise``, which ``controller/noise.py`` draws from; the protocol has its name once more.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from math import exp, expm1, inf, isqrt, nextafter, sqrt
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from gencard.core.card.budget import (
+    Neighbouring,
+    Price,
+    decimal_of,
+    decimal_text,
+    delta_of,
+    neighbouring_of,
+)
+from gencard.core.types import IntArray
+
+_LEAST_STDDEV = 1e-9
+"""Noise too small to be seen is noise all the same: a stddev of 0 would say that counts are exact."""
+
+_FINE = 2**40
+
+
+class Mechanism(StrEnum):
+    """Names of the ways to measure, on cards and in policies.
+
+    ``GENERATOR`` stands on cards of tier private: no count is measured, and the noise is inside the
+    generator, which the controller ships.
+    """
+
+    EXACT = "exact"
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+    GENERATOR = "generator"
+
+
+class Noise(Protocol):
+    """Draws exact discrete noise from a cryptographic source; ``controller/noise.py`` has the one."""
+
+    def laplace(self, counts: IntArray, scale: float) -> IntArray:
+        r"""Add to each count k with probability proportional to :math:`e^{-|k| / scale}`."""
+        ...
+
+    def gaussian(self, counts: IntArray, scale: float) -> IntArray:
+        r"""Add to each count k with probability proportional to :math:`e^{-k^2 / (2\, scale^2)}`."""
+        ...
+
+    def choose(self, scores: IntArray, scale: float) -> int:
+        r"""The position i with probability proportional to :math:`e^{scores_i / scale}`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AddedNoise(ABC):
+    """Noise on every count, which spends one budget over all statistics of a card together.
+
+    Args:
+        neighbouring: What one record more or less means.
+    """
+
+    mechanism: ClassVar[Mechanism]
+    noisy: ClassVar = True
+    terms: ClassVar = frozenset({"weights"})
+    currency: ClassVar[str]
+    """Of the ledger, in which budgets add up: a field of this class and of ``Price``."""
+
+    norm: ClassVar[int]
+    """1 where noise follows from the L1 sensitivity, 2 where from the square of the L2 one."""
+
+    neighbouring: Neighbouring
+
+    def __post_init__(self) -> None:
+        decimal_of(str(self.budget), f"privacy.{self.currency}")
+
+    @property
+    def budget(self) -> Decimal:
+        """What all statistics spend together, in ``currency``."""
+        amount: Decimal = getattr(self, self.currency)
+        return amount
+
+    @property
+    def price(self) -> Price:
+        amounts: dict[str, Any] = {self.currency: self.budget}
+        return Price(**amounts)
+
+    @property
+    def delta(self) -> Decimal | None:
+        """At which delta the card also states an epsilon, where it names one."""
+        return None
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The fields as text, as documents and messages hold them; those that are None are left out."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: _text(value) for name, value in values.items() if value is not None}
+
+    def within(self, most: Price) -> Self:
+        """The same noise with a budget that one card may have; as it is, where none may."""
+        largest: Decimal = getattr(most, self.currency)
+        amounts: dict[str, Any] = {self.currency: min(self.budget, largest)} if largest else {}
+        return replace(self, **amounts)
+
+    def parts(self, weights: Sequence[int]) -> list[Fraction]:
+        """The budget divided by weights."""
+        return [Fraction(weight, sum(weights)) * Fraction(self.budget) for weight in weights]
+
+    @property
+    def moved(self) -> Fraction:
+        """What a record does to a marginal: its L1 sensitivity, and the square of L2."""
+        return Fraction(2 if self.neighbouring is Neighbouring.REPLACE_ONE else 1)
+
+    @classmethod
+    @abstractmethod
+    def scale(cls, moved: Fraction, budget: Fraction) -> float:
+        """The parameter of noise that spends ``budget``, rounded up; ``moved`` is as ``norm`` says."""
+
+    @classmethod
+    @abstractmethod
+    def choice_scale(cls, sensitivity: Fraction, budget: Fraction) -> float:
+        r"""The parameter of a choice by the exponential mechanism, in units of its scores, rounded up.
+
+        The probabilities' ratios for two neighbours lie within a range of :math:`2 \Delta / b` on the
+        log scale.
+
+        Args:
+            sensitivity: :math:`\Delta`, the most that any score moves between neighbours.
+        """
+
+    @classmethod
+    @abstractmethod
+    def stddev(cls, scale: float) -> float:
+        """Standard deviation of one draw, in records; never 0."""
+
+    @classmethod
+    @abstractmethod
+    def draw(cls, noise: Noise, counts: IntArray, scale: float) -> IntArray:
+        """The counts with noise of this scale."""
+
+    def __str__(self) -> str:
+        """In words, for people.
+
+        >>> str(laplace("0.50", neighbouring="add-remove"))
+        'laplace, epsilon 0.5, add-remove'
+        """
+        return words_of(self.mechanism, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(AddedNoise):
+    r"""Discrete Laplace noise: scale :math:`b = L_1 / \epsilon` spends :math:`\epsilon` [1]_.
+
+    References:
+        .. [1] A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally Utility-maximizing Privacy
+           Mechanisms", STOC 2009 (the discrete mechanism).
+        .. [2] F. McSherry, K. Talwar, "Mechanism Design via Differential Privacy", FOCS 2007, Theorem 6.
+    """
+
+    mechanism: ClassVar = Mechanism.LAPLACE
+    currency: ClassVar = "epsilon"
+    norm: ClassVar = 1
+
+    epsilon: Decimal
+
+    @classmethod
+    def scale(cls, moved: Fraction, budget: Fraction) -> float:
+        return _above(moved / budget)
+
+    @classmethod
+    def choice_scale(cls, sensitivity: Fraction, budget: Fraction) -> float:
+        r""":math:`2 \Delta / \epsilon` [2]_."""
+        return _above(2 * sensitivity / budget)
+
+    @classmethod
+    def stddev(cls, scale: float) -> float:
+        r""":math:`\sqrt{2 q} / (1 - q)` with :math:`q = e^{-1/b}`."""
+        return max(sqrt(2 * exp(-1 / scale)) / -expm1(-1 / scale), _LEAST_STDDEV)
+
+    @classmethod
+    def draw(cls, noise: Noise, counts: IntArray, scale: float) -> IntArray:
+        return noise.laplace(counts, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(AddedNoise):
+    r"""Discrete Gaussian noise: :math:`\sigma^2 = L_2^2 / (2 \rho)` spends :math:`\rho` of zCDP [1]_.
+
+    Args:
+        delta: At which the card also states an epsilon. It changes no noise.
+
+    References:
+        .. [1] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy",
+           NeurIPS 2020, Theorem 14.
+        .. [2] M. Cesar, R. Rogers, "Bounding, Concentrating, and Truncating", ALT 2021, Corollary 8.
+    """
+
+    mechanism: ClassVar = Mechanism.GAUSSIAN
+    currency: ClassVar = "rho"
+    norm: ClassVar = 2
+
+    rho: Decimal
+    delta: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        AddedNoise.__post_init__(self)
+        if self.delta is not None:
+            delta_of(str(self.delta))
+
+    @classmethod
+    def scale(cls, moved: Fraction, budget: Fraction) -> float:
+        return _root_above(moved / (2 * budget))
+
+    @classmethod
+    def choice_scale(cls, sensitivity: Fraction, budget: Fraction) -> float:
+        r""":math:`\Delta / \sqrt{2 \rho}`: a range \eta costs \eta^2 / 8 [2]_."""
+        return _root_above(sensitivity**2 / (2 * budget))
+
+    @classmethod
+    def stddev(cls, scale: float) -> float:
+        r"""From :math:`\sigma = 4` on the parameter, to more digits than a float has; below, the sum."""
+        if scale >= 4:
+            return scale
+        steps = np.arange(1.0, 200.0)
+        with np.errstate(over="ignore", under="ignore"):
+            weights = np.exp(-((steps / scale) ** 2) / 2)
+        stddev = sqrt(2 * float(steps**2 @ weights) / (1 + 2 * float(weights.sum())))
+        return max(stddev, _LEAST_STDDEV)
+
+    @classmethod
+    def draw(cls, noise: Noise, counts: IntArray, scale: float) -> IntArray:
+        return noise.gaussian(counts, scale)
+
+
+NOISES: tuple[type[AddedNoise], ...] = (Laplace, Gaussian)
+"""Every noise on counts; of those with one currency the first is the usual one."""
+
+CURRENCIES = tuple(dict.fromkeys(noise.currency for noise in NOISES))
+
+
+def usual_noise(currency: str) -> Mechanism:
+    """The noise that is meant where a budget in this currency is all that is given."""
+    return next(noise.mechanism for noise in NOISES if noise.currency == currency)
+
+
+def laplace(epsilon: Decimal | int | str, *, neighbouring: Neighbouring | str) -> Laplace:
+    """Discrete Laplace noise that spends ``epsilon`` over all marginals of a card.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: No such relation, or epsilon is out of range.
+    """
+    return Laplace(neighbouring_of(neighbouring), decimal_of(str(epsilon), "privacy.epsilon"))
+
+
+def gaussian(
+    rho: Decimal | int | str,
+    *,
+    neighbouring: Neighbouring | str,
+    delta: Decimal | str | None = None,
+) -> Gaussian:
+    """Discrete Gaussian noise that spends ``rho`` (zCDP) over all marginals of a card.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: No such relation, or a number is out of range.
+    """
+    return Gaussian(
+        neighbouring_of(neighbouring),
+        decimal_of(str(rho), "privacy.rho"),
+        None if delta is None else delta_of(str(delta)),
+    )
+
+
+def _text(value: object) -> str:
+    return decimal_text(value) if isinstance(value, Decimal) else str(value)
+
+
+def words_of(mechanism: Mechanism, parameters: Mapping[str, str]) -> str:
+    """The name, then each number with its name, then the relation."""
+    numbers = [f"{name} {text}" for name, text in parameters.items() if name != "neighbouring"]
+    return ", ".join([mechanism, *numbers, parameters["neighbouring"]])
+
+
+def _above(number: Fraction) -> float:
+    """The smallest float that is not below an exact number."""
+    nearest = float(number)
+    return nearest if Fraction(nearest) >= number else nextafter(nearest, inf)
+
+
+def _root_above(number: Fraction) -> float:
+    """A float not below the square root of an exact number, and hardly above."""
+    fine = _FINE**2
+    root = isqrt(number.numerator * fine // number.denominator) + 1
+    return _above(Fraction(root, _FINE))
