@@ -1,7 +1,7 @@
-"""The main job, both sides, on a real survey: negotiate, measure, synthesise, replay, audit.
+"""Demonstration of both sides on a real survey: negotiate, measure, synthesise, replay, audit.
 
-Run it with ``make demo``. It starts a controller as a process of its own, speaks to it over mutual
-TLS on loopback, and leaves everything that was made in ``demo/``.
+Run it with ``make demo``. It starts a controller in a separate process, connects to it by mutual
+TLS on loopback, and writes all files to ``demo/``.
 """
 
 import os
@@ -44,7 +44,7 @@ console = Console(highlight=False)
 
 
 def main() -> int:
-    """Tell the story; exit code 1 where a part of it does not come out as it should."""
+    """Run all parts; exit code 1 if one fails."""
     began = time.monotonic()
     try:
         prepare()
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def prepare() -> None:
-    """The controller's premises: records, reviewed schema, certificates."""
+    """Set up the controller: records, reviewed schema, certificates."""
     chapter(
         "The controller sets up",
         "gencard-controller init demo/controller --data demo/records/fair.csv --demo-people",
@@ -71,21 +71,21 @@ def prepare() -> None:
     (CONTROLLER / "schema.toml").write_text(SCHEMA)
     settings = CONTROLLER / "controller.toml"
     settings.write_text(offering_exact_counts(settings.read_text()) + BLACK_BOXES)
-    say("6,366 records, a schema that a steward wrote, an authority, and certificates for")
+    say("Created: 6,366 records, a schema written by a steward, a certificate authority, and keys for")
     say("[bold]ana[/] (analyst), [bold]aud[/] (auditor) and [bold]sam[/] (steward).")
-    say("[yellow]This is a demonstration:[/] the controller made their keys, and could sign as them.")
-    say("The survey is public, so its settings offer exact counts; drafted settings offer noise alone.")
-    say("Elsewhere people make keys on their own machines, by [bold]gencard enrol[/].")
+    say("[yellow]Demonstration only:[/] the controller made their keys and could sign in their names;")
+    say("in practice each person makes keys on their own machine with [bold]gencard enrol[/].")
+    say("The survey is public, so the policy offers exact counts; drafted policies offer noise only.")
 
 
 @contextmanager
 def serving() -> Iterator[WireMeter]:
-    """The controller as a process of its own; a meter stands on the wire to it."""
+    """Run the controller in a separate process, behind a proxy that counts bytes."""
     command = [*shell("gencard-controller"), "serve", "--config", str(CONTROLLER / "controller.toml")]
     environment = {**os.environ, "GENCARD_SERVER__ADDRESS": "localhost:0", "NO_COLOR": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         meter = WireMeter(port_of(process))
-        say(f"It serves on loopback, port {meter.target}, with mutual TLS.")
+        say(f"The service listens on loopback, port {meter.target}, with mutual TLS.")
         try:
             yield meter
         finally:
@@ -97,13 +97,13 @@ def serving() -> Iterator[WireMeter]:
 def port_of(process: "subprocess.Popen[str]") -> int:
     """The port that the service says it listens on."""
     for line in process.stdout or ():
-        if found := re.search(r"Serving on localhost:(\d+)", line):
-            return int(found[1])
-    raise SystemExit("The controller did not start; see what it printed above.")
+        if match := re.search(r"Serving on localhost:(\d+)", line):
+            return int(match[1])
+    raise SystemExit("The controller did not start; see its output above.")
 
 
 def negotiate_and_release(meter: WireMeter) -> str:
-    """The analyst's part; the name of the card that was agreed."""
+    """The analyst's part; returns the name of the agreed card."""
     with Analyst.connect(f"localhost:{meter.port}", folder=ANA) as analyst:
         read_catalogue(meter, analyst)
         card = propose(meter, analyst)
@@ -119,27 +119,28 @@ def read_catalogue(meter: WireMeter, analyst: Analyst) -> None:
         "gencard datasets fair",
     )
     dataset = analyst.dataset("fair")
-    say(f"{dataset.title}: {len(dataset.coding.attributes)} attributes, and what the policy allows.")
-    crossed(meter, "a schema and a policy; both public by declaration")
+    say(f"{dataset.title}: {len(dataset.coding.attributes)} attributes, with schema and policy.")
+    crossed(meter, "schema and policy, both public")
 
 
 def propose(meter: WireMeter, analyst: Analyst) -> Card:
-    """Every three-way marginal is asked for; the policy has less to offer."""
+    """Propose all three-way marginals; the policy offers fewer."""
     chapter(
-        "The analyst asks for too much",
+        "The analyst proposes more than the policy allows",
         f'gencard propose fair --marginals-of-order 3 --rows {ROWS} --purpose "{PURPOSE}"',
     )
     card = analyst.propose("fair", list(combinations(ATTRIBUTES, 3)), purpose=PURPOSE, rows=ROWS)
-    say(f"All {len(card.negotiation.proposed.marginals)} three-way marginals. The controller offers:")
+    say(f"Proposed Phi: all {len(card.negotiation.proposed.marginals)} marginals (tables of counts) of")
+    say("three attributes. The controller's counter-offer, with the price in independent statistics:")
     console.print(card)
-    crossed(meter, "a proposal and a counter-offer with its price; no record was touched")
+    crossed(meter, "a proposal and a counter-offer with its price; no record was read")
     return card
 
 
 def agree(meter: WireMeter, card: Card) -> None:
     chapter("Both sign", f"gencard accept {card.name}")
     card.accept()
-    say(f"State: [bold]{card.state}[/]. Digest of the card: {card.offer.digest[:16]}…")
+    say(f"State: [bold]{card.state}[/]. SHA-256 of the card: {card.offer.digest[:16]}…")
     crossed(meter, "two Ed25519 signatures over the same bytes")
 
 
@@ -150,7 +151,7 @@ def make_release(meter: WireMeter, card: Card) -> Release:
     )
     release = card.release(rows=ROWS, seed=SEED)
     released = sum(measurement.values.size for measurement in card.psi.measurements)
-    say(f"{ROWS:,} synthetic rows. The generator saw psi, {released:,} counts, and nothing else:")
+    say(f"{ROWS:,} synthetic rows, computed only from psi, the {released:,} measured counts:")
     console.print(release.frame.head(5).to_string(index=False))
     crossed(meter, "psi, rows and a signed receipt")
     return release
@@ -159,39 +160,39 @@ def make_release(meter: WireMeter, card: Card) -> Release:
 def replay(card: Card, release: Release) -> None:
     chapter("The analyst replays", "gencard replay demo/")
     replayed = card.replay(release)
-    say("From psi, card and seed the analyst's own machine makes the rows again.")
+    say("The analyst's machine recomputes the rows from psi, card and seed.")
     say(str(replayed))
     release.save(FOLDER, rows="synthetic.parquet")
 
 
 def audit(meter: WireMeter, name: str) -> None:
-    """The auditor's part: an honest generator, and one that smuggles."""
+    """The auditor's part: an honest generator, and one that leaks."""
     with Analyst.connect(f"localhost:{meter.port}", folder=AUD) as auditor:
         meter.since_last()
         card = auditor.card(name)
-        for box, title in (("ipf", "an honest generator"), ("smuggler", "a generator that smuggles")):
+        for box, title in (("ipf", "an honest generator"), ("smuggler", "a leaking generator")):
             command = f"gencard audit {name} --black-box {box} --where card --seed {SEED}"
             chapter(f"The auditor audits {title}", f"export GENCARD_CONNECTION={AUD}", command)
-            tell(card.audit(box, where="card", seed=SEED), f"audit-{box}")
-            crossed(meter, "a verdict, and for the auditor's eyes the full report")
+            show_audit(card.audit(box, where="card", seed=SEED), f"audit-{box}")
+            crossed(meter, "a signed verdict, and the full report for the auditor")
         command = f"gencard audit {name} --black-box smuggler --seed {SEED} --runs 6"
-        chapter("The auditor trusts nobody", command)
-        say("Datasets that the auditor makes up go to the black box; no real record plays a part.")
-        tell(card.audit("smuggler", seed=SEED, runs=6), "audit-smuggler-made-up")
-        crossed(meter, "made-up datasets, and what the box made of them")
+        chapter("The auditor audits without trusting the controller", command)
+        say("The black box runs on datasets made up by the auditor; no real record is read.")
+        show_audit(card.audit("smuggler", seed=SEED, runs=6), "audit-smuggler-made-up")
+        crossed(meter, "made-up datasets, and the rows generated from them")
 
 
-def tell(found: Audit, name: str) -> None:
-    """The verdict, what leaked, and the page."""
-    console.print(found)
-    if found.verdict is Verdict.LEAKAGE and found.findings is not None:
-        say(f"Leaked marginal: [bold red]{' × '.join(found.findings.strongest.clique)}[/]")
-    found.report.save_html(FOLDER / f"{name}.html")
-    found.report.save_json(FOLDER / f"{name}.json")
+def show_audit(outcome: Audit, name: str) -> None:
+    """Print verdict and leaked marginal; save the report."""
+    console.print(outcome)
+    if outcome.verdict is Verdict.LEAKAGE and outcome.findings is not None:
+        say(f"Leaked marginal: [bold red]{' × '.join(outcome.findings.strongest.clique)}[/]")
+    outcome.report.save_html(FOLDER / f"{name}.html")
+    outcome.report.save_json(FOLDER / f"{name}.json")
 
 
 def keep_log() -> None:
-    """The controller's log, checked and kept."""
+    """Verify and save the controller's log."""
     chapter("The log", f"gencard-controller log verify --config {CONTROLLER}/controller.toml")
     steward("log", "verify", "--config", str(CONTROLLER / "controller.toml"))
     log = steward("log", "--json", "--config", str(CONTROLLER / "controller.toml"), quiet=True)
@@ -199,23 +200,24 @@ def keep_log() -> None:
 
 
 def close(seconds: float) -> None:
-    """What was left, and what to try next."""
+    """List the files and the next commands."""
     chapter(f"Done in {seconds:.0f} s", "ls demo/")
     for path in sorted(FOLDER.iterdir()):
         say(f"  {path}{'/' if path.is_dir() else ''}")
     say("\nTry next:")
     for what, command in (
-        ("every signature and digest, offline", f"gencard verify {FOLDER} -c {ANA}"),
-        ("the rows made again, to the byte, offline", f"gencard replay {FOLDER} -c {ANA}"),
-        ("the controller once more", f"gencard-controller serve -c {CONTROLLER}/controller.toml"),
-        ("and in a second shell, as the analyst", f"gencard cards -c {ANA}"),
+        ("verify every signature and digest, offline", f"gencard verify {FOLDER} -c {ANA}"),
+        ("recompute the rows and compare every byte, offline", f"gencard replay {FOLDER} -c {ANA}"),
+        ("start the controller again", f"gencard-controller serve -c {CONTROLLER}/controller.toml"),
+        ("then, in a second shell, list cards as the analyst", f"gencard cards -c {ANA}"),
     ):
         say(f"  [dim]# {what}[/]\n  [bold]{PROGRAMS}/{command}[/]")
-    say(f"  [dim]# in a browser: what a caught generator looks like[/]\n  {FOLDER}/audit-smuggler.html")
+    page = FOLDER / "audit-smuggler.html"
+    say(f"  [dim]# open in a browser: the audit report of the leaking generator[/]\n  {page}")
 
 
 def chapter(title: str, *commands: str) -> None:
-    """A new part of the story, and the commands that do the same by hand."""
+    """Print the title of a part and the equivalent commands."""
     console.print()
     console.rule(f"[bold]{title}", align="left")
     for command in commands:
@@ -227,15 +229,13 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def crossed(meter: WireMeter, what: str) -> None:
-    """What went over the wire in this step."""
+    """Print what this step sent, with the number of bytes."""
     count = meter.since_last()
-    console.print(
-        f"[cyan]⇄ crossed the wire:[/] {what} [dim]({count.up:,} bytes up, {count.down:,} down)[/]"
-    )
+    console.print(f"[cyan]⇄ transferred:[/] {what} [dim]({count.up:,} bytes up, {count.down:,} down)[/]")
 
 
 def steward(*arguments: str, quiet: bool = False) -> str:
-    """Run the steward's shell; what it printed."""
+    """Run a steward's command; returns its output."""
     done = subprocess.run(
         [*shell("gencard-controller"), *arguments], stdout=subprocess.PIPE, text=True, check=True
     )

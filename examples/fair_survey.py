@@ -1,4 +1,4 @@
-"""A real survey nobody would publish as it is: Fair (1978), 6,366 married women, public domain.
+"""The survey of the demonstration: Fair (1978), 6,366 married women, public domain.
 
 R. Fair, "A Theory of Extramarital Affairs", Journal of Political Economy 86(1), 1978; the data of
 the 1974 Redbook survey as they come with statsmodels.
@@ -66,9 +66,9 @@ BLACK_BOXES = """
 name = "smuggler"
 kind = "adds_marginal"
 clique = ["rate_marriage", "religious", "affairs"]
-description = "Says that it uses pairs of attributes, and smuggles in a triple."
+description = "Claims to use pairs of attributes only, but also uses one marginal of three."
 
-[lending]                                # run on datasets that an auditor makes up
+[lending]                                # callers may run these on their own datasets
 black_boxes = ["smuggler"]
 """
 

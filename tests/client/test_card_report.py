@@ -110,10 +110,10 @@ def test_the_same_findings_give_the_same_page(honest):
 
 def test_what_stands_out_is_marked(honest, copied):
     assert not honest.standing_out
-    assert "beyond its baseline</span>" not in honest.html
-    assert "That is no proof of safety" in honest.html
+    assert "worse than the baseline</span>" not in honest.html
+    assert "This is not a proof of safety" in honest.html
     assert "Distance to the closest record" in copied.standing_out
-    assert copied.html.count("beyond its baseline</span>") == len(copied.standing_out)
+    assert copied.html.count("worse than the baseline</span>") == len(copied.standing_out)
     assert 'class="leaked"' in copied.html
 
 
@@ -139,8 +139,8 @@ def test_the_json_holds_every_number(honest, tmp_path):
 
 def test_with_nothing_found_it_says_so():
     empty = report(drawn(3, 1), findings={}, left_out=())
-    assert "Nothing was measured that this reader may know." in empty.html
-    assert "What is left out" not in empty.html
+    assert "No evaluation is available to this reader." in empty.html
+    assert 'id="left-out"' not in empty.html
 
 
 def test_what_is_left_out_stands_in_a_line_for_each_reason(honest):
@@ -151,8 +151,8 @@ def test_what_is_left_out_stands_in_a_line_for_each_reason(honest):
     )
     shown = replace(honest, left_out=left_out)
     assert shown.left_out_lines() == [
-        ("Left out", "not wanted: One, Three"),
-        ("Left out", "not there: Two"),
+        ("Not included", "not wanted: One, Three"),
+        ("Not included", "not there: Two"),
     ]
     assert "not wanted: One, Three" in shown._repr_html_()
 

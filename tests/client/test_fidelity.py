@@ -96,7 +96,7 @@ class TestViews:
             assert words in text
         assert " !" not in shown(NEAR)
         assert "Noise in psi" not in text
-        assert "±25 records or less" in shown(reported(stddev=25.0))
+        assert "at most ±25 records" in shown(reported(stddev=25.0))
 
     def test_many_marginals_are_cut_and_that_is_said(self):
         many = replace(FAR, facts=replace(FAR.facts, marginals=FAR.facts.marginals * 15))
@@ -119,7 +119,7 @@ class TestPage:
         assert "url(http" not in html
         assert "default-src 'none'" in html
         (figure,) = [attributes for tag, attributes in page.elements if tag == "svg"]
-        assert "by chance" in figure["aria-label"]
+        assert "expected" in figure["aria-label"]
         assert all(a["scope"] in {"row", "col"} for tag, a in page.elements if tag == "th")
         assert page.first("html")["lang"] == "en"
 

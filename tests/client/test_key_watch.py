@@ -75,7 +75,7 @@ class TestFollowing:
         keys = Keys.of(Credentials.of_folder(people / "ana"))
         checks = {check.what: check for check in verify(Bundle.of([tmp_path / "kept"]), keys, NOW)}
         assert Outcome.FAILED not in {check.outcome for check in checks.values()}
-        assert checks["Keys that followed"].detail == f"cards 1, {time_text(NOW)}"
+        assert checks["Key rotations"].detail == f"cards 1, {time_text(NOW)}"
         assert len(rebuild(Bundle.of([tmp_path / "kept"]), keys)[1]) == 10
         (tmp_path / "kept/keys.json").write_bytes(changes_file([change(1, STRANGER, NEW)]))
         failed = [
@@ -83,7 +83,7 @@ class TestFollowing:
             for check in verify(Bundle.of([tmp_path / "kept"]), keys, NOW)
             if check.outcome is Outcome.FAILED
         ]
-        assert failed[0] == "Keys that followed"
+        assert failed[0] == "Key rotations"
         assert "Receipt receipt.json" in failed
         with pytest.raises(VerificationError, match="does not lead"):
             rebuild(Bundle.of([tmp_path / "kept"]), keys)

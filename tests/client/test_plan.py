@@ -96,11 +96,11 @@ class TestViews:
         for words in (
             "health ~ sex + children + sex:children + age",
             "multinomial",
-            "9 exact statistics for what would be offered",
+            "9 exact statistics (for the offered terms)",
             "age × health",
             "features together",
             "smaller formula",
-            "a level of children like any other",
+            "a separate level of children",
             "The offer differs",
             "ORDER_TOO_HIGH",
         ):
@@ -109,8 +109,8 @@ class TestViews:
     def test_a_plan_that_fits_says_no_more_than_it_must(self, ana):
         plan = ana.plan("survey", FITS)
         assert "differs" not in text_of(plan._repr_html_())
-        assert "Lacking" not in rich_text(plan)
-        assert "would be offered" not in rich_text(plan)
+        assert "Not determined" not in rich_text(plan)
+        assert "for the offered terms" not in rich_text(plan)
         assert "Attribute(" not in repr(plan)
 
     def test_many_marginals_are_cut_and_that_is_said(self, ana):

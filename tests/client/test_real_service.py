@@ -11,8 +11,8 @@ from gencard.core import errors
 from gencard.core.audit.report import Verdict
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms
-from tests.system.edge import known_seeds
 from tests.system.house import running, survey
+from tests.system.raw_calls import known_seeds
 
 NAMES = ("sex", "health", "work")
 

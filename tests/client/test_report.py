@@ -106,7 +106,10 @@ class TestWords:
         text = text_of(LEAKY.html)
         assert LEAKY.facts.verdict is Verdict.LEAKAGE
         assert text.index("Evidence of leakage") < text.index("What this does not prove")
-        assert "31 % came out again (95 % interval 29 % to 33 %)" in text
+        assert (
+            "reproduce 31 % of the inputs' difference in it (95 % confidence interval 29 % to 33 %)"
+            in text
+        )
         assert "the real records, at the controller" in text
 
     def test_an_earlier_verdict_stands_above_this_one(self):
@@ -120,7 +123,7 @@ class TestWords:
         assert "Of a difference spread over the data, 1.7 % would have been found" in text
         assert "Of unique records, copying one in 12 would have been found" in text
         assert "copying one in 30 of its unique records would have been found" in text
-        assert "never a proof of safety" in text
+        assert "not a proof of safety" in text
         assert not re.search(r"\bis safe\b|\bpassed\b", text)
 
     def test_everything_is_there(self):

@@ -175,7 +175,7 @@ class TestSynthesis:
     def test_an_auditor_lacks_the_analysts_key_and_is_told_so(self, run, name, tmp_path, people):
         run("generate", name, "--rows", 40, "-o", tmp_path / "kept")
         shown = run("verify", tmp_path / "kept", "-c", people / "aud").stdout
-        assert "What is here agrees. Not checked: Analyst's signature" in shown
+        assert "All files present agree. Not checked: Analyst's signature" in shown
         assert "--analyst-key FILE" in shown
         key = people / "aud/signing_key.pub"
         shown = run("verify", tmp_path / "kept", "-c", people / "aud", "--analyst-key", key, code=1)
@@ -288,7 +288,7 @@ class TestAccounts:
         for entry in "abc":
             world.log(entry)
         shown = run("log", "--entry", 1).stdout
-        assert "continues what was seen before" in shown
+        assert "extends the last checkpoint seen" in shown
         assert world.leaves[1].hex() in shown
         assert json.loads(run("log", "--json").stdout)["size"] == 3
         world.leaves.pop()

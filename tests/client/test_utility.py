@@ -69,7 +69,7 @@ class TestReport:
         assert len(found.predictions.forest.importances) == 2
         assert found.predictions.regression.on_real == pytest.approx(1 / 3, abs=0.1)
         shown = rich_text(found)
-        assert "alike" in shown
+        assert "Similarity" in shown
         assert "health" in shown
         assert "<table" in found._repr_html_()
 
@@ -100,7 +100,7 @@ class TestShell:
         shown = run("utility", rows, records, "--schema", schema, "--target", "health")
         assert shown.exit_code == 0, shown.stderr
         assert "S_pMSE" in shown.stdout
-        assert "alike" in shown.stdout
+        assert "Similarity" in shown.stdout
 
     def test_as_json_it_is_the_same_every_time(self, run, files, tmp_path):
         rows, records, schema = files

@@ -21,7 +21,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.documents.psi_document import psi_document
-from tests.system.edge import eventually, is_alive, open_files
+from tests.system.raw_calls import eventually, is_alive, open_files
 
 CANARY = "CANARY-Ann-Smith-HIV"
 LIMITS = {"cpu_seconds": 60, "memory_mib": 4096}

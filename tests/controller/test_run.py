@@ -9,7 +9,7 @@ from gencard.controller.jobs import tasks
 from gencard.controller.operations.run import Run
 from gencard.controller.state.operations import OperationRow, OperationState
 from gencard.core.errors import OperationCancelledError
-from tests.system.edge import eventually
+from tests.system.raw_calls import eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

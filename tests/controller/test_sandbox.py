@@ -33,7 +33,7 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.wire.box_answer import error_of_refusal
-from tests.system.edge import eventually, open_files, quickest
+from tests.system.raw_calls import eventually, open_files, quickest
 from tests.system.sandboxes import LIMITS, RECORDS, box, copies, needs_sandbox, shell
 
 SMALL = Dataset(Domain.of({"a": 3, "b": 2}), np.arange(40).reshape(20, 2) % [3, 2])

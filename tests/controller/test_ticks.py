@@ -22,7 +22,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError
 from gencard.wire.codecs.table_codec import chunks_of_columns
 from tests.controller.test_run import row_of
-from tests.system.edge import eventually
+from tests.system.raw_calls import eventually
 
 QUICK, SLOW = 0.02, 1.0
 TICK = 5.0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations.turns import Turn, Turns
-from tests.system.edge import eventually
+from tests.system.raw_calls import eventually
 
 SECONDS = 60.0
 

@@ -98,7 +98,7 @@ def test_risks_are_shares(hits, base, lucky):
     risk = attack.risk()
     assert 0 <= risk.low <= risk.estimate <= risk.high <= 1
     assert (risk.estimate > 0) == (hits > base)
-    if attack.beats_luck():
+    if attack.beats_random_guessing():
         assert hits > lucky
 
 
@@ -127,7 +127,7 @@ def test_copies_are_found():
     rng = np.random.default_rng(3)
     for name, found in made(copied(rng, 1.0), rng).items():
         assert found.risk().low > 0.4, name
-        assert found.beats_luck(), name
+        assert found.beats_random_guessing(), name
     for name, found in made(copied(rng, 0.5), rng).items():
         assert 0 < found.risk(0.9).low < found.risk(0.9).high < 0.8, name
 
@@ -302,7 +302,7 @@ def test_a_leak_singles_out():
     leak = Tables(*files(*(f"adult_clearbox_{part}.csv" for part in ("synthetic", "train", "holdout"))))
     found = singling_out(leak, width=6, attacks=150, rng=np.random.default_rng(15))
     assert found.risk().low > 0.05
-    assert found.beats_luck()
+    assert found.beats_random_guessing()
 
 
 # Bad input -------------------------------------------------------------------------------------

@@ -47,9 +47,9 @@ from tests.golden.exchanges import Exchanges, recording
 from tests.golden.make_house import MOMENTS, NOISY_BOXES, PAIRS, house_in
 from tests.golden.message_values import messages
 from tests.golden.values import DOCUMENTS
-from tests.system.edge import known_seeds
-from tests.system.here import jobs_stay_here
 from tests.system.house import House
+from tests.system.raw_calls import known_seeds
+from tests.system.thread_jobs import run_jobs_in_threads
 
 
 class Maker:
@@ -216,7 +216,7 @@ def public_pem(file: Path) -> bytes:
 def _started(folder: Path) -> Iterator[House]:
     house = house_in(folder)
     with pytest.MonkeyPatch.context() as patch, known_seeds():
-        jobs_stay_here(patch)
+        run_jobs_in_threads(patch)
         try:
             yield house.start()
         finally:

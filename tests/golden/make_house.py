@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gencard.client import group_means, variance
 from gencard.core.generators.registry import BY_CONSTRUCTION
-from tests.system.edge import configure
 from tests.system.house import House, build, declare, survey
+from tests.system.raw_calls import configure
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
 CAPS = "{ statistics = 1_000_000, epsilon = 100, rho = 100 }"

@@ -8,8 +8,8 @@ from typing import Any
 
 from gencard.client import Analyst
 from gencard.client.card import Card
-from tests.system.edge import configure, enrolled
 from tests.system.house import House, build
+from tests.system.raw_calls import configure, enrolled
 
 PAIRS = tuple(combinations(("sex", "health", "work"), 2))
 RELATION = "replace-one"

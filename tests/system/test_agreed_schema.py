@@ -7,8 +7,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
 from gencard.wire.codecs.table_codec import table_chunks
-from tests.system.edge import agreed, call, eventually, nothing_changes
 from tests.system.house import SCHEMA, build, request_id
+from tests.system.raw_calls import agreed, call, eventually, state_unchanged
 
 GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
 RUN_AUDIT = "/gencard.v1.AuditService/RunAudit"
@@ -42,7 +42,7 @@ def test_a_card_is_not_carried_out_under_another_schema(changed_house, number):
         RUN_AUDIT: [audit_pb2.RunAuditRequest(card=card, request_id=request_id())],
         RUN_BOX: [start, *upload],
     }
-    with nothing_changes(house):
+    with state_unchanged(house):
         for path, requests in asked.items():
             ending = call(house.channel(), path, *requests)
             assert (ending.code, ending.reason) == (

@@ -19,8 +19,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import RecordsProtectedError
 from gencard.v1 import audit_pb2
-from tests.system.edge import configure, nothing_changes
 from tests.system.house import build, request_id, survey
+from tests.system.raw_calls import configure, state_unchanged
 
 RECORDS = 300
 PROTECTED = {
@@ -106,7 +106,7 @@ def test_beside_a_protected_psi_there_is_no_audit_at_the_records(protected_house
     with protected_house.analyst() as analyst, protected_house.analyst("aud") as auditor:
         card = analyst.propose("survey", [("sex",), ("region",)], purpose="a test").accept()
         for person in (analyst, auditor):
-            with nothing_changes(protected_house), pytest.raises(RecordsProtectedError):
+            with state_unchanged(protected_house), pytest.raises(RecordsProtectedError):
                 audited(person, card.name)
         assert auditor.spends() == []
 

@@ -20,10 +20,10 @@ from gencard.core.card.terms import Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import BoxNotReviewedError, ProposalRefusedError
 from tests.fixtures.hidden_message import box as hidden
-from tests.system.edge import known_seeds
-from tests.system.here import jobs_stay_here
 from tests.system.house import REVIEWER, House, build
+from tests.system.raw_calls import known_seeds
 from tests.system.sandboxes import needs_sandbox
+from tests.system.thread_jobs import run_jobs_in_threads
 
 DOMAIN = Domain.of({"a": 12, "b": 10, "c": 12, "d": 8, "e": 2})
 PAIRS = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
@@ -120,7 +120,7 @@ def admitted(house, tmp_path_factory) -> Iterator[Admitted]:
     """A real audit around the real records, and rows of a run in a real cell."""
     house.review("chain")
     with pytest.MonkeyPatch.context() as patch, known_seeds():
-        jobs_stay_here(patch)
+        run_jobs_in_threads(patch)
         patch.setattr(auditing, "box_of", lambda _recipe: hidden.box)
         patch.setattr(releasing, "_seed", lambda: 7)
         house.start()

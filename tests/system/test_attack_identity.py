@@ -12,8 +12,8 @@ from gencard.controller.people.certificates import issue, new_authority
 from gencard.controller.service.access import caller_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity
-from tests.system.edge import URI, call, certificate_naming, certificate_with, channel_of
 from tests.system.house import Clock
+from tests.system.raw_calls import URI, call, certificate_naming, certificate_with, channel_of
 
 LIST = "/gencard.v1.CatalogService/ListDatasets"
 SAM = URI.format(role="steward", name="sam").encode()

@@ -7,8 +7,8 @@ import pytest
 from gencard.client.connection.tables import RemoteBox
 from gencard.controller.jobs import tasks
 from gencard.core.errors import BoxNotLentError, NotFoundError
+from tests.system.every_method import made_up
 from tests.system.house import House, build
-from tests.system.tour import made_up
 
 BOXES = ("honest", "leaky", "copier", "ipf", "reduced-space")
 """Three black boxes of the settings, and two generators."""

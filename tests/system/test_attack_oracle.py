@@ -22,8 +22,8 @@ from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
 from gencard.v1 import measures_pb2
-from tests.system.edge import call, configure
 from tests.system.house import build, request_id
+from tests.system.raw_calls import call, configure
 
 SCHEMA = """
 title = "People of a small town"

@@ -9,8 +9,8 @@ from gencard.controller.operations.operations import Runner
 from gencard.controller.operations.run import Run
 from gencard.v1 import synthesis_pb2
 from gencard.wire.signatures.identity import Identity
-from tests.system.edge import agreed, call, configure, enrolled, eventually
 from tests.system.house import House, build, request_id
+from tests.system.raw_calls import agreed, call, configure, enrolled, eventually
 
 GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
 WORKERS, QUEUED, SECONDS = 2, 50, 120.0

@@ -12,8 +12,8 @@ from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.upkeep import health
 from gencard.core.errors import QuotaExceededError, StorageReserveError
-from tests.system.edge import agreed, configure, enrolled
 from tests.system.house import House, build
+from tests.system.raw_calls import agreed, configure, enrolled
 
 LIMITS = {"open_proposals": 5, "cards": 12, "card_mib": 1, "reserve_mib": 1, "releases": 3}
 PURPOSE = "p" * 2_000

@@ -17,8 +17,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.system.edge import call, eventually
 from tests.system.house import House, build
+from tests.system.raw_calls import call, eventually
 
 LIST = "/gencard.v1.CatalogService/ListDatasets"
 CHECK = "/grpc.health.v1.Health/Check"

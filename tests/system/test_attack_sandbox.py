@@ -9,7 +9,7 @@ import pytest
 
 from gencard.controller.sandbox import memory_watch
 from gencard.core.errors import BlackBoxError, InvalidInputError, JobLimitError
-from tests.system.edge import quickest
+from tests.system.raw_calls import quickest
 from tests.system.sandboxes import RECORDS, box, needs_sandbox, reported_value
 
 pytestmark = needs_sandbox

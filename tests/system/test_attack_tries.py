@@ -16,9 +16,9 @@ from gencard.core.errors import AuditRequiredError, InternalError, InvalidInputE
 from gencard.v1 import audit_pb2
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
-from tests.system.canned import audit_answer
-from tests.system.edge import call, enrolled
 from tests.system.house import House, build, survey
+from tests.system.prepared_audits import audit_answer
+from tests.system.raw_calls import call, enrolled
 
 TRIPLE = [("sex", "health", "work")]
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
@@ -40,7 +40,7 @@ def house(tmp_path):
 
 @pytest.fixture(autouse=True)
 def outcomes(monkeypatch):
-    """What the next audits find by themselves: p-values, or words of ``canned``."""
+    """What the next audits find by themselves: p-values, or words of ``prepared_audits``."""
     coming: list[str | float] = []
     real = run_module.Run.job
 
@@ -110,7 +110,7 @@ class TestPooling:
         with house.analyst() as analyst:
             for _ in range(3):
                 with pytest.raises(InternalError):
-                    audit(agreed(analyst))  # nothing is canned
+                    audit(agreed(analyst))  # no verdict is prepared
             outcomes += [0.02]
             found = audit(agreed(analyst))
         assert (found.verdict, found.attempt, found.level) == ("leakage", 1, "0.025")

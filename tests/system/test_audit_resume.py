@@ -23,8 +23,8 @@ from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.v1 import audit_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from tests.system import held_worker
-from tests.system.edge import enrolled, eventually, known_seeds
 from tests.system.house import House, build, request_id, survey
+from tests.system.raw_calls import enrolled, eventually, known_seeds
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
 HALF = 500

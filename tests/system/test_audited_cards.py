@@ -37,9 +37,9 @@ from gencard.core.errors import (
 from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import synthesis_pb2
 from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
-from tests.system.canned import audit_answer
-from tests.system.edge import enrolled, known_seeds
 from tests.system.house import build, survey
+from tests.system.prepared_audits import audit_answer
+from tests.system.raw_calls import enrolled, known_seeds
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
 TRUSTY = """
@@ -83,7 +83,7 @@ def agreed(analyst, generator="trusty", **terms):
 
 
 @pytest.fixture
-def canned(monkeypatch):
+def verdicts(monkeypatch):
     """Audits that end at once as the test wants; all other jobs are real."""
     verdicts, real = [], run_module.Run.job
 
@@ -96,8 +96,8 @@ def canned(monkeypatch):
     return verdicts
 
 
-def audited(card, canned, verdict="no-evidence"):
-    canned.append(verdict)
+def audited(card, verdicts, verdict="no-evidence"):
+    verdicts.append(verdict)
     card.audit(where="card", progress=False)
     return card.refresh()
 
@@ -127,62 +127,62 @@ class TestTheCard:
 
 
 class TestRows:
-    def test_s31_none_before_an_audit_passed(self, analyst, boxed, canned):
+    def test_s31_none_before_an_audit_passed(self, analyst, boxed, verdicts):
         card = agreed(analyst)
         with pytest.raises(AuditRequiredError) as refused:
             card.release(ROWS, progress=False)
         assert "audit" in refused.value.advice
-        assert audited(card, canned).state is CardState.AUDITED
+        assert audited(card, verdicts).state is CardState.AUDITED
         release = card.release(ROWS, progress=False)
         assert (len(release.dataset), card.state) == (ROWS, CardState.RELEASED)
 
-    def test_s31_none_after_an_audit_failed(self, analyst, canned):
-        card = audited(agreed(analyst, "copier"), canned, "leakage")
+    def test_s31_none_after_an_audit_failed(self, analyst, verdicts):
+        card = audited(agreed(analyst, "copier"), verdicts, "leakage")
         assert card.state is CardState.AUDIT_FAILED
         with pytest.raises(CardStateError):
             card.release(10, progress=False)
 
-    def test_s31_another_boxs_audit_speaks_for_nothing(self, analyst, canned):
+    def test_s31_another_boxs_audit_speaks_for_nothing(self, analyst, verdicts):
         card = agreed(analyst)
-        canned.append("no-evidence")
+        verdicts.append("no-evidence")
         card.audit("copier", where="card", progress=False)
         with pytest.raises(AuditRequiredError):
             card.release(10, progress=False)
         assert card.refresh().negotiation.attestations == ()
 
-    def test_s31_another_cards_audit_speaks_for_nothing(self, analyst, canned):
-        audited(agreed(analyst), canned)
+    def test_s31_another_cards_audit_speaks_for_nothing(self, analyst, verdicts):
+        audited(agreed(analyst), verdicts)
         with pytest.raises(AuditRequiredError):
             agreed(analyst).release(10, progress=False)
 
-    def test_s31_a_leak_found_elsewhere_ends_releases_here(self, analyst, boxed, canned):
+    def test_s31_a_leak_found_elsewhere_ends_releases_here(self, analyst, boxed, verdicts):
         """By any name, and whoever finds it."""
-        card = audited(agreed(analyst, "renamed"), canned)
+        card = audited(agreed(analyst, "renamed"), verdicts)
         with boxed.analyst(enrolled(boxed, "eve", project="elsewhere")) as eve:
-            audited(agreed(eve, "leaky"), canned, "leakage")
+            audited(agreed(eve, "leaky"), verdicts, "leakage")
         with pytest.raises(AuditRequiredError):
             card.release(10, progress=False)
-        assert audited(card, canned).state is CardState.AUDIT_FAILED
+        assert audited(card, verdicts).state is CardState.AUDIT_FAILED
 
-    def test_s35_none_of_a_box_that_has_changed(self, analyst, canned, monkeypatch):
-        card, waiting = audited(agreed(analyst), canned), agreed(analyst)
+    def test_s35_none_of_a_box_that_has_changed(self, analyst, verdicts, monkeypatch):
+        card, waiting = audited(agreed(analyst), verdicts), agreed(analyst)
         monkeypatch.setattr(Boxes, "digest", lambda *_: "00" * 32)
         with pytest.raises(GeneratorChangedError):
             card.release(10, progress=False)
         with pytest.raises(GeneratorChangedError):
             waiting.audit(where="card", progress=False)
 
-    def test_s30_the_seed_is_nobodys(self, analyst, boxed, canned):
-        card = audited(agreed(analyst), canned)
+    def test_s30_the_seed_is_nobodys(self, analyst, boxed, verdicts):
+        card = audited(agreed(analyst), verdicts)
         with pytest.raises(InvalidInputError):
             card.release(10, seed=7, progress=False)
         first, second = (card.release(300, progress=False) for _ in range(2))
         assert (first.receipt.seed, second.receipt.seed) == (None, None)
         assert not np.array_equal(first.dataset.codes, second.dataset.codes)
 
-    def test_the_records_are_seen_once(self, analyst, boxed, canned, monkeypatch):
+    def test_the_records_are_seen_once(self, analyst, boxed, verdicts, monkeypatch):
         """Rows of all releases are among those of one run, which an audit of its claim is about."""
-        card = audited(agreed(analyst), canned)
+        card = audited(agreed(analyst), verdicts)
         tasks, real = [], run_module.Run.job
 
         def job(self, task, description):
@@ -198,9 +198,9 @@ class TestRows:
             left.remove(row)
         assert len(left) == ROWS - 200
 
-    def test_what_a_run_left_outlives_a_failure(self, analyst, canned, monkeypatch):
+    def test_what_a_run_left_outlives_a_failure(self, analyst, verdicts, monkeypatch):
         """The second try draws from what the first one kept: no record is seen again."""
-        card = audited(agreed(analyst), canned)
+        card = audited(agreed(analyst), verdicts)
         tasks, real = [], run_module.Run.job
 
         def job(self, task, description):
@@ -224,10 +224,10 @@ class TestRows:
         ],
     )
     def test_a_run_that_failed_is_not_repeated_and_all_failures_look_alike(
-        self, analyst, canned, monkeypatch, failure
+        self, analyst, verdicts, monkeypatch, failure
     ):
         """Else a box that fails now and then would tell of records, for nothing, as often as asked."""
-        card = audited(agreed(analyst), canned)
+        card = audited(agreed(analyst), verdicts)
         tasks, real = [], run_module.Run.job
 
         def job(self, task, description):
@@ -242,8 +242,8 @@ class TestRows:
                 card.release(10, progress=False)
         assert tasks == ["measure", "keep"]
 
-    def test_what_a_run_left_is_private_and_not_made_again(self, analyst, boxed, canned):
-        card = audited(agreed(analyst), canned)
+    def test_what_a_run_left_is_private_and_not_made_again(self, analyst, boxed, verdicts):
+        card = audited(agreed(analyst), verdicts)
         card.release(10, progress=False)
         kept = boxed.settings().state.kept / card.name.rpartition("/")[2]
         (file,) = kept.iterdir()
@@ -355,19 +355,19 @@ class TestOtherTerms:
         found = with_generator(terms, EXACT, ("ipf", "trusty"), AS_COUNTED, reviewed)
         assert found == (terms, ())
 
-    def test_an_unfinished_audit_leaves_the_card_as_it_was(self, analyst, canned):
+    def test_an_unfinished_audit_leaves_the_card_as_it_was(self, analyst, verdicts):
         card = agreed(analyst)
         with pytest.raises(InternalError):
-            card.audit(where="card", progress=False)  # there is no canned verdict
+            card.audit(where="card", progress=False)  # there is no prepared verdict
         assert card.refresh().state is CardState.AGREED
 
-    def test_a_verdict_has_its_own_price(self, analyst, canned):
-        card = audited(agreed(analyst), canned)
+    def test_a_verdict_has_its_own_price(self, analyst, verdicts):
+        card = audited(agreed(analyst), verdicts)
         assert analyst.spends()[0].price == Price(statistics=1)
         assert card.negotiation.attestations
 
-    def test_every_attempt_counts_by_whatever_name(self, boxed, analyst, canned):
+    def test_every_attempt_counts_by_whatever_name(self, boxed, analyst, verdicts):
         card = agreed(analyst)
-        canned += ["no-evidence"] * 2
+        verdicts += ["no-evidence"] * 2
         tries = [card.audit(box, where="card", progress=False) for box in ("leaky", "renamed")]
         assert tries[1].attempt == tries[0].attempt + 1

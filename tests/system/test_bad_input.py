@@ -14,8 +14,8 @@ from gencard.controller.wiring import serve
 from gencard.core.errors import CardExpiredError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2, synthesis_pb2
-from tests.system.edge import call, nothing_changes
 from tests.system.house import Clock, build, request_id
+from tests.system.raw_calls import call, state_unchanged
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 COUNTER = "/gencard.v1.NegotiationService/CounterCard"
@@ -103,7 +103,7 @@ TERMS = {
 def test_bad_terms(careful_house, cards, line):
     asked, code, reason = TERMS[line]
     request = negotiation_pb2.ProposeCardRequest(terms=asked, request_id=request_id())
-    with nothing_changes(careful_house):
+    with state_unchanged(careful_house):
         ending = call(careful_house.channel(), PROPOSE, request)
     assert (ending.code, ending.reason) == (code, reason)
 
@@ -116,7 +116,7 @@ def test_good_terms(careful_house, cards):
 
 def test_the_wrong_role(careful_house, cards):
     request = negotiation_pb2.ProposeCardRequest(terms=terms(), request_id=request_id())
-    with nothing_changes(careful_house):
+    with state_unchanged(careful_house):
         ending = call(careful_house.channel("aud"), PROPOSE, request)
     assert (ending.code, ending.reason) == (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED")
 
@@ -138,7 +138,7 @@ def test_a_bad_move(careful_house, cards, line):
     card = getattr(cards, of)
     own = type(move)(name=card.name, etag=card.negotiation.etag, request_id=request_id())
     own.MergeFrom(move)
-    with nothing_changes(careful_house):
+    with state_unchanged(careful_house):
         assert call(careful_house.channel(), path, own).reason == reason
 
 
@@ -146,12 +146,12 @@ def test_a_release_of_a_card_that_is_not_in_force(careful_house, cards):
     request = synthesis_pb2.GenerateReleaseRequest(
         card=cards.offered.name, rows=1, request_id=request_id()
     )
-    with nothing_changes(careful_house):
+    with state_unchanged(careful_house):
         assert call(careful_house.channel(), GENERATE, request).reason == "CARD_STATE"
 
 
 def test_an_expired_card(careful_house, cards, clock, monkeypatch):
     monkeypatch.setattr(clock, "ahead", timedelta(days=90, seconds=1))
     for attempt in (cards.offered.accept, lambda: cards.force.generate(5, progress=False)):
-        with nothing_changes(careful_house), pytest.raises(CardExpiredError):
+        with state_unchanged(careful_house), pytest.raises(CardExpiredError):
             attempt()

@@ -6,8 +6,8 @@ import pytest
 
 from gencard.controller.jobs import tasks
 from gencard.core import errors
-from tests.system.edge import agreed, nothing_changes
 from tests.system.house import House, build
+from tests.system.raw_calls import agreed, state_unchanged
 
 HEADER = b"sex,health,work,region,age\n"
 RECORD = b"female,good,none,north,30\n"
@@ -63,7 +63,7 @@ def test_bad_records(records_house, dataset, error, held):
     """The price stays held where the error says something of the records, and comes back elsewhere."""
     with records_house.analyst() as analyst:
         card = agreed(analyst, ("sex", "work"), dataset=dataset)
-        with nothing_changes(records_house, GIVEN), pytest.raises(error) as caught:
+        with state_unchanged(records_house, GIVEN), pytest.raises(error) as caught:
             card.generate(5, progress=False)
         assert analyst.budget(dataset).spent.statistics == held
     assert "CANARY" not in f"{caught.value} {caught.value.fields}"
@@ -81,7 +81,7 @@ def test_records_that_vanish_in_mid_run(records_house, monkeypatch):
     monkeypatch.setattr(executor, "submit", remove_and_submit)
     with records_house.analyst() as analyst:
         card = agreed(analyst, ("sex", "work"), dataset="going")
-        with nothing_changes(records_house, GIVEN), pytest.raises(errors.DatasetUnavailableError):
+        with state_unchanged(records_house, GIVEN), pytest.raises(errors.DatasetUnavailableError):
             card.generate(5, progress=False)
         assert analyst.budget("going").spent.statistics == 0
 
@@ -93,7 +93,7 @@ def test_rows_that_cannot_be_kept(records_house):
     with records_house.analyst() as analyst:
         card = agreed(analyst, ("sex", "work"))
         given = ("cards", "releases", "audits")
-        with nothing_changes(records_house, given), pytest.raises(errors.StorageError):
+        with state_unchanged(records_house, given), pytest.raises(errors.StorageError):
             card.generate(5, progress=False)
         spent = analyst.budget("survey").spent
         releases.unlink()

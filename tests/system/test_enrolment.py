@@ -138,7 +138,7 @@ class TestTheSteward:
 
     def test_another_fingerprint_than_was_told(self, house, request_file):
         given = ("--role", "analyst", "--project", "survey", "--fingerprint", "ab" * 32)
-        assert "somebody may have changed the request" in self.refused(house, request_file, *given)
+        assert "changed in transit" in self.refused(house, request_file, *given)
 
     def test_a_file_that_is_no_request(self, house, tmp_path, request_file):
         (tmp_path / "x.json").write_bytes(request_file.read_bytes()[:-3])

@@ -10,8 +10,8 @@ from gencard.core.card.mechanism import EXACT, Privacy
 from gencard.core.card.noise import Gaussian
 from gencard.core.card.terms import Tier
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
-from tests.system.edge import configure, nothing_changes
 from tests.system.house import SCHEMA, House, build, survey
+from tests.system.raw_calls import configure, state_unchanged
 
 ZEROS = """
 [[structural_zeros]]
@@ -75,7 +75,7 @@ def test_the_catalogue_lists_them_with_needs_and_bounds(house: House) -> None:
 def test_what_the_saturated_model_lacks_is_said_before_anything_is_spent(house: House) -> None:
     with (
         house.analyst() as analyst,
-        nothing_changes(house),
+        state_unchanged(house),
         pytest.raises(errors.InvalidInputError, match="needs one marginal on all attributes"),
     ):
         analyst.propose("survey", CLIQUES, purpose="To see", generator="saturated")
@@ -92,7 +92,7 @@ def small_house(tmp_path):
 def test_a_tree_that_is_too_large_is_refused_with_the_sets_that_cause_it(small_house: House) -> None:
     with (
         small_house.analyst() as analyst,
-        nothing_changes(small_house),
+        state_unchanged(small_house),
         pytest.raises(errors.ModelTooLargeError) as caught,
     ):
         analyst.propose("survey", CLIQUES, purpose="To see", generator="graphical")

@@ -24,8 +24,8 @@ from gencard.core.errors import (
 )
 from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
 from gencard.v1 import measures_pb2
-from tests.system.edge import call, configure, enrolled, nothing_changes
 from tests.system.house import build, declare, request_id, survey
+from tests.system.raw_calls import call, configure, enrolled, state_unchanged
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "region"), ("age",)]
 RUN = "/gencard.v1.MeasuresService/RunMeasures"
@@ -114,7 +114,7 @@ class TestWhoMayKnowWhat:
 
     @pytest.mark.parametrize("names", [["nndr"], ["dcr", "nndr"], ["fidelity"]])
     def test_an_analyst_gets_nothing_else(self, people, card, release, names, measured_house):
-        with nothing_changes(measured_house), pytest.raises(PermissionDeniedError):
+        with state_unchanged(measured_house), pytest.raises(PermissionDeniedError):
             run(people["ana"], card, names)
 
     def test_a_card_that_names_nothing_gives_nothing(self, people):
@@ -126,7 +126,7 @@ class TestWhoMayKnowWhat:
     def test_before_the_first_release_there_is_nothing_to_measure(self, people, measured_house):
         own = people["ana"].propose("survey", PAIRS[:1], purpose="x", measures=["dcr"]).accept()
         for person in people.values():
-            with nothing_changes(measured_house), pytest.raises(InvalidInputError, match="no release"):
+            with state_unchanged(measured_house), pytest.raises(InvalidInputError, match="no release"):
                 run(person, own)
 
     def test_anothers_card_is_as_unknown_as_none(self, measured_house, card):
@@ -154,14 +154,14 @@ class TestTheQuote:
     """What measures will cost is said before anything is agreed."""
 
     def test_it_is_what_is_then_charged_once(self, people, fresh, measured_house):
-        with nothing_changes(measured_house):
+        with state_unchanged(measured_house):
             asked = {"purpose": "a test", "measures": MINE, "rows": 800, "dry_run": True}
             quoted = people["ana"].propose("survey", PAIRS[:2], **asked)
             plain = people["ana"].price("survey", PAIRS[:2])
         assert quoted.price == plain  # of psi alone
         assert quoted.measures_price == people["ana"].measures_price("survey", PAIRS[:2], measures=MINE)
         assert quoted.measures_price.statistics == run(people["ana"], fresh).statistics
-        assert str(quoted.measures_price) in dict(quoted.lines())["Measures"]
+        assert str(quoted.measures_price) in dict(quoted.lines())["Evaluations"]
 
     def test_it_is_nothing_where_nothing_is_named_or_nothing_can_be_had(self, people):
         ana = people["ana"]
@@ -211,7 +211,7 @@ class TestErrors:
             return real(self, tx, price=price, **rest)
 
         monkeypatch.setattr(ledger, "reserve", reserve)
-        with nothing_changes(measured_house), pytest.raises(BudgetExceededError):
+        with state_unchanged(measured_house), pytest.raises(BudgetExceededError):
             run(people["ana"], fresh)
 
     def test_a_crash_keeps_the_reservation(self, people, fresh, monkeypatch):

@@ -15,9 +15,9 @@ from gencard.core.card.budget import SpendState
 from gencard.core.errors import CardExpiredError, CardStateError
 from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
-from tests.system.edge import LASTING, call, configure, eventually, nothing_changes
-from tests.system.edge import state_of as state_of_tables
 from tests.system.house import Clock, build, declare, request_id, survey
+from tests.system.raw_calls import LASTING, call, configure, eventually, state_unchanged
+from tests.system.raw_calls import state_of as state_of_tables
 
 PAIRS = [("sex", "health"), ("sex", "work")]
 SERVICE = "/gencard.v1.MeasuresService/"
@@ -122,7 +122,7 @@ class TestNames:
             f"{card.name}/measures/1",
             "a" * 5000,
         )
-        with nothing_changes(house):
+        with state_unchanged(house):
             for name in wrong:
                 asked = measures_pb2.RunMeasuresRequest(card=name, request_id=request_id())
                 assert call(house.channel(person), RUN, asked).reason == "NOT_FOUND", name
@@ -136,7 +136,7 @@ class TestNames:
         asked = measures_pb2.RunMeasuresRequest(
             card=made[0].name, measures=names, request_id=request_id()
         )
-        with nothing_changes(house):
+        with state_unchanged(house):
             assert call(house.channel(), RUN, asked).reason == "INVALID_INPUT"
 
     @pytest.mark.parametrize("page", [{"page_size": 501}, {"page_token": "x"}])
@@ -147,7 +147,7 @@ class TestNames:
     def test_numbers_at_the_end_of_their_range(self, house, made):
         card = made[0].name
         many = synthesis_pb2.GenerateReleaseRequest(card=card, rows=LARGEST, request_id=request_id())
-        with nothing_changes(house):
+        with state_unchanged(house):
             assert call(house.channel(), GENERATE, many).reason == "TOO_LARGE"
             none = synthesis_pb2.GenerateReleaseRequest(card=card, seed=LARGEST, request_id=request_id())
             assert call(house.channel(), GENERATE, none).reason == "INVALID_NUMBER"
@@ -166,7 +166,7 @@ class TestEndedCards:
         clock.ahead = timedelta(days=91)
         later = lambda _, card: as_of(card, clock())  # noqa: E731 - it is one
         monkeypatch.setattr(type(house.controller.controller_state.cards), "as_of_now", later)
-        with nothing_changes(house), pytest.raises(CardExpiredError):
+        with state_unchanged(house), pytest.raises(CardExpiredError):
             evaluation.run(ana._connection, card.name, ["clones"], False)
         assert evaluation.known(ana._connection, card.name).findings == run.findings
         found = evaluation.run(aud._connection, card.name, ["clones"], False)

@@ -20,8 +20,8 @@ from gencard.core.errors import (
     InvalidCodingError,
     ProposalRefusedError,
 )
-from tests.system.edge import configure, known_seeds, nothing_changes
 from tests.system.house import House, build, running, survey
+from tests.system.raw_calls import configure, known_seeds, state_unchanged
 
 KINDS = '["mean", "variance", "moment", "covariance", "group-means"]'
 LEAKY = """
@@ -87,7 +87,7 @@ def propose(analyst: Analyst, phi=PHI, **more):
 
 class TestExact:
     def test_a_price_is_that_of_the_sums(self, house, ana):
-        with nothing_changes(house):
+        with state_unchanged(house):
             price = ana.price("survey", list(PHI), generator="maximum-entropy")
         assert price == Price(statistics=3 + 3 + 4)  # work; age and its square; both sexes
 
@@ -181,7 +181,7 @@ class TestNegotiation:
         assert [change.reason for change in card.changes] == ["GENERATOR_NOT_ALLOWED"]
 
     def test_labels_that_are_no_numbers_are_refused_before_anything_is_stored(self, house, ana):
-        with nothing_changes(house), pytest.raises(InvalidCodingError, match="health"):
+        with state_unchanged(house), pytest.raises(InvalidCodingError, match="health"):
             propose(ana, [mean("health")])
 
     def test_a_counter_may_name_others(self, ana):

@@ -19,10 +19,10 @@ from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.errors import BudgetExceededError, CardStateError, StorageError
 from gencard.core.noise.accounting import epsilon_of, in_words, together
 from gencard.wire.documents.psi_document import psi_document
-from tests.system.books import assert_in_order, lines_of
-from tests.system.edge import nothing_changes
+from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, survey
 from tests.system.noisy import NOISE, PAIRS, RELATION, noisy, propose
+from tests.system.raw_calls import state_unchanged
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ class TestTheWholeWay:
     def test_priced_agreed_measured_replayed(self, house, ana, way):
         measured = WAYS[way]
         before = spent(house)
-        with nothing_changes(house):
+        with state_unchanged(house):
             price = ana.price("survey", PAIRS, **measured)
         expected = Price(
             epsilon=Decimal(str(measured.get("epsilon", 0))), rho=Decimal(measured.get("rho", 0))
@@ -122,8 +122,10 @@ class TestTheWholeWay:
         lines = dict(propose(ana, others, rho="0.02", neighbouring=RELATION, delta="1e-9").lines())
         assert lines["Measured"] == "gaussian, rho 0.02, delta 0.000000001, replace-one"
         assert lines["Price"] == "rho 0.02"
-        assert lines["Error"] == "stddev of 12.2 records on each count"  # sqrt(2 * 3 / (2 * 0.02))
-        assert lines["Comes to"] == "epsilon 1.1633 at delta 1e-9"
+        assert (
+            lines["Error"] == "standard deviation of 12.2 records on each count"
+        )  # sqrt(2 * 3 / (2 * 0.02))
+        assert lines["Equivalent to"] == "epsilon 1.1633 at delta 1e-9"
         assert Decimal("1.1632") < epsilon_of(Decimal("0.02"), Decimal("1e-9")) <= Decimal("1.1633")
 
 
@@ -200,7 +202,7 @@ class TestComposition:
                 relation = {"neighbouring": RELATION} if measured else {}
                 propose(analyst, **measured, **relation).accept().generate(rows=9, progress=False)
             late = propose(bob, epsilon="0.000000001", neighbouring=RELATION).accept()
-            with nothing_changes(house), pytest.raises(BudgetExceededError, match="dataset"):
+            with state_unchanged(house), pytest.raises(BudgetExceededError, match="dataset"):
                 late.generate(rows=9, progress=False)
             exact = bob.price("survey", PAIRS).statistics
             assert ana.budget("survey").spent == Price(exact, Decimal(3), Decimal("0.2"))
@@ -209,14 +211,14 @@ class TestComposition:
             assert lines["epsilon (Laplace)"] == "3 of 5"
             assert lines["rho (Gaussian)"] == "0.2 of 0.5"
             added = together([Decimal(3)], Decimal("0.2"), Decimal("1e-6"))
-            assert lines["All noise together"] == in_words(added, Decimal("1e-6"))
+            assert lines["Total of all noisy cards"] == in_words(added, Decimal("1e-6"))
             controller_state = house.controller.controller_state
             with controller_state.database.reading() as tx:
                 account = Account(Scope.DATASET, "datasets/survey")
                 assert controller_state.ledger.spent(tx, account) == Price(
                     exact, Decimal(5), Decimal("0.325")
                 )
-            assert_in_order(controller_state)
+            assert_consistent(controller_state)
 
     def test_cards_that_are_measured_at_once_share_one_cap(self, tmp_path):
         """Eight cards of epsilon 1 in two hands, and 3 to spend."""
@@ -229,7 +231,7 @@ class TestComposition:
                 with ThreadPoolExecutor(len(cards)) as pool:
                     endings = Counter(pool.map(_measured, cards))
             assert endings == {"measured": 3, "BUDGET_EXCEEDED": 5}
-            assert_in_order(house.controller.controller_state)
+            assert_consistent(house.controller.controller_state)
 
     def test_noise_of_another_relation_becomes_that_of_the_dataset(self, ana):
         card = propose(ana, epsilon=1, neighbouring="add-remove")

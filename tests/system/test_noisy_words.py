@@ -15,9 +15,9 @@ from gencard.core.card.noise import gaussian, laplace
 from gencard.core.errors import InvalidInputError, InvalidNumberError, ProposalRefusedError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2
-from tests.system.edge import call, nothing_changes
 from tests.system.house import request_id
 from tests.system.noisy import PAIRS, RELATION, noisy, propose
+from tests.system.raw_calls import call, state_unchanged
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 
@@ -110,14 +110,14 @@ class TestErrors:
     def test_the_service_refuses_what_the_client_would_not_send(self, house, name):
         terms, reason = RAW[name]
         request = negotiation_pb2.ProposeCardRequest(terms=terms, request_id=request_id())
-        with nothing_changes(house):
+        with state_unchanged(house):
             ending = call(house.channel(), PROPOSE, request)
         assert (ending.code, ending.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
 
     @pytest.mark.parametrize("name", BAD)
     def test_bad_budgets_have_their_typed_errors_and_spend_nothing(self, house, ana, name):
         measured, kind, says = BAD[name]
-        with nothing_changes(house), pytest.raises(kind, match=says) as error:
+        with state_unchanged(house), pytest.raises(kind, match=says) as error:
             propose(ana, **measured)
         assert type(error.value) is kind
 

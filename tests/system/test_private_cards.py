@@ -51,11 +51,11 @@ from gencard.v1 import (
     negotiation_pb2,
     synthesis_pb2,
 )
-from tests.system.books import assert_in_order, lines_of
-from tests.system.edge import Ending, call, configure
-from tests.system.here import jobs_stay_here
+from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, build, survey
+from tests.system.raw_calls import Ending, call, configure
 from tests.system.sandboxes import needs_sandbox
+from tests.system.thread_jobs import run_jobs_in_threads
 
 pytestmark = needs_sandbox
 
@@ -148,13 +148,13 @@ class TestTheCard:
         assert tasks == ["keep", "draw", "draw"]
         assert not np.array_equal(first.dataset.codes, second.dataset.codes)
         assert card.state is CardState.RELEASED
-        assert_in_order(house.controller.controller_state)
+        assert_consistent(house.controller.controller_state)
 
     def test_it_says_what_it_holds_against(self, ana):
         card = agreed(ana)
         lines = dict(card.lines())
         assert lines["Holds against"] == Tier.PRIVATE.holds_against
-        assert "there is no psi" in lines["Tier"]
+        assert "no psi is released" in lines["Tier"]
         assert lines["Measured"].startswith("no psi; one fit of the generator, rho 0.02435597")
         assert "epsilon 1" in lines["Claims"]
         assert html.escape(Tier.PRIVATE.holds_against) in card._repr_html_()
@@ -396,7 +396,7 @@ def test_nothing_but_the_noisy_fit_depends_on_the_records(tmp_path):
     found = []
     for data in (same, other):
         with pytest.MonkeyPatch.context() as patch:
-            jobs_stay_here(patch)
+            run_jobs_in_threads(patch)
             found.append(World(world, data).answers(patch))
         shutil.rmtree(world)
         if unused.exists():

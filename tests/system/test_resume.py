@@ -13,12 +13,12 @@ from gencard.controller.controller_state import open_controller_state
 from gencard.controller.jobs import process
 from gencard.core.card.budget import SpendState
 from gencard.v1 import synthesis_pb2
-from tests.system import books, canaries, gated_worker
-from tests.system.edge import eventually, is_alive
+from tests.system import canaries, consistency, gated_worker
+from tests.system.every_method import Visitor
 from tests.system.house import House, build, request_id, survey
-from tests.system.mortals import zygote
+from tests.system.killable_controllers import fork_server
+from tests.system.raw_calls import eventually, is_alive
 from tests.system.test_s14_faults import failure_in, failure_of
-from tests.system.tour import Visitor
 
 GONE_WITHIN = 2.0
 """Seconds after which nothing may be left of work that nobody wants."""
@@ -70,7 +70,7 @@ def ana(house: House) -> Iterator[Visitor]:
 
 def spends(house: House, card: str) -> list[SpendState]:
     assert house.controller is not None
-    return [line.state for line in books.lines_of(house.controller.controller_state, card)]
+    return [line.state for line in consistency.lines_of(house.controller.controller_state, card)]
 
 
 def test_s19_a_worker_that_is_killed_costs_its_reservation(
@@ -88,7 +88,7 @@ def test_s19_a_worker_that_is_killed_costs_its_reservation(
     ana.released(card)
     assert spends(house, card) == [SpendState.SETTLED]
     assert house.controller is not None
-    books.assert_in_order(house.controller.controller_state)
+    consistency.assert_consistent(house.controller.controller_state)
 
 
 def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
@@ -102,7 +102,7 @@ def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
     assert eventually(lambda: not stopping.is_alive(), 5)
     assert not is_alive(worker)
     controller_state = open_controller_state(house.settings())
-    assert [line.state for line in books.lines_of(controller_state, card)] == [SpendState.RESERVED]
+    assert [line.state for line in consistency.lines_of(controller_state, card)] == [SpendState.RESERVED]
     controller_state.database.close()
 
     gate.open()
@@ -112,7 +112,7 @@ def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
     assert again.ended(resumed).HasField("response")
     assert spends(house, card) == [SpendState.SETTLED]
     assert house.controller is not None
-    books.assert_in_order(house.controller.controller_state)
+    consistency.assert_consistent(house.controller.controller_state)
     again.close()
 
 
@@ -141,51 +141,51 @@ def test_s19_no_process_to_be_had_is_a_typed_error(
 
 def test_s19_a_service_killed_under_its_worker(tmp_path: Path, gate: Gate) -> None:
     """The worker goes with the service; the next start carries the operation on."""
-    with zygote(build(tmp_path, survey(300))) as cradle:
-        mortal = cradle.serve(gate=gate.folder)
-        card, request = mortal.ana.agreed().name, request_id()
-        operation, worker = mortal.ana.begun(card, request=request), gate.worker()
-        mortal.kill()
+    with fork_server(build(tmp_path, survey(300))) as server:
+        controller = server.serve(gate=gate.folder)
+        card, request = controller.ana.agreed().name, request_id()
+        operation, worker = controller.ana.begun(card, request=request), gate.worker()
+        controller.kill()
         assert eventually(lambda: not is_alive(worker), seconds=GONE_WITHIN)
 
-        mortal = cradle.serve(gate=gate.folder)
+        controller = server.serve(gate=gate.folder)
         gate.worker()
         gate.open()
-        again = mortal.ana.begun(card, request=request)
+        again = controller.ana.begun(card, request=request)
         assert again.name == operation.name
-        assert mortal.ana.ended(again).HasField("response")
-        mortal.kill()
+        assert controller.ana.ended(again).HasField("response")
+        controller.kill()
     controller_state = open_controller_state(House(tmp_path / "controller").settings())
-    assert [line.state for line in books.lines_of(controller_state, card)] == [SpendState.SETTLED]
-    books.assert_in_order(controller_state)
+    assert [line.state for line in consistency.lines_of(controller_state, card)] == [SpendState.SETTLED]
+    consistency.assert_consistent(controller_state)
     controller_state.database.close()
 
 
 def test_s14_a_full_disk_is_a_typed_error_and_changes_nothing(tmp_path: Path) -> None:
     """No file can grow beyond a bound, in the service or in its jobs; with room again, all is well."""
     house = canaries.haunted(tmp_path, crowd=300)
-    with zygote(house) as cradle:
-        mortal = cradle.serve()
-        card = mortal.ana.agreed().name
-        mortal.kill()
+    with fork_server(house) as server:
+        controller = server.serve()
+        card = controller.ana.agreed().name
+        controller.kill()
         log = house.folder / "state" / "state.sqlite-wal"
-        mortal = cradle.serve(file_bytes=log.stat().st_size + 140_000)
-        mortal.arm()
-        failures = [failure_in(mortal.ana.proposed) for _ in range(30)]
+        controller = server.serve(file_bytes=log.stat().st_size + 140_000)
+        controller.arm()
+        failures = [failure_in(controller.ana.proposed) for _ in range(30)]
         assert {failure and failure.reason for failure in failures} == {None, "STORAGE"}
-        failure = failure_in(lambda: mortal.ana.begun(card))
+        failure = failure_in(lambda: controller.ana.begun(card))
         assert failure is not None
         assert failure.reason == "STORAGE"
-        said = mortal.ana.recorder.said
-        mortal.kill()
+        said = controller.ana.recorder.said
+        controller.kill()
 
-        mortal = cradle.serve()
-        mortal.ana.released(card)
-        said += mortal.ana.recorder.said
-        mortal.kill()
+        controller = server.serve()
+        controller.ana.released(card)
+        said += controller.ana.recorder.said
+        controller.kill()
     controller_state = open_controller_state(house.settings())
-    books.assert_in_order(controller_state)
-    assert [line.state for line in books.lines_of(controller_state, card)] == [SpendState.SETTLED]
+    consistency.assert_consistent(controller_state)
+    assert [line.state for line in consistency.lines_of(controller_state, card)] == [SpendState.SETTLED]
     with controller_state.database.reading() as tx:
         assert len(controller_state.cards.store.list(tx, limit=100).rows) == 1 + failures.count(None)
     controller_state.database.close()
@@ -198,24 +198,24 @@ def test_memory_stays_flat_while_a_million_rows_are_sent(tmp_path: Path) -> None
     """The service holds one message of a stream, not the release."""
     house = build(tmp_path, survey(300))
     house.edit({"most_rows": "2_000_000"})
-    with zygote(house) as cradle:
+    with fork_server(house) as server:
         gate = Gate(tmp_path / "gate")
         gate.folder.mkdir()
         gate.open()
-        mortal = cradle.serve(gate=gate.folder)
-        card = mortal.ana.agreed(rows=1_000_000).name
-        operation = mortal.ana.begun(card, rows=1_000_000)
+        controller = server.serve(gate=gate.folder)
+        card = controller.ana.agreed(rows=1_000_000).name
+        operation = controller.ana.begun(card, rows=1_000_000)
         release = synthesis_pb2.Release()
-        assert mortal.ana.ended(operation).response.Unpack(release)
-        Path(f"/proc/{mortal.pid}/clear_refs").write_text("5")  # the peak is measured from here on
-        before = _peak_mib(mortal.pid)
+        assert controller.ana.ended(operation).response.Unpack(release)
+        Path(f"/proc/{controller.pid}/clear_refs").write_text("5")  # the peak is measured from here on
+        before = _peak_mib(controller.pid)
         request = synthesis_pb2.StreamRowsRequest(name=release.name)
         rows = sum(
-            answer.chunk.batch.rows for answer in mortal.ana.connection.synthesis.StreamRows(request)
+            answer.chunk.batch.rows for answer in controller.ana.connection.synthesis.StreamRows(request)
         )
         assert rows == 1_000_000
-        assert _peak_mib(mortal.pid) - before < 50
-        mortal.kill()
+        assert _peak_mib(controller.pid) - before < 50
+        controller.kill()
 
 
 def _peak_mib(pid: int) -> float:

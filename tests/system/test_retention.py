@@ -11,8 +11,8 @@ from gencard.controller.state import tables
 from gencard.controller.state.events import event_of
 from gencard.controller.upkeep.backup import check_state
 from gencard.core.errors import NotFoundError
-from tests.system.edge import agreed
 from tests.system.house import build
+from tests.system.raw_calls import agreed
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from gencard.controller.shell.main import app
 from gencard.controller.state.events import Event, event_of
 from gencard.core.errors import GencardError, StorageError
-from tests.system.edge import enrolled
 from tests.system.house import House, build, survey
+from tests.system.raw_calls import enrolled
 
 SURVEY = "datasets/survey"
 SECRET = "postgres-password-1"

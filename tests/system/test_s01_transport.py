@@ -15,7 +15,8 @@ from gencard.controller.service import server
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2
 from gencard.wire.signatures.identity import Role
-from tests.system.edge import (
+from tests.system.house import House, build, running
+from tests.system.raw_calls import (
     URI,
     Ending,
     call,
@@ -26,7 +27,6 @@ from tests.system.edge import (
     eventually,
     resident_kib,
 )
-from tests.system.house import House, build, running
 
 LIST = "/gencard.v1.CatalogService/ListDatasets"
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"

@@ -13,7 +13,8 @@ from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
 from gencard.v1 import audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server
-from tests.system.edge import (
+from tests.system.house import request_id
+from tests.system.raw_calls import (
     NOBODYS,
     URI,
     agreed,
@@ -24,7 +25,6 @@ from tests.system.edge import (
     enrolled,
     methods,
 )
-from tests.system.house import request_id
 
 LIST = "/gencard.v1.CatalogService/ListDatasets"
 PEOPLE = {"A": "ana", "U": "aud", "S": "sam"}

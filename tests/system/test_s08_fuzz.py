@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2
-from tests.system.edge import NOBODYS, agreed, call, methods
 from tests.system.house import request_id
+from tests.system.raw_calls import NOBODYS, agreed, call, methods
 
 ENDLESS = {"/grpc.health.v1.Health/Watch"}
 PATHS = sorted(methods().keys() - ENDLESS)

@@ -11,8 +11,8 @@ from google.longrunning import operations_pb2
 from gencard.core.card.terms import AuditTerms
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
-from tests.system.edge import agreed, call, nothing_changes, quickest, resident_kib
 from tests.system.house import build, request_id
+from tests.system.raw_calls import agreed, call, quickest, resident_kib, state_unchanged
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 NAMES = [f"x{number}" for number in range(12)]
@@ -67,7 +67,7 @@ def test_s10_a_proposal_of_1e12_cells_is_refused_in_50_ms_and_5_mib(wide_house, 
         ending = call(channel, PROPOSE, asked)
         assert (ending.code, ending.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
 
-    with nothing_changes(wide_house):
+    with state_unchanged(wide_house):
         for _ in range(8):
             refused()
         assert quickest(refused, within=0.05, tries=100) < 0.05
@@ -85,7 +85,7 @@ def card(wide_house):
 )
 def test_s10_a_release_is_bounded_by_its_card(wide_house, card, rows, reason):
     asked = synthesis_pb2.GenerateReleaseRequest(card=card, rows=rows, request_id=request_id())
-    with nothing_changes(wide_house):
+    with state_unchanged(wide_house):
         ending = call(wide_house.channel(), "/gencard.v1.SynthesisService/GenerateRelease", asked)
     assert ending.reason == reason
 
@@ -108,7 +108,7 @@ def test_s10_an_upload_is_looked_at_before_room_is_made_for_it(wide_house, card,
     table = audit_pb2.RunBlackBoxRequest(chunk=common.TableChunk(header=common.TableHeader(**header)))
     before = resident_kib()
     path = "/gencard.v1.AuditService/RunBlackBox"
-    with nothing_changes(wide_house):
+    with state_unchanged(wide_house):
         assert call(wide_house.channel(), path, start, table).reason == reason
     assert resident_kib() - before < 32 << 10
 
@@ -116,7 +116,7 @@ def test_s10_an_upload_is_looked_at_before_room_is_made_for_it(wide_house, card,
 @pytest.mark.parametrize(("rows", "reason"), [(0, "INVALID_NUMBER"), (2**64 - 1, "TOO_LARGE")])
 def test_s10_a_visit_is_bounded_before_its_upload(wide_house, card, rows, reason):
     start = audit_pb2.RunBlackBoxRequest(start=audit_pb2.RunBlackBoxStart(card=card, rows=rows))
-    with nothing_changes(wide_house):
+    with state_unchanged(wide_house):
         path = "/gencard.v1.AuditService/RunBlackBox"
         assert call(wide_house.channel(), path, start).reason == reason
 
@@ -146,7 +146,7 @@ def test_s10_an_audit_is_bounded_before_it_counts_as_an_attempt(wide_house, marg
         terms = AuditTerms(order=order)
         own = analyst.propose("survey", marginals, purpose="a test", rows=100, audit=terms).accept()
     asked = audit_pb2.RunAuditRequest(card=own.name, request_id=request_id())
-    with nothing_changes(wide_house):
+    with state_unchanged(wide_house):
         ending = call(wide_house.channel(), "/gencard.v1.AuditService/RunAudit", asked)
     assert ending.reason == reason
 

@@ -16,8 +16,8 @@ from gencard.controller.service.guard import Guard
 from gencard.core.errors import ServiceBusyError
 from gencard.v1 import synthesis_pb2
 from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
-from tests.system.edge import call, configure, eventually, resident_kib
 from tests.system.house import build
+from tests.system.raw_calls import call, configure, eventually, resident_kib
 
 LIST = "/gencard.v1.CatalogService/ListDatasets"
 CHECK = "/grpc.health.v1.Health/Check"

@@ -15,8 +15,8 @@ from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from gencard.wire.codecs.table_codec import table_chunks
-from tests.system.edge import agreed, call, eventually, is_alive
 from tests.system.house import House, request_id, running
+from tests.system.raw_calls import agreed, call, eventually, is_alive
 
 GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
 RUN_AUDIT = "/gencard.v1.AuditService/RunAudit"

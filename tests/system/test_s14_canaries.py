@@ -13,11 +13,11 @@ import pytest
 from gencard.controller.audits import resumption
 from gencard.controller.operations import run
 from gencard.controller.service.access import MAY_CALL
-from tests.system import canaries, tour
+from tests.system import canaries, every_method
+from tests.system.every_method import Visitor
 from tests.system.house import House
 from tests.system.recorder import Recorder
-from tests.system.tour import Visitor
-from tests.system.wiretap import Wiretap
+from tests.system.tls_proxy import TlsProxy
 
 MARK = "said-by-ana-herself"
 PEOPLE = ("ana", "aud", "sam", "eve")
@@ -30,7 +30,7 @@ class Evidence:
     """Everything that one tour left behind."""
 
     house: House
-    taps: dict[str, Wiretap]
+    taps: dict[str, TlsProxy]
     recorder: Recorder = field(default_factory=Recorder)
     logs: list[str] = field(default_factory=list)
     printed: bytes = b""
@@ -55,18 +55,18 @@ def walk(evidence: Evidence) -> None:
         for name, tap in evidence.taps.items()
     }
     ana = visitors["ana"]
-    card, release = tour.main_job(ana, "survey")
-    tour.main_job(ana, "ward")
+    card, release = every_method.main_job(ana, "survey")
+    every_method.main_job(ana, "ward")
     ana.proposed(purpose=MARK)
-    tour.audits(ana, card)
-    tour.audits(visitors["aud"], card)
-    tour.black_box(ana)
+    every_method.audits(ana, card)
+    every_method.audits(visitors["aud"], card)
+    every_method.black_box(ana)
     for name in ("ana", "aud", "sam"):
-        tour.measures(visitors[name], card)
-    tour.trouble(ana)
+        every_method.measures(visitors[name], card)
+    every_method.trouble(ana)
     for visitor in visitors.values():
-        tour.accounts(visitor)
-        tour.rudeness(visitor, (card, release.name, tour.NOBODYS, "datasets/survey"))
+        every_method.accounts(visitor)
+        every_method.rudeness(visitor, (card, release.name, every_method.NOBODYS, "datasets/survey"))
         visitor.close()
 
 
@@ -87,7 +87,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
                 assert house.controller is not None
                 (folder / "gone.csv").unlink()
                 for name in PEOPLE:
-                    tap = Wiretap(house.folder / "server", house.person(name), house.controller.port)
+                    tap = TlsProxy(house.folder / "server", house.person(name), house.controller.port)
                     kept.taps[name] = tap.start()
                 walk(kept)
                 kept.files = canaries.files_below(house.folder)

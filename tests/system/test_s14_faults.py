@@ -20,11 +20,11 @@ from gencard.core.card.budget import SpendState
 from gencard.core.errors import GencardError
 from gencard.v1 import catalog_pb2
 from gencard.wire.codecs.error_table import error_of, error_of_call
-from tests.system import books, canaries, here, tour
-from tests.system.edge import eventually
+from tests.system import canaries, consistency, every_method, thread_jobs
+from tests.system.every_method import Visitor
 from tests.system.faults import Faults
 from tests.system.house import House
-from tests.system.tour import Visitor
+from tests.system.raw_calls import eventually
 
 TYPED = {"STORAGE", "DATASET_UNAVAILABLE", "UNAUTHENTICATED"}
 """What a failing disk, database or engine may end a call with; who cannot be looked up stays outside."""
@@ -67,7 +67,7 @@ class Frail:
         assert failure is None or failure.reason in TYPED, (site, failure)
         alive = self.ana.call(self.ana.catalog.ListDatasets, catalog_pb2.ListDatasetsRequest())
         assert len(alive.datasets) == 5, site
-        books.assert_balanced(self.controller_state)
+        consistency.assert_balanced(self.controller_state)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def frail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frail]:
     house = canaries.haunted(folder, crowd=300)
     faults = Faults(folder)
     with pytest.MonkeyPatch.context() as patch, canaries.all_logs() as logs:
-        here.jobs_stay_here(patch)
+        thread_jobs.run_jobs_in_threads(patch)
         patch.setattr(operations, "RETRY_SECONDS", 0.02)
         patch.setattr(watching, "LOOK_EVERY", 0.01)
         house.start()
@@ -119,7 +119,7 @@ def test_s19_any_step_of_a_release_may_fail(frail: Frail) -> None:
     for site in steps:
         for nth in range(1, steps[site] + 1):
             _fails_once_then_works(frail, site, nth)
-    books.assert_in_order(frail.controller_state)
+    consistency.assert_consistent(frail.controller_state)
 
 
 def _fails_once_then_works(frail: Frail, site: str, nth: int) -> None:
@@ -130,7 +130,7 @@ def _fails_once_then_works(frail: Frail, site: str, nth: int) -> None:
         return
     frail.check(failure_of(ended))
     assert frail.ended(frail.ana.begun(card)).HasField("response"), (site, nth)
-    paid = [line.state for line in books.lines_of(frail.controller_state, card)]
+    paid = [line.state for line in consistency.lines_of(frail.controller_state, card)]
     assert paid.count(SpendState.SETTLED) == 1, (site, nth)
     assert SpendState.RESERVED not in paid, (site, nth)
 
@@ -146,10 +146,10 @@ def test_s19_a_disk_that_fails_for_a_while_ends_the_operation_late(frail: Frail,
     assert frail.ended(frail.ana.begun(card)).HasField("response")
 
 
-@pytest.mark.parametrize("name", [name for name, _ in tour.WELL])
+@pytest.mark.parametrize("name", [name for name, _ in every_method.WELL])
 def test_s15_any_step_of_a_call_may_fail(frail: Frail, name: str) -> None:
     """Each step of each call fails once: a typed error, or the answer where it was not needed."""
-    prepare = dict(tour.WELL)[name]
+    prepare = dict(every_method.WELL)[name]
     for nth in count(1):
         assert eventually(frail.is_idle)  # unfinished operations count against the quota
         call = prepare(frail.ana, frail.card, frail.release)

@@ -26,7 +26,7 @@ from gencard.v1.ledger_pb2_grpc import (
 from gencard.v1.measures_pb2_grpc import add_MeasuresServiceServicer_to_server
 from gencard.v1.negotiation_pb2_grpc import add_NegotiationServiceServicer_to_server
 from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
-from tests.system.edge import agreed, call, methods
+from tests.system.raw_calls import agreed, call, methods
 
 SECRET = "CANARY-Ann-Smith-HIV"
 BOUNDS = Bounds(per_identity=8, calls=8, per_second=1_000, request_seconds=60)

@@ -21,9 +21,9 @@ from gencard.core.errors import (
     InvalidInputError,
     VerificationError,
 )
-from tests.system import books
-from tests.system.edge import agreed
+from tests.system import consistency
 from tests.system.house import House, build, survey
+from tests.system.raw_calls import agreed
 
 OTHERS = (("sex", "region"),)
 
@@ -57,13 +57,13 @@ def run(house, *words):
 
 
 def back_up(house, folder):
-    assert "entries of the log" in " ".join(run(house, "backup", folder, "--steward", "sam").split())
+    assert "log entries" in " ".join(run(house, "backup", folder, "--steward", "sam").split())
     return folder
 
 
 def restore(house, *words):
     said = " ".join(run(house, "restore", *words, "--steward", "sam").split())
-    assert "In order" in said
+    assert "Verified" in said
     return said
 
 
@@ -74,7 +74,9 @@ def checkpoint(house, file):
 
 def held(house):
     """Lines that hold what is left."""
-    return [line for line in books.lines_of(house.controller.controller_state) if line.kind == HELD]
+    return [
+        line for line in consistency.lines_of(house.controller.controller_state) if line.kind == HELD
+    ]
 
 
 def release_until(house, done):
@@ -118,16 +120,16 @@ class TestS18Restore:
             backup = back_up(house, tmp_path / f"backup-{number}")
         done.set()
         going_on.join()
-        lines = books.lines_of(house.controller.controller_state)
+        lines = consistency.lines_of(house.controller.controller_state)
         house.stop()
         restore(elsewhere, backup)
         controller_state = elsewhere.start().controller.controller_state
-        books.assert_ledger_and_log(controller_state)
-        found = [line.line for line in books.lines_of(controller_state) if line.kind != HELD]
+        consistency.assert_ledger_and_log(controller_state)
+        found = [line.line for line in consistency.lines_of(controller_state) if line.kind != HELD]
         assert found == [line.line for line in lines[-len(found) :]]
         (line,) = held(elsewhere)
         run(elsewhere, "ledger", "void", line.line)
-        books.assert_in_order(controller_state)
+        consistency.assert_consistent(controller_state)
         with elsewhere.analyst() as ana:
             for old in ana.cards():
                 for receipt in old.agreement.receipts():
@@ -158,7 +160,7 @@ class TestS18Restore:
             run(elsewhere, "ledger", "void", line.line)
             (elsewhere.person("ana") / LOG_SEEN).unlink()  # who believes the steward about the restore
             card.generate(50, seed=1, progress=False)
-        books.assert_in_order(elsewhere.controller.controller_state)
+        consistency.assert_consistent(elsewhere.controller.controller_state)
         entries = json.loads(run(elsewhere, "log", "--json"))
         (said,) = (entry["details"] for entry in entries if entry["action"] == "restore")
         assert said["reason"] == "older"
@@ -175,9 +177,9 @@ class TestS18Restore:
             begin_and_reserve(controller_state, tx, card.name)
         controller_state.database.close()
         said = restore(elsewhere, back_up(house, tmp_path / "backup"))
-        assert "Called off: 1 operations. Settled: 1 reservations." in said
+        assert "Cancelled: 1 operations. Settled: 1 reservations." in said
         controller_state = elsewhere.start().controller.controller_state
-        (line,) = books.lines_of(controller_state, card.name)
+        (line,) = consistency.lines_of(controller_state, card.name)
         assert line.state is SpendState.SETTLED
         with controller_state.database.reading() as tx:
             assert not OperationStore().unfinished(tx)
@@ -191,7 +193,7 @@ class TestS18Restore:
         assert not held(elsewhere)
         with elsewhere.analyst() as ana:
             agreed(ana, *OTHERS).generate(10, seed=1, progress=False)
-        books.assert_in_order(elsewhere.controller.controller_state)
+        consistency.assert_consistent(elsewhere.controller.controller_state)
 
     def test_s18_a_copy_that_nobody_restored_is_not_served(self, house, elsewhere, tmp_path):
         shutil.copytree(back_up(house, tmp_path / "backup"), elsewhere.folder / "state")

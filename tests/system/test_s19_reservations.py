@@ -7,8 +7,8 @@ import pytest
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import MeasurementRefusedError
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
-from tests.system.edge import agreed, eventually
 from tests.system.house import build
+from tests.system.raw_calls import agreed, eventually
 from tests.system.test_s13_cancel import GENERATE, begun, cancel, is_in, lines
 
 

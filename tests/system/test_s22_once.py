@@ -11,8 +11,8 @@ from gencard.core.errors import CardStateError, StaleEtagError
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
 from gencard.wire.signatures.dsse import signature_of
-from tests.system.edge import TABLES, agreed, call, enrolled, nothing_changes
 from tests.system.house import build, request_id
+from tests.system.raw_calls import TABLES, agreed, call, enrolled, state_unchanged
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 COUNTER = "/gencard.v1.NegotiationService/CounterCard"
@@ -89,7 +89,7 @@ class TestS22Once:
                 setattr(other, field, value)
         if path == PROPOSE:
             other.terms.rows = 11
-        with nothing_changes(house):
+        with state_unchanged(house):
             ending = call(house.channel(), path, other)
         assert (ending.code, ending.reason) == (
             grpc.StatusCode.INVALID_ARGUMENT,
@@ -112,7 +112,7 @@ class TestS22Once:
         other = type(mutating[path])()
         other.CopyFrom(mutating[path])
         other.request_id = identifier
-        with nothing_changes(house, ("cards", "lines", "audits", "answers")):
+        with state_unchanged(house, ("cards", "lines", "audits", "answers")):
             ending = call(house.channel(), path, other)
         assert (ending.code, ending.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
@@ -136,7 +136,7 @@ class TestS22Once:
         monkeypatch.setitem(
             house.controller.controller_state.cards.catalogue._by_name, TERMS.dataset, stricter
         )
-        with nothing_changes(house, (*TABLES, "events")):
+        with state_unchanged(house, (*TABLES, "events")):
             assert call(house.channel(), path, mutating[path]) == first
 
     def test_s22_ids_of_two_people_never_meet(self, house):
@@ -168,7 +168,7 @@ class TestS24Etags:
         with house.analyst() as analyst:
             card = analyst.propose("survey", [("sex",)], purpose="a test")
         move = negotiation_pb2.TerminateCardRequest(name=card.name, etag=etag, request_id=request_id())
-        with nothing_changes(house):
+        with state_unchanged(house):
             ending = call(house.channel(), TERMINATE, move)
         assert (ending.code, ending.reason) == (grpc.StatusCode.ABORTED, "STALE_ETAG")
 
@@ -225,5 +225,5 @@ class TestS21Caps:
         refusal = next(ending for ending in endings if ending.reason)
         assert refusal.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refusal.text == "The price exceeds what is left of the dataset's budget."
-        with nothing_changes(careful_house, ("balances", "lines")):
+        with state_unchanged(careful_house, ("balances", "lines")):
             assert generate(asked[0]).reason in ("", "BUDGET_EXCEEDED")

@@ -15,9 +15,9 @@ from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.transform import USUAL_CHECKS, Transform
 from gencard.v1 import negotiation_pb2
 from gencard.wire.codecs.card_codec import terms_message
-from tests.system.books import assert_in_order, lines_of
-from tests.system.edge import call, configure, nothing_changes
+from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, build, request_id
+from tests.system.raw_calls import call, configure, state_unchanged
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 LEVELS = {"sex": ("female", "male"), "health": ("good", "fair", "bad"), "work": ("none", "part")}
@@ -98,7 +98,7 @@ class TestWhatPasses:
             }
             assert str(USUAL_CHECKS) in statement["whySafe"]
             assert dict(card.lines())["Measured"] == f"exact, {USUAL_CHECKS}"
-            assert dict(card.lines())["Error"] == "stddev of 1.41 records on each count"
+            assert dict(card.lines())["Error"] == "standard deviation of 1.41 records on each count"
 
     def test_s25_nobody_asks_for_weaker_checks(self, house):
         with house.analyst() as analyst:
@@ -162,7 +162,7 @@ def test_s25_nothing_leaves_but_one_answer_that_is_paid_for(tmp_path, check):
             assert line.state is SpendState.RESERVED
             assert analyst.budget("survey").spent == card.price
             assert released(analyst, ("work",)).psi.measurements[0].values.sum() > 0
-        assert_in_order(house.controller.controller_state)
+        assert_consistent(house.controller.controller_state)
     finally:
         house.stop()
 
@@ -188,7 +188,7 @@ def test_s25_exact_counts_leave_only_where_the_policy_offers_them(tmp_path):
     house.edit({"most_per_card": "{ epsilon = 1 }"})
     house.start()
     try:
-        with house.analyst() as analyst, nothing_changes(house):
+        with house.analyst() as analyst, state_unchanged(house):
             priced = analyst.propose("survey", [("sex",)], purpose="a test", dry_run=True)
         assert priced.terms.privacy.noisy
         assert priced.terms.transform == Transform()

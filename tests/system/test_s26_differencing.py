@@ -11,8 +11,8 @@ from gencard.controller.wiring import serve
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError, ProposalRefusedError
 from tests.system.canaries import ENTRY
-from tests.system.edge import agreed, configure, enrolled, nothing_changes
 from tests.system.house import Clock, House, build, survey
+from tests.system.raw_calls import agreed, configure, enrolled, state_unchanged
 
 PERSON = 17
 
@@ -87,7 +87,7 @@ def test_s26_all_records_and_all_but_one_are_never_both_granted(house, clock):
     """The pair that an analyst would subtract, and what it would have shown."""
     before = granted(house).psi.measurements[0].values.copy()
     restarted(house, clock, without_a_person)
-    with nothing_changes(house):
+    with state_unchanged(house):
         assert refused(house) == "DIFFERENCING"
     sex, health = survey().loc[PERSON, ["sex", "health"]]
     left = survey().drop(index=PERSON).value_counts(["sex", "health"]).unstack()
@@ -144,7 +144,7 @@ def test_s26_of_two_offers_on_two_versions_only_one_can_be_accepted(house, clock
     restarted(house, clock, with_all)
     with house.analyst() as analyst:
         late = analyst.card(first)
-        with nothing_changes(house), pytest.raises(ProposalRefusedError, match="DIFFERENCING"):
+        with state_unchanged(house), pytest.raises(ProposalRefusedError, match="DIFFERENCING"):
             late.accept()
     with house.controller.controller_state.database.reading() as tx:
         *_, last = (event_of(entry.body) for entry in house.controller.controller_state.log.entries(tx))

@@ -9,8 +9,8 @@ import pytest
 from gencard.controller.operations.run import Run
 from gencard.core.card.budget import SpendState
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
-from tests.system.edge import agreed, configure, eventually
 from tests.system.house import build
+from tests.system.raw_calls import agreed, configure, eventually
 from tests.system.test_bad_records import BAD, add_dataset
 from tests.system.test_s13_cancel import GENERATE, RUN_AUDIT, begun, cancel, is_in, lines
 

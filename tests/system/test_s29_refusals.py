@@ -9,8 +9,8 @@ from gencard.controller.shell.main import app
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import MeasurementRefusedError, NotFoundError, TooManyRefusalsError
 from gencard.v1.synthesis_pb2 import GenerateReleaseRequest
-from tests.system.edge import agreed, call, configure, enrolled, eventually
 from tests.system.house import build, request_id
+from tests.system.raw_calls import agreed, call, configure, enrolled, eventually
 from tests.system.test_bad_records import BAD, add_dataset
 from tests.system.test_s13_cancel import GENERATE, lines
 
@@ -51,7 +51,7 @@ def refused(analyst, dataset):
 
 
 def test_s29_after_so_many_refusals_a_steward_has_to_look(house, steward):
-    assert "Nothing failed" in steward("refusals")
+    assert "No unreviewed failures" in steward("refusals")
     with house.analyst() as ana, house.analyst(enrolled(house, "ben")) as ben:
         card = refused(ana, "undeclared")
         with pytest.raises(MeasurementRefusedError):

@@ -13,9 +13,9 @@ from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError, TooManyAuditsError
 from gencard.v1 import audit_pb2
-from tests.system.canned import audit_answer
-from tests.system.edge import call, enrolled, known_seeds, nothing_changes
 from tests.system.house import build, request_id
+from tests.system.prepared_audits import audit_answer
+from tests.system.raw_calls import call, enrolled, known_seeds, state_unchanged
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
 REPORT = "/gencard.v1.AuditService/GetAuditReport"
@@ -80,7 +80,7 @@ class TestRealAudits:
 
 
 @pytest.fixture
-def canned(monkeypatch):
+def verdicts(monkeypatch):
     """Jobs that say at once what the test wants them to find."""
     verdicts = []
 
@@ -111,11 +111,11 @@ def test_s30_who_asks_for_an_audit_does_not_know_its_seeds(card, monkeypatch):
 
 
 class TestManyTries:
-    def test_s31_the_levels_of_all_tries_sum_to_less_than_alpha(self, audit_house, card, canned):
+    def test_s31_the_levels_of_all_tries_sum_to_less_than_alpha(self, audit_house, card, verdicts):
         name = enrolled(audit_house, "carol", project="other")
         with audit_house.analyst(name) as carol:
             own = carol.propose("survey", PAIRS, purpose="a test").accept()
-            canned += ["no-evidence"] * MOST
+            verdicts += ["no-evidence"] * MOST
             tries = [audit(own, "honest", seed) for seed in range(MOST)]
             spent = carol.spends()
             with pytest.raises(TooManyAuditsError, match=str(MOST)):
@@ -127,44 +127,44 @@ class TestManyTries:
         assert sum(levels) < 0.05
         assert levels == sorted(levels, reverse=True)
 
-    def test_s31_a_box_once_found_to_leak_never_passes_by_luck(self, audit_house, canned):
+    def test_s31_a_box_once_found_to_leak_never_passes_by_luck(self, audit_house, verdicts):
         for person in ("ana", enrolled(audit_house, "dan", project="third")):
             with audit_house.analyst(person) as analyst:
                 own = analyst.propose("survey", PAIRS[:2], purpose="a test").accept()
-                canned += ["no-evidence"] * 10
+                verdicts += ["no-evidence"] * 10
                 tries = [audit(own, "leaky", seed) for seed in range(10)]
             assert {found.verdict for found in tries} == {"leakage"}
             assert all(found.wording.startswith("Evidence of leakage") for found in tries)
 
-    def test_s31_a_leak_is_not_held_against_a_card_that_allows_more(self, audit_house, canned):
+    def test_s31_a_leak_is_not_held_against_a_card_that_allows_more(self, audit_house, verdicts):
         """What uses more than a small Phi may well use no more than a large one."""
         with audit_house.analyst() as analyst:
             small, large = (
                 analyst.propose("survey", pairs, purpose="a test").accept()
                 for pairs in (PAIRS[:2], PAIRS)
             )
-            canned += ["leakage"] + ["no-evidence"] * 2
+            verdicts += ["leakage"] + ["no-evidence"] * 2
             tries = [audit(card, "independent") for card in (small, large, small)]
         assert [found.verdict for found in tries] == ["leakage", "no-evidence", "leakage"]
 
     def test_s31_a_failed_try_counts_for_its_submitter_and_weakens_no_later_one(
-        self, audit_house, canned, card
+        self, audit_house, verdicts, card
     ):
         """Else the level could be brought down by tries that say nothing."""
         controller_state = audit_house.controller.controller_state
-        canned += ["no-evidence"]
+        verdicts += ["no-evidence"]
         before = audit(card, "honest")
         with controller_state.database.reading() as tx:
             begun = AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house))
         with pytest.raises(InternalError):
             audit(card, "honest")
-        canned += ["no-evidence"]
+        verdicts += ["no-evidence"]
         assert audit(card, "honest").attempt == before.attempt + 1
         with controller_state.database.reading() as tx:
             assert AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house)) == begun + 2
 
-    def test_s31_a_verdict_costs_one_statistic(self, audit_house, canned, card):
-        canned += ["no-evidence"]
+    def test_s31_a_verdict_costs_one_statistic(self, audit_house, verdicts, card):
+        verdicts += ["no-evidence"]
         audit(card, "honest")
         with audit_house.analyst() as analyst:
             line = analyst.spends()[0]
@@ -174,16 +174,16 @@ class TestManyTries:
     def test_s31_without_budget_there_is_no_try(self, audit_house, card, monkeypatch):
         ledger = audit_house.controller.controller_state.ledger
         monkeypatch.setattr(type(ledger), "cap", lambda *_: Price())
-        with nothing_changes(audit_house), pytest.raises(BudgetExceededError):
+        with state_unchanged(audit_house), pytest.raises(BudgetExceededError):
             audit(card, "honest")
 
     def test_s31_an_unknown_box_is_no_try(self, audit_house, card):
-        with nothing_changes(audit_house), pytest.raises(NotFoundError):
+        with state_unchanged(audit_house), pytest.raises(NotFoundError):
             audit(card, "no-such-box")
 
     def test_s31_no_audit_of_a_card_that_is_still_talked_about(self, audit_house):
         with audit_house.analyst() as analyst:
             open_card = analyst.propose("survey", PAIRS, purpose="a test")
         asked = audit_pb2.RunAuditRequest(card=open_card.name, request_id=request_id())
-        with nothing_changes(audit_house):
+        with state_unchanged(audit_house):
             assert call(audit_house.channel(), RUN, asked).reason == "CARD_STATE"

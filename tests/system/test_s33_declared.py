@@ -7,8 +7,8 @@ import pytest
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2, negotiation_pb2
 from gencard.v1 import common_pb2 as common
-from tests.system.edge import call
 from tests.system.house import build, request_id, survey
+from tests.system.raw_calls import call
 
 GET = "/gencard.v1.CatalogService/GetDataset"
 LIST = "/gencard.v1.CatalogService/ListDatasets"

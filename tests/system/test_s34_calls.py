@@ -14,7 +14,7 @@ from gencard.controller.sandbox.call_table import ARGUMENTS, MACHINES, OF_SEVERA
 from gencard.controller.sandbox.memory_watch import MemoryWatch
 from gencard.controller.sandbox.namespaces import Namespaces
 from gencard.core.errors import IsolationError
-from tests.system.edge import eventually
+from tests.system.raw_calls import eventually
 from tests.system.sandboxes import LIMITS, needs_sandbox, reported_value, shell
 
 pytestmark = needs_sandbox

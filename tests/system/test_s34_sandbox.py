@@ -26,7 +26,7 @@ from gencard.core.errors import (
     IsolationError,
     JobLimitError,
 )
-from tests.system.edge import eventually, quickest
+from tests.system.raw_calls import eventually, quickest
 from tests.system.sandboxes import LIMITS, RECORDS, box, needs_sandbox, reported_value, shell
 
 pytestmark = needs_sandbox

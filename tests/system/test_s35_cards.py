@@ -19,9 +19,9 @@ from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms, Tier
 from gencard.core.errors import BoxNotLentError, GeneratorChangedError
 from gencard.core.generators.contract import rng_of
-from tests.system.canned import audit_answer
-from tests.system.edge import known_seeds
 from tests.system.house import House, build, survey
+from tests.system.prepared_audits import audit_answer
+from tests.system.raw_calls import known_seeds
 from tests.system.sandboxes import needs_sandbox
 
 pytestmark = needs_sandbox

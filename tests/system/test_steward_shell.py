@@ -152,7 +152,7 @@ def test_every_decision_is_in_a_log_that_verifies(run, asked, watched_house):
     newest = json.loads(run("log", "--json", "--last", 1))[0]
     assert newest["actor"].endswith("/service/steward/sam-miller")
     assert newest["resource"] == asked.name
-    assert "In order" in run("log", "verify")
+    assert "Verified" in run("log", "verify")
     output = watched_house.folder / "checkpoint.json"
     run("log", "checkpoint", "--output", output)
     assert json.loads(output.read_bytes())["signatures"]

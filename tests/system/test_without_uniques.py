@@ -24,8 +24,8 @@ from gencard.core.errors import (
 )
 from gencard.core.privacy.uniques import replicated_rows
 from gencard.v1 import synthesis_pb2
-from tests.system.edge import configure, eventually, nothing_changes
 from tests.system.house import build, request_id
+from tests.system.raw_calls import configure, eventually, state_unchanged
 
 WIDE = """
 title = "Many levels"
@@ -133,7 +133,7 @@ class TestOneTry:
         assert tasks[0] == ["measure", "synthesise", "thin_out"]
         house.stop()
         house.start()
-        with house.analyst() as again, nothing_changes(house), pytest.raises(UniqueFreeFailedError):
+        with house.analyst() as again, state_unchanged(house), pytest.raises(UniqueFreeFailedError):
             again.card(card.name).release(SEVERAL, progress=False)
         assert tasks[0][3:] == []
 

@@ -1,4 +1,4 @@
-"""Where everything begins: a connection to a controller, as an analyst or an auditor."""
+"""The entry point: a connection to a controller, as an analyst or an auditor."""
 
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,9 @@ from gencard.wire.signatures.identity import Identity
 
 
 class Analyst:
-    """Somebody with a certificate, connected to a controller. Use it in a ``with`` block, or close it.
+    """A connection to a controller. Use it in a ``with`` block, or close it.
 
-    The controller's names may be given short: ``census`` for ``datasets/census``.
+    Names of datasets may be short: ``census`` for ``datasets/census``.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -50,18 +50,19 @@ class Analyst:
         """Connect with the files of a connection folder, as ``gencard enrol`` makes it.
 
         Args:
-            address: ``host:port``; from ``connection.toml`` in the folder where not given.
-            folder: Where all files lie, under their usual names.
-            certificate: Ours, where it lies elsewhere; the other files are looked for beside it.
-            key: Its private key.
+            address: ``host:port``; default: from ``connection.toml`` in the folder.
+            folder: Connection folder with all files under their usual names.
+            certificate: Client certificate outside a connection folder; other files default to its
+                folder.
+            key: Private key of the certificate.
             authority: Certificate of the authority that both sides trust.
-            signing_key: Our Ed25519 key, which signs cards.
-            controller_key: The controller's public key, which signs cards and receipts; one that it had
-                before will do, those after it are followed.
-            log_key: The public key of the controller's log; as above.
+            signing_key: Ed25519 key that signs cards.
+            controller_key: The controller's public key for cards and receipts, present or earlier;
+                signed key rotations are followed.
+            log_key: The public key of the controller's log, present or earlier.
 
         Raises:
-            InvalidInputError: Neither folder nor certificate, or a file that cannot be used.
+            InvalidInputError: Neither folder nor certificate was given, or a file is unusable.
         """
         if certificate is None:
             if folder is None:
@@ -93,7 +94,7 @@ class Analyst:
 
     @property
     def identity(self) -> Identity:
-        """Who our certificate says we are."""
+        """The identity in the client certificate."""
         return self._connection.credentials.identity()
 
     def datasets(self) -> list[CatalogueEntry]:
@@ -120,22 +121,22 @@ class Analyst:
         dry_run: bool = False,
         **measured: Unpack[Measured],
     ) -> Card:
-        """Propose a card; the answer is an offer, or the card waits for a steward.
+        """Propose a card. The result holds an offer, or waits for a steward.
 
         Args:
-            dataset: Its name.
-            marginals: Cliques of attribute names, or ``all_marginals(order=2)``; among the cliques
-                moments too, such as ``mean("age")``.
-            purpose: What the data are wanted for, in a sentence.
-            generator: Its name in the catalogue.
-            rows: At most so many in one release; as many as the policy allows where not given.
-            audit: How audits under the card are run.
-            dry_run: Only price and judge; nothing is stored, no record is touched.
-            measured: How: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
+            dataset: Name of the dataset.
+            marginals: Phi: cliques (tuples of attribute names), or ``all_marginals(order=2)``; the list
+                may also contain moments, such as ``mean("age")``.
+            purpose: What the data will be used for, in one sentence.
+            generator: Name of the generator in the catalogue.
+            rows: Most rows in one release; default: the policy's limit.
+            audit: Settings of audits under the card.
+            dry_run: Compute offer and price only; nothing is stored, no record is read.
+            measured: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
 
         Raises:
             InvalidInputError, TooLargeError: What is wrong with the proposal.
-            ProposalRefusedError: The policy has nothing near to offer.
+            ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
         proposal = proposed(
             self.dataset(dataset),
@@ -155,14 +156,14 @@ class Analyst:
         return Card(self._connection, checked_answer(card_of(answer.card), proposal))
 
     def price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
-        """What the nearest acceptable card would cost; nothing is stored.
+        """Price of the nearest acceptable card; nothing is stored.
 
-        Measures that it names are paid for when they are taken: see ``measures_price``.
+        Evaluations are charged when they are run: see ``measures_price``.
         """
         return self.propose(dataset, marginals, purpose="price", dry_run=True, **measured).price
 
     def measures_price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
-        """What the measures that such a card names would cost, once; nothing is stored."""
+        """Price of the evaluations named on such a card, charged once; nothing is stored."""
         card = self.propose(dataset, marginals, purpose="price", dry_run=True, **measured)
         return card.measures_price
 
@@ -176,20 +177,21 @@ class Analyst:
         rows: int | None = None,
         **measured: Unpack[Measured],
     ) -> Plan:
-        """The smallest Phi that determines an analysis, and what it would cost; nothing is stored.
+        """The smallest Phi that determines an analysis, with its price; nothing is stored.
 
         Args:
-            dataset: Its name.
-            formula: Such as ``grade ~ group + birth * family``; names with spaces go into backticks.
+            dataset: Name of the dataset.
+            formula: Model formula, such as ``grade ~ group + birth * family``; names with spaces are
+                written in backticks.
             kind: "logistic", "multinomial", "linear" or "crosstab".
-            generator: Its name in the catalogue.
-            rows: At most so many in one release; as many as the policy allows where not given.
-            measured: How the marginals are; see ``Measured``.
+            generator: Name of the generator in the catalogue.
+            rows: Most rows in one release; default: the policy's limit.
+            measured: How the marginals are measured; see ``Measured``.
 
         Raises:
             InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
                 with the formula, or with what it needs.
-            ProposalRefusedError: The policy has nothing near to offer.
+            ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
         analysis, parsed, entry = analysis_of(kind), Formula.of(formula), self.dataset(dataset)
         cliques = sufficient_cliques(parsed, analysis, entry.coding.domain)
@@ -203,7 +205,7 @@ class Analyst:
         return Card(self._connection, card_of(answer.card))
 
     def cards(self, dataset: str = "-") -> list[Card]:
-        """Our cards (an auditor or steward: everybody's), newest first."""
+        """The caller's cards (for auditors and stewards: all cards), newest first."""
         request = pb.ListCardsRequest(parent=_dataset(dataset))
         return [
             Card(self._connection, card_of(card))
@@ -212,15 +214,15 @@ class Analyst:
         ]
 
     def spends(self) -> list[Spend]:
-        """Our lines of the ledger, newest first."""
+        """The caller's ledger lines, newest first."""
         return catalogue.list_spends(self._connection)
 
     def budget(self, dataset: str) -> Budget:
-        """What we may spend on a dataset, and what we spent."""
+        """The caller's cap and spending on a dataset."""
         return catalogue.get_budget(self._connection, _dataset(dataset))
 
     def checkpoint(self) -> Checkpoint:
-        """The newest signed state of the controller's log, proved to continue what we saw before."""
+        """The newest checkpoint of the controller's log, verified to extend the last one seen."""
         return self.log.checkpoint()
 
 

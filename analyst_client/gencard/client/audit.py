@@ -1,4 +1,4 @@
-"""What an audit says: the verdict, what it was about, and the full report where we may see it."""
+"""Result of an audit: verdict, circumstances, and the full report if our role may see it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gencard.wire.signatures.canonical import document_of
 
 
 class Where(StrEnum):
-    """Around which records an audit is made."""
+    """The records on which an audit is based."""
 
     MADE_UP = "made-up"
     CARD = "card"
@@ -23,17 +23,18 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Audit(Displayable):
-    """What an audit says. "No evidence of leakage" is not a proof of safety.
+    """Result of an audit. "No evidence of leakage" is not a proof of safety.
 
     Args:
         card: datasets/{dataset}/cards/{card}.
-        black_box: What was audited.
-        where: Around made-up records, or around the real ones at the controller.
+        black_box: The audited black box.
+        where: Based on made-up records, or on the real ones at the controller.
         wording: The verdict in words, with what it does not prove.
-        attempt: Which try of the black box this was on the dataset, by whomever; 1 for made-up records.
-        level: The level that the evidence of all these tries together was tested at, a decimal.
-        findings: The full report, where our role may see it.
-        attestation: The controller's signed verdict, where it is one.
+        attempt: Number of this attempt for the black box on the dataset, by any submitter; 1 for
+            made-up records.
+        level: Significance level of the pooled evidence of all attempts, a decimal.
+        findings: The full report, if our role may see it.
+        attestation: The controller's signed verdict; empty for made-up records.
     """
 
     card: str
@@ -67,13 +68,13 @@ class Audit(Displayable):
             *([("Found", self._more)] if self._more else []),
             ("Black box", self.black_box),
             ("Records", "made up" if self.where is Where.MADE_UP else "those at the card"),
-            ("Level", f"{float(self.level):.3g} (try {self.attempt} of this black box)"),
+            ("Level", f"{float(self.level):.3g} (attempt {self.attempt} for this black box)"),
             ("Card", self.card),
         ]
 
     @property
     def _more(self) -> str:
-        """What the full report says beyond the verdict, in a sentence; for those who may see it."""
+        """Details from the full report; empty if our role may not see it."""
         return "" if self.findings is None else summary(self.findings).removeprefix(self.wording).strip()
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
@@ -82,14 +83,14 @@ class Audit(Displayable):
 
 @dataclass(frozen=True)
 class Report(WrittenAsPage):
-    """Everything that an audit found, and what it was about.
+    """The full report of an audit.
 
     Args:
-        facts: The numbers. They depend on the records that the audit was made around.
+        facts: The numbers, which depend on the audited records.
         card: datasets/{dataset}/cards/{card}.
-        black_box: What was audited.
+        black_box: The audited black box.
         where: "made-up" or "card".
-        note: What stands above the verdict of these numbers; such as an earlier verdict.
+        note: Shown above the verdict, such as an earlier verdict.
     """
 
     facts: AuditReport
@@ -103,7 +104,7 @@ class Report(WrittenAsPage):
         """A report that ``save_json`` wrote.
 
         Raises:
-            InvalidInputError: It cannot be read, or is no report.
+            InvalidInputError: The file cannot be read, or is not a report.
         """
         try:
             data = Path(path).read_bytes()

@@ -1,4 +1,4 @@
-"""Audits: whether a generator uses more than the card says."""
+"""Audits: whether a generator uses more of the records than the card says."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
 from gencard.wire.signatures.identity import Role
 
 MADE_UP_RECORDS = 20_000
-"""Records that are made up for an audit, and at most so many rows asked of each run."""
+"""Number of made-up records of an audit, and the most rows of each run."""
 
 _FULL_REPORT = frozenset({Role.AUDITOR, Role.STEWARD})
 
@@ -46,8 +46,8 @@ def audit(
     """Audit a black box; the arguments are those of ``Card.audit``.
 
     Raises:
-        InvalidInputError: ``where`` is no place, or an argument belongs to the other kind of audit.
-        InvalidNumberError: Fewer runs than an audit needs to keep its level.
+        InvalidInputError: ``where`` is unknown, or an argument belongs to the other kind of audit.
+        InvalidNumberError: There are fewer runs than an audit needs to keep its level.
     """
     if where == Where.MADE_UP and not resume:
         return _at_made_up_records(
@@ -68,7 +68,7 @@ def _at_made_up_records(
     records: Dataset | None,
     progress: ProgressDisplay,
 ) -> Audit:
-    """Around records that are made up here; touches none of the real ones and costs nothing."""
+    """Audit on records made up here; reads no real record and is free."""
     terms = agreement.card.terms
     if runs is not None and runs < LEAST_RUNS:
         raise InvalidNumberError(field="runs", expected=f"at least {LEAST_RUNS}")
@@ -98,7 +98,7 @@ def _at_made_up_records(
 def _at_card(
     agreement: Agreement, black_box: str, seed: int, resume: str, progress: ProgressDisplay
 ) -> Audit:
-    """Audit around the real records, at the controller. Counts as an attempt, and has a price."""
+    """Audit on the real records, at the controller; counts as an attempt and has a price."""
     connection = agreement.connection
     request = pb.RunAuditRequest(
         card=agreement.card.name,
@@ -119,16 +119,16 @@ def _at_card(
 
 
 def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
-    """What whoever stopped an audit reads, in the words of the library and of the shell."""
+    """How to resume an interrupted audit, from Python and from the shell."""
     arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
     return (
-        f'Nothing is lost: the same audit with resume="{operation}" goes on from here. In the shell:',
+        f'The audit can be resumed: call it again with resume="{operation}", or in the shell:',
         f"  gencard audit {arguments}",
     )
 
 
 def known_audits(agreement: Agreement) -> Iterator[Audit]:
-    """Audits of a card at the records that we may know of, newest first, each verdict verified."""
+    """Audits of a card at the records, as far as our role may see them, newest first; verified."""
     connection = agreement.connection
     request = pb.ListAuditsRequest(parent=agreement.card.name)
     for page in pages(connection, connection.audit.ListAudits, request):
@@ -137,7 +137,7 @@ def known_audits(agreement: Agreement) -> Iterator[Audit]:
 
 
 def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
-    """An audit as the controller tells it; raises VerificationError where it signed another verdict."""
+    """An audit from its message; raises VerificationError if the signed verdict differs."""
     _check_signed(agreement, message, black_box)
     return Audit(
         card=agreement.card.name,
@@ -153,7 +153,7 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
 
 
 def _check_signed(agreement: Agreement, message: pb.Audit, black_box: str) -> None:
-    """Raises VerificationError where the signed verdict is another than the one told, or about else."""
+    """Raises VerificationError if the signed verdict differs or belongs to another card or box."""
     payload = agreement.connection.keys.cards(message.attestation).payload_of(message.attestation)
     signed = predicate_of(payload, VERDICT)
     facts = {
@@ -169,10 +169,10 @@ def _check_signed(agreement: Agreement, message: pb.Audit, black_box: str) -> No
 
 
 def _findings(agreement: Agreement, message: pb.Audit) -> AuditReport | None:
-    """The full report, where our role may see it.
+    """The full report, if our role may see it.
 
     Raises:
-        VerificationError: It is not the one that the signed verdict names.
+        VerificationError: The report is not the one that the signed verdict names.
     """
     connection = agreement.connection
     if connection.credentials.identity().role not in _FULL_REPORT:

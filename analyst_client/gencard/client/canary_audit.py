@@ -1,7 +1,7 @@
-"""Canaries sent through a black box: how many come back, and what epsilon that refutes.
+"""Canary audits: insert made-up records into a black box, and bound epsilon by those reproduced.
 
-Everything is made up here and nothing is measured at the controller, so it costs nothing. The canaries
-are drawn after the other records and stay here: whoever runs the box must not know them.
+All records are made up, so the audit is free. The canaries are drawn here and are not sent separately:
+the bounds hold only if the party that runs the box does not know which records are canaries.
 """
 
 import secrets
@@ -28,32 +28,32 @@ from gencard.core.privacy.canaries.findings import (
 )
 
 MEANING = (
-    "With probability {sure} all bounds hold together, of the claims that stand beside them and of no"
-    " others. A bound of 0 shows nothing: canaries find copies, and miss what leaks mildly."
+    "With probability {sure}, all bounds hold simultaneously, each for the claim beside it. A bound of 0"
+    " proves nothing: canaries detect copying, and miss small leaks."
 )
 
 MOST = 1_000_000
 """Canaries, and other records."""
 
-_HEADS = ("Statistic", "Seen", "Epsilon at least", "Of claims")
+_HEADS = ("Statistic", "Observed", "Epsilon at least", "Claim")
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryTerms:
-    """What an auditor chooses before the run.
+    """Settings of a canary audit, fixed before the run.
 
     Args:
-        canaries: How many are drawn; each is put in with probability 1/2.
-        records: Other records, made up.
-        rows: How many are asked for; as many as the dataset has, where not given.
-        neighbouring: The relation of the claims that are tested.
-        delta: Of claims (epsilon, delta).
-        radius: In how many attributes a row may differ from a canary that counts as found.
-        guesses: Of how many canaries it is guessed that they were in; a tenth, where not given.
+        canaries: Number of canaries; each is inserted with probability 1/2.
+        records: Number of other, made-up records.
+        rows: Number of rows to generate; default: as many as records.
+        neighbouring: Neighbouring relation of the tested claims.
+        delta: Delta of (epsilon, delta) claims.
+        radius: Number of attributes in which a row may differ from a canary that it matches.
+        guesses: Number of canaries guessed as inserted; default: a tenth.
         beta: Probability, 0 to 1/2, that any bound is too high.
 
     Raises:
-        InvalidNumberError: Canaries, records or rows that nobody could send.
+        InvalidNumberError: A number is out of range.
     """
 
     neighbouring: Neighbouring
@@ -74,12 +74,12 @@ class CanaryTerms:
 
 @dataclass(frozen=True, slots=True)
 class CanaryAudit(Displayable):
-    """What came of it.
+    """Result of a canary audit.
 
     Args:
         card: datasets/{dataset}/cards/{card}.
-        black_box: What was run.
-        findings: By statistic, with what each bounds.
+        black_box: The black box; empty for the card's own generator.
+        findings: By statistic, with the bound of each.
         beta: Probability, at most, that any bound is too high.
     """
 
@@ -90,30 +90,32 @@ class CanaryAudit(Displayable):
 
     @property
     def meaning(self) -> str:
-        """How to read it."""
+        """What the bounds mean."""
         return MEANING.format(sure=f"{1 - self.beta:g}")
 
     def lines(self) -> list[tuple[str, str, str, str]]:
-        """Statistic, what was seen, the bound, the claims it speaks of; then what bounds nothing."""
+        """Lines under ``_HEADS``; the last one is a statistic without a bound."""
         low, high = self.findings.membership.interval()
-        seen = f"area {self.findings.membership.area:.3f} ({low:.3f} to {high:.3f}), 0.5 by luck"
+        seen = (
+            f"area {self.findings.membership.area:.3f} ({low:.3f} to {high:.3f}); random guessing: 0.5"
+        )
         return [
             *map(_line, self.findings.findings),
             ("membership by distance", seen, "no bound", "none"),
         ]
 
     def facts(self) -> list[tuple[str, str]]:
-        """What was run."""
+        """Card, black box, and numbers of canaries and rows."""
         findings = self.findings
         return [
             ("Card", self.card),
             ("Black box", self.black_box or "the card's own generator"),
-            ("Canaries", f"{findings.put_in} put in, {findings.canaries - findings.put_in} left out"),
+            ("Canaries", f"{findings.put_in} inserted, {findings.canaries - findings.put_in} left out"),
             ("Rows", f"{findings.rows:,}"),
         ]
 
     def document(self) -> dict[str, object]:
-        """The same for programs."""
+        """The result as an object of JSON types."""
         bounds = [
             {
                 "statistic": each.statistic,
@@ -144,15 +146,15 @@ def canary_audit(
     seed: int | None = None,
     progress: ProgressDisplay = True,
 ) -> CanaryAudit:
-    """Plant canaries, have a black box make rows of them once, and look for them.
+    """Insert canaries into made-up records, run a black box once, and look for them.
 
     Args:
         black_box: Its name in the catalogue; empty for the card's own generator.
-        seed: For tests. A seed that the controller can guess makes every bound void.
+        seed: For tests only. The bounds are void if the controller can guess the seed.
 
     Raises:
         InvalidNumberError: The terms are out of range.
-        VerificationError: The box answers with another number of rows.
+        VerificationError: The box returned another number of rows.
     """
     rng = rng_of(secrets.randbits(64) if seed is None else seed)
     plan = CanaryPlan(
@@ -173,7 +175,7 @@ def canary_audit(
 
 
 def _numbers(coding: Coding, attributes: Clique) -> Clique:
-    """The attributes that hold numbers, whose codes are in the order of their intervals."""
+    """Numeric attributes, whose codes are in the order of their intervals."""
     return tuple(name for name in attributes if isinstance(coding.attribute(name).coding, Edges))
 
 

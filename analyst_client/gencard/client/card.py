@@ -1,4 +1,4 @@
-"""A card in our hands: read it, answer it, and once it is agreed, use it."""
+"""A card as the analyst holds it: terms, negotiation and, once agreed, releases."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class Card(CardView):
-    """A card as it stood when it was last read; ``refresh`` reads it again.
+    """A card in the state in which it was last read; ``refresh`` reads it again.
 
-    Calls that move it (``accept``, ``counter``, ``terminate``) return it, so that they can be chained.
+    ``accept``, ``counter`` and ``terminate`` return the card, so that they can be chained.
     """
 
     def __init__(self, connection: Connection, negotiation: core_card.Card) -> None:
@@ -52,24 +52,24 @@ class Card(CardView):
         return get_dataset(self._connection, self.terms.dataset)
 
     def refresh(self) -> "Card":
-        """Read it again.
+        """Read the card again.
 
         Raises:
-            VerificationError: Other terms than ours stand as those asked for; ``analyst.card(name)``
-                reads a card that was countered from elsewhere.
+            VerificationError: The proposal is not the one made here; ``analyst.card(name)`` reads a
+                card that was countered elsewhere.
         """
         stub = self._connection.negotiation
         answer = self._connection.call(stub.GetCard, pb.GetCardRequest(name=self.name))
         return self._now(answer.card)
 
     def accept(self) -> "Card":
-        """Sign the offer, after checking that the bytes to sign mean the offer and no more.
+        """Sign the offer, after checking that the bytes to be signed state exactly the offered terms.
 
-        ``changes`` says how it differs from what was asked.
+        ``changes`` lists the differences from the proposal.
 
         Raises:
-            VerificationError: They do not, or the controller signed something else.
-            WrongTurnError, StaleEtagError, CardExpiredError, CardStateError: The offer is gone.
+            VerificationError: The bytes differ, or the controller signed different ones.
+            WrongTurnError, StaleEtagError, CardExpiredError, CardStateError: The offer is not open.
         """
         credentials = self._connection.credentials
         analyst = credentials.identity().uri
@@ -94,10 +94,10 @@ class Card(CardView):
         audit: AuditTerms | None = None,
         **measured: Unpack[Measured],
     ) -> "Card":
-        """Answer the offer with other terms; what is not given stays as offered.
+        """Answer the offer with other terms. Arguments that are not given keep the offered value.
 
         Args:
-            measured: How: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
+            measured: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
         """
         domain = self.entry.coding.domain
         others = {"generator": generator, "purpose": purpose, "rows": rows, "audit": audit}
@@ -113,7 +113,7 @@ class Card(CardView):
         return self._now(answer.card)
 
     def terminate(self) -> "Card":
-        """End the negotiation, or give the card back."""
+        """End the negotiation, or give up an agreed card."""
         request = pb.TerminateCardRequest(
             name=self.name, etag=self._negotiation.etag, request_id=str(uuid4())
         )
@@ -128,16 +128,16 @@ class Card(CardView):
         progress: ProgressDisplay = True,
         scratch: Path | None = None,
     ) -> Release:
-        """Have rows made, fetch them, and check digest and receipt.
+        """Generate rows, download them, and verify digest and receipt.
 
         Args:
-            rows: How many; at most the card's.
-            seed: With psi and the card it fixes every byte of the rows.
-            progress: Show a bar, or a function that is told.
-            scratch: A folder for the codes while they are used; in memory where not given.
+            rows: Number of rows, up to the card's limit.
+            seed: Random seed; card, psi and seed determine every byte of the rows.
+            progress: Whether to show a progress bar, or a function that receives the progress.
+            scratch: Folder for temporary files; None to hold the codes in memory.
 
         Raises:
-            VerificationError: Rows or receipt are not what they should be.
+            VerificationError: Rows or receipt do not match the card.
             OperationError: The job did not finish.
         """
         release = self.agreement.release(rows, seed, progress, scratch)
@@ -150,24 +150,24 @@ class Card(CardView):
 
     @property
     def psi(self) -> Psi:
-        """The statistics that the card released: all that any generator saw. Fetched once.
+        """psi, the measured statistics of the card: all input of its generator. Downloaded once.
 
         Raises:
-            NoPsiError: The card is of tier private: what it releases are rows, under its claim.
+            NoPsiError: The card is of tier private.
         """
         return self.agreement.psi
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
-        """Make a release again from psi, card and seed, and compare every byte.
+        """Recompute a release from psi, card and seed, and compare every byte.
 
         Raises:
             VerificationError: A byte differs, or the data are not a release of this card.
-            NotReplayableError: A black box made the rows, from records.
+            NotReplayableError: A black box generated the rows from records.
         """
         return self.agreement.replay(data)
 
     def fidelity(self, data: "pd.DataFrame | Release") -> "FidelityReport":
-        """How far rows lie from psi, and how far chance alone takes them; needs no records.
+        """Compare rows with psi, allowing for sampling error; needs no records.
 
         Raises:
             DomainMismatchError, UndeclaredLevelError: The rows are not over the card's attributes.
@@ -178,19 +178,19 @@ class Card(CardView):
     def report(
         self, release: str | None = None, *, measure: bool = False, progress: ProgressDisplay = True
     ) -> "CardReport":
-        """What was released, its fidelity, risk, utility and audits, as far as our role may know.
+        """A report on a release: fidelity, risk, utility and audits, as far as our role may see them.
 
         Args:
-            release: Its name; the newest where not given.
-            measure: Have measured at the records what was not yet, for one statistic a number; see
+            release: Name of the release; default: the newest.
+            measure: Run missing evaluations at the records, for one statistic per number; see
                 ``measures``.
-            progress: Show a bar, or a function that is told.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
             InvalidInputError: The card has no release, or none of this name.
-            BudgetExceededError: The price of a measure is not covered.
+            BudgetExceededError: The price of an evaluation exceeds the budget.
         """
-        from gencard.client.report.card_report import card_report  # noqa: PLC0415 - measures only where wanted
+        from gencard.client.report.card_report import card_report  # noqa: PLC0415 - loaded when needed
 
         state = str(self.state)
         return card_report(self.agreement, state, release, measure=measure, progress=progress)
@@ -198,25 +198,24 @@ class Card(CardView):
     def measures(
         self, names: Sequence[str] | None = None, *, progress: ProgressDisplay = True
     ) -> "CardMeasures":
-        """Measures of risk and utility of this card at the records, each taken once.
+        """Run evaluations of risk and utility of this card at the records, each once per card.
 
-        They look at rows that the controller draws for them, as many as there are records, with a seed
-        that nobody knows; never at the rows of a release. Whoever asks first pays one statistic for each
-        number, whatever the role; afterwards the stored answer is free. Numbers are rounded to what
-        their sampling error earns.
+        They use rows that the controller draws for them with a secret seed, as many as there are
+        records, not the rows of a release. The first caller of any role pays one statistic per number;
+        the stored result is then free. Numbers are rounded to their sampling error.
 
         Args:
-            names: Such as ``["dcr"]``; empty for all that the card can have. Not given, nothing is
-                taken, and what was taken before is returned.
-            progress: Show a bar, or a function that is told.
+            names: Evaluations such as ``["dcr"]``; empty for all available ones; None to run none and
+                return the existing ones.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
-            PermissionDeniedError: The card does not name a measure, or names none.
-            RecordsProtectedError: The card cannot have it; says why.
-            InvalidInputError: No such measure, or the card has no release yet.
-            BudgetExceededError: The price is not covered.
+            PermissionDeniedError: The card does not name an evaluation.
+            RecordsProtectedError: The card cannot have an evaluation; states the reason.
+            InvalidInputError: An evaluation is unknown, or the card has no release yet.
+            BudgetExceededError: The price exceeds the budget.
         """
-        from gencard.client import evaluation  # noqa: PLC0415 - scipy only where wanted
+        from gencard.client import evaluation  # noqa: PLC0415 - loads scipy
 
         if names is None:
             return evaluation.known(self._connection, self.name)
@@ -236,21 +235,21 @@ class Card(CardView):
         """Audit a black box, or the card's own generator.
 
         Args:
-            black_box: Its name in the catalogue; the card's generator where not given.
-            where: "made-up": from afar, around made-up records; touches none and costs nothing.
-                "card": at the controller, around the real ones; the full report goes to auditors.
-            seed: Of everything that is drawn; at the card, the controller adds a draw of its own.
-            runs: For made-up records: runs on each side of each step; the card's where not given.
-            records: For made-up records: these, over the attributes of the card.
-            resume: At the card: the operation of an audit of ours that was cancelled; it is carried on
-                as the same attempt with the same seeds, once.
-            progress: Show a bar, or a function that is told.
+            black_box: Name of the black box in the catalogue; default: the card's generator.
+            where: "made-up": on made-up records; reads no real record and is free. "card": on the real
+                records, at the controller; only auditors and stewards see the full report.
+            seed: Random seed; for "card", the controller adds a secret one.
+            runs: For "made-up": runs on each side of each step; default: the card's.
+            records: For "made-up": the records to use, over the attributes of the card.
+            resume: For "card": the operation of a cancelled audit of ours, to be continued once as the
+                same attempt with the same seeds.
+            progress: Whether to show a progress bar, or a function that receives the progress.
 
         Raises:
-            NoExtremalPairError: Nothing could be tested. This is not a pass.
+            NoExtremalPairError: Nothing could be tested; this is not a pass.
             InvalidInputError: An argument belongs to the other kind of audit.
         """
-        from gencard.client.audit_run import audit  # noqa: PLC0415 - scipy.stats only where audits are
+        from gencard.client.audit_run import audit  # noqa: PLC0415 - loads scipy.stats
 
         box = black_box or self.terms.generator
         outcome = audit(
@@ -268,13 +267,13 @@ class Card(CardView):
 
     @property
     def agreement(self) -> Agreement:
-        """What both sides signed, verified; raises CardStateError before agreement."""
+        """The card that both sides signed, verified; raises CardStateError before agreement."""
         if self._agreement is None:
             self._agreement = Agreement.of(self._connection, self._negotiation, self.entry.coding)
         return self._agreement
 
     def _follow(self) -> None:
-        """Read it again if that is possible: what was made must not be lost with a connection."""
+        """Refresh the card if possible; a lost connection must not lose the result."""
         with suppress(GencardError):
             self.refresh()
 

@@ -1,4 +1,4 @@
-"""A card for people: what it says, and what to do next."""
+"""The displayed form of a card: terms, price, changes and next step."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,38 +22,38 @@ NEXT = {
     CardState.AGREED: "generate(rows=...)",
     CardState.AUDITING: "wait for the audit, then refresh()",
     CardState.AUDITED: "generate(rows=...)",
-    CardState.AUDIT_FAILED: "propose another generator: this one was found to leak",
+    CardState.AUDIT_FAILED: "propose another generator; an audit found that this one leaks",
     CardState.RELEASED: "generate(rows=...), replay(data) or audit()",
     CardState.EXPIRED: "propose it again",
     CardState.TERMINATED: "propose another card",
     CardState.SUSPENDED: "ask the controller's steward",
-    CardState.REVOKED: "stop using what was made under it, and ask the controller's steward",
+    CardState.REVOKED: "stop using its releases, and ask the controller's steward",
 }
-CHANGED = "The offer differs from what was asked:"
-CHANGE_HEADS = ("Field", "Asked", "Offered", "Why")
+CHANGED = "The offer differs from the proposal:"
+CHANGE_HEADS = ("Field", "Proposed", "Offered", "Reason")
 _FROM = {
-    Tier.BY_CONSTRUCTION: "rows are made from psi alone",
-    Tier.PRIVATE: "the generator reads records once and adds the noise; there is no psi",
-    Tier.AUDITED: "it reads records, so rows need an audit at the card first",
+    Tier.BY_CONSTRUCTION: "rows are computed from psi (the measured statistics) only",
+    Tier.PRIVATE: "the generator reads the records once and adds noise; no psi is released",
+    Tier.AUDITED: "the generator reads the records; an audit must pass before rows are generated",
 }
-UNIQUES = "replicated ones are taken out of the one release, which nobody can replay"
+UNIQUES = "replicated uniques are removed; one release only, without replay"
 _MOST_CHANGES = 20
 
 
 class CardView(Displayable):
-    """What a card says, as it stood when it was last read."""
+    """A card in the state in which it was last read."""
 
     def __init__(self, negotiation: Card) -> None:
         self._negotiation = negotiation
 
     @property
     def negotiation(self) -> Card:
-        """Everything that the controller says about it: history, envelope, attestations."""
+        """The card as the controller sent it: history, envelope, attestations."""
         return self._negotiation
 
     @property
     def name(self) -> str:
-        """datasets/{dataset}/cards/{card}; empty where the card was only priced."""
+        """datasets/{dataset}/cards/{card}; empty if the card was only priced."""
         return self._negotiation.name
 
     @property
@@ -66,32 +66,32 @@ class CardView(Displayable):
 
     @property
     def terms(self) -> Proposal:
-        """The terms of the offer, or those asked for where there is no offer yet."""
+        """The offered terms, or the proposed ones before an offer."""
         offer = self._negotiation.offer
         return self._negotiation.proposed if offer is None else offer.terms
 
     @property
     def offer(self) -> Offer:
-        """Raises CardStateError where the controller has not answered yet."""
+        """Raises CardStateError before the controller has made an offer."""
         if self._negotiation.offer is None:
             raise CardStateError(state=self.state)
         return self._negotiation.offer
 
     @property
     def price(self) -> Price:
-        """Raises CardStateError where the controller has not answered yet."""
+        """Raises CardStateError before the controller has made an offer."""
         return self.offer.price
 
     @property
     def measures_price(self) -> Price:
-        """What all measures that the card names cost besides, once for the card; as offered."""
+        """Offered price of all evaluations named on the card, charged once when they are run."""
         return self.offer.measures_price
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """How the offer differs from what was asked, whoever made it; empty where it does not.
+        """Differences between the offer and the proposal.
 
-        Computed here from both terms; of the controller's own list only the reasons are used.
+        Computed here from both terms; only the reasons are taken from the controller's list.
         """
         offer = self._negotiation.offer
         if offer is None:
@@ -100,38 +100,38 @@ class CardView(Displayable):
 
     @property
     def signed(self) -> CardTerms | None:
-        """What the present offer would have both sides sign; None before an offer.
+        """The card that both sides would sign under the present offer; None before an offer.
 
         Raises:
-            VerificationError: The offer's statement is no card.
+            VerificationError: The offer's statement is not a card.
         """
         offer = self._negotiation.offer
         return None if offer is None else card_of_statement(offer.statement)
 
     @property
     def tier(self) -> Tier | None:
-        """Where the rows come from, and so against whom the promise holds; None before an offer."""
+        """The card's tier: what the rows are computed from; None before an offer."""
         signed = self.signed
         return None if signed is None else signed.tier
 
     @property
     def black_box(self) -> CardTerms | None:
-        """What the present offer says, where its generator reads records; else None.
+        """The card under the present offer if its generator reads records, else None.
 
         Raises:
-            VerificationError: The offer's statement is no card.
+            VerificationError: The offer's statement is not a card.
         """
         signed = self.signed
         return None if signed is None or signed.tier is Tier.BY_CONSTRUCTION else signed
 
     @property
     def next_step(self) -> str:
-        """What to do now."""
+        """The next step."""
         if self.name and self.tier is Tier.AUDITED and self.state is CardState.AGREED:
             return 'audit(where="card"), then generate(rows=...)'
         if self.tier is Tier.PRIVATE and self.state is CardState.RELEASED:
             return "generate(rows=...) or audit()"
-        return NEXT[self.state] if self.name else "propose it: so far it was only priced"
+        return NEXT[self.state] if self.name else "propose it; so far it was only priced"
 
     def lines(self) -> list[tuple[str, str]]:
         """The card in names and values."""
@@ -144,11 +144,11 @@ class CardView(Displayable):
             ("Marginals", _marginals(terms.marginals) or "none"),
             *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
             *_measured(terms),
-            *([("Measures", _measures(terms, offer))] if terms.measures else []),
+            *([("Evaluations", _measures(terms, offer))] if terms.measures else []),
             *([("Uniques", UNIQUES)] if terms.without_uniques else []),
             ("Generator", terms.generator),
             *_of_tier(self.signed),
-            ("Rows", f"at most {terms.rows:,} in one release"),
+            ("Rows", f"at most {terms.rows:,} per release"),
         ]
         if offer is not None:
             lines += [
@@ -169,45 +169,47 @@ class CardView(Displayable):
 
 
 def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
-    """The tier, against whom it holds, and what a card says of a generator that reads records."""
+    """Tier, guarantee, and facts about a generator that reads records."""
     if card is None:
         return []
     lines = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Holds against", card.tier.holds_against)]
     if card.tier is Tier.BY_CONSTRUCTION:
         return lines
     if card.tier is Tier.AUDITED:
-        lines.append(("Reviewed by", card.reviewed_by or "nobody: no rows until a steward names one"))
+        lines.append(
+            ("Reviewed by", card.reviewed_by or "nobody; a review is required before rows are generated")
+        )
     return [
         *lines,
-        ("Runs with", ", ".join(f"{name} {value}" for name, value in card.parameters) or "—"),
+        ("Parameters", ", ".join(f"{name} {value}" for name, value in card.parameters) or "—"),
         ("Claims", str(card.claim or NO_CLAIM)),
         ("Code", card.generator_digest),
     ]
 
 
 def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]:
-    """The changes, the first few of them, under ``CHANGE_HEADS``."""
+    """The first changes, under ``CHANGE_HEADS``."""
     shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
     lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
     return lines if more <= 0 else [*lines, (f"and {more} more, in .changes", "", "", "")]
 
 
 def _price(offer: Offer) -> str:
-    """The price, and which cards hold the statistics that it leaves out."""
-    held = f"; the rest already held by card {_few(offer.held_by)}" if offer.held_by else ""
+    """The price, and the cards that already hold the statistics not charged."""
+    held = f"; the rest was paid for by card {_few(offer.held_by)}" if offer.held_by else ""
     if offer.held_by and offer.price == FREE:
-        held = f"; already held by card {_few(offer.held_by)}"
+        held = f"; already paid for by card {_few(offer.held_by)}"
     return f"{offer.price}{held}"
 
 
 def _measures(terms: Proposal, offer: Offer | None) -> str:
-    """Their names, and what they cost whoever has them taken."""
+    """Names and price of the evaluations."""
     names = ", ".join(terms.measures)
-    return names if offer is None else f"{names}: {offer.measures_price}, once for the card"
+    return names if offer is None else f"{names}; price {offer.measures_price}, once per card"
 
 
 def _measured(terms: Proposal) -> list[tuple[str, str]]:
-    """How, what each count is then off by, and what a rho comes to."""
+    """Mechanism, weights, standard deviation of each count, and epsilon at delta."""
     privacy, errors = terms.privacy, sorted(set(stddevs(terms)))
     how = str(privacy) if privacy.noisy else f"exact, {terms.transform}"
     if isinstance(privacy, InsideGenerator):
@@ -217,15 +219,15 @@ def _measured(terms: Proposal) -> list[tuple[str, str]]:
         lines.append(("Weights", _few(map(str, terms.weights))))
     if errors and errors[-1]:
         between = " to ".join(dict.fromkeys(map(_short, (errors[0], errors[-1]))))
-        lines.append(("Error", f"stddev of {between} records on each count"))
+        lines.append(("Error", f"standard deviation of {between} records on each count"))
     if privacy.price.rho:
         delta = privacy.delta or USUAL_DELTA
-        lines.append(("Comes to", in_words(epsilon_of(privacy.price.rho, delta), delta)))
+        lines.append(("Equivalent to", in_words(epsilon_of(privacy.price.rho, delta), delta)))
     return lines
 
 
 def _short(number: float) -> str:
-    """Three digits, or all before the point.
+    """Three significant digits, or all before the point.
 
     >>> [_short(number) for number in (0.012345, 12.345, 12345.6)]
     ['0.0123', '12.3', '12,346']
@@ -234,7 +236,7 @@ def _short(number: float) -> str:
 
 
 def _few(names: Iterable[str]) -> str:
-    """The first few, and how many there are."""
+    """The first six and the total number."""
     shown = list(names)
     text = "; ".join(shown[:6])
     return text if len(shown) <= 6 else f"{text}; … ({len(shown):,} in all)"

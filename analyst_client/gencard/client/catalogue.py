@@ -29,12 +29,12 @@ _TIER = {
     pb.TIER_AUDITED: Tier.AUDITED,
 }
 
-_HEADS = ("Attribute", "Levels", "", "Meaning")
+_HEADS = ("Attribute", "Levels", "", "Description")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a proposal may ask for; depends on no record."""
+    """Limits of proposals on a dataset; independent of the records."""
 
     largest_order: int
     largest_marginal_cells: int
@@ -54,31 +54,31 @@ class Policy:
     without_uniques: bool = False
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """The policy, for people."""
+        """The policy in names and values."""
         yield "Attributes in one marginal", f"at most {self.largest_order}"
         yield "Cells in one marginal", f"at most {self.largest_marginal_cells:,}"
         yield "Marginals in one card", f"at most {self.most_marginals:,}"
         yield "Rows in one release", f"at most {self.most_rows:,}"
-        yield "Never together", "; ".join(" × ".join(clique) for clique in self.forbidden) or "—"
+        yield "Forbidden combinations", "; ".join(" × ".join(clique) for clique in self.forbidden) or "—"
         yield "Generators", ", ".join(self.generators)
-        yield "Measured", ", ".join(self.mechanisms)
+        yield "Mechanisms", ", ".join(self.mechanisms)
         yield "Exact counts", str(self.transform)
         if self.moments:
-            yield "Moments", f"{', '.join(self.moments)}; of order {self.highest_moment} at most"
+            yield "Moments", f"{', '.join(self.moments)}; up to order {self.highest_moment}"
         if self.measures:
-            yield "Measures of cards", ", ".join(self.measures)
+            yield "Evaluations", ", ".join(self.measures)
         if self.without_uniques:
-            yield "Replicated uniques", "may be taken out of a release"
+            yield "Replicated uniques", "can be removed from a release"
         if self.noise is not None:
-            yield "Noise, where nothing else is said", str(self.noise)
+            yield "Default noise", str(self.noise)
         yield "Price of one card", f"at most {self.most_per_card}"
-        yield "Answer", "at once" if self.automatic else "by a steward"
-        yield "Valid for", f"{self.valid.days} days"
+        yield "Offers", "automatic" if self.automatic else "by a steward"
+        yield "Cards valid for", f"{self.valid.days} days"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatalogueEntry(Displayable):
-    """A dataset as everybody may know it. A list holds it without attributes and policy."""
+    """Public description of a dataset. Entries of a list lack attributes and policy."""
 
     name: str
     title: str
@@ -90,7 +90,7 @@ class CatalogueEntry(Displayable):
 
     @property
     def id(self) -> str:
-        """The last part of the name: what ``propose`` takes."""
+        """The last part of the name, as ``propose`` takes it."""
         return self.name.removeprefix("datasets/")
 
     def levels(self) -> Iterator[tuple[str, str, str, str]]:
@@ -101,10 +101,10 @@ class CatalogueEntry(Displayable):
             yield attribute.name, str(len(names)), shown, attribute.description
 
     def lines(self) -> list[tuple[str, str]]:
-        """The policy, or of an entry of a list how to get at it."""
+        """The policy; for an entry of a list, how to read it."""
         declared = ("Declared by", self.declared_by)
         if not self.coding.attributes:
-            return [declared, ("Next", f'dataset("{self.id}") holds schema and policy')]
+            return [declared, ("Next", f'dataset("{self.id}") shows schema and policy')]
         return [*self.policy.lines(), declared]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
@@ -117,18 +117,17 @@ class CatalogueEntry(Displayable):
 
 @dataclass(frozen=True, slots=True)
 class GeneratorEntry:
-    """A generator or a black box; only generators say what they need.
+    """A generator or a black box.
 
     Args:
         digest: SHA-256, in hex, of the code and parameters that run.
-        needs: What psi must hold.
-        bound: What is counted against ``most_cells``; a larger model is refused before any record is
-            read.
-        cell_bytes: Most memory of a fit for each cell so counted, in bytes.
-        parameters: What it runs with, the same for every card.
-        claim: What a black box promises of itself; None for a generator.
-        reviewed_by: Who reviewed a black box of tier audited with this digest; empty where nobody did,
-            and cards that name it are refused.
+        needs: Requirements of a generator on psi; empty for a black box.
+        bound: Size of the model that is compared with ``most_cells`` before any record is read.
+        cell_bytes: Largest memory of a fit per cell, in bytes.
+        parameters: Parameters, the same for every card.
+        claim: Privacy guarantee declared for a black box; None for a generator.
+        reviewed_by: Reviewer of this digest of a black box of tier audited; if empty, cards that name
+            the box are refused.
     """
 
     name: str
@@ -228,11 +227,11 @@ class Budget(Displayable):
     spent: Price
 
     def together(self, delta: Decimal = USUAL_DELTA) -> Decimal:
-        """An epsilon that holds, at ``delta``, for all noisy cards that were paid for."""
+        """Total epsilon at ``delta`` of all noisy cards paid for."""
         return together([self.spent.epsilon], self.spent.rho, delta)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Spent and cap in each currency of which there is any."""
+        """Spending and cap in each currency in use."""
         lines = [
             (name, f"{spent:,f} of {cap:,f}")
             for name, spent, cap in (
@@ -245,7 +244,7 @@ class Budget(Displayable):
             if spent or cap
         ]
         if self.spent.epsilon or self.spent.rho:
-            lines.append(("All noise together", in_words(self.together(), USUAL_DELTA)))
+            lines.append(("Total of all noisy cards", in_words(self.together(), USUAL_DELTA)))
         return lines
 
     def _panel(self) -> tuple[str, Sequence[Part]]:

@@ -1,6 +1,6 @@
-"""How results look: one description of a panel, drawn as HTML in a notebook and with rich in a terminal.
+"""Display of results: one description of a panel, as HTML in notebooks and with rich in terminals.
 
-Text from outside is escaped in both: it is never taken for markup or for terminal control codes.
+External text is escaped in both: it is never read as markup or as terminal control codes.
 """
 
 import json
@@ -88,7 +88,7 @@ Part = str | Facts | Grid
 
 
 class Displayable(ABC):
-    """A result with a panel: ``print`` of rich and notebooks draw it."""
+    """A result that notebooks and rich show as a panel."""
 
     __slots__ = ()
 
@@ -108,12 +108,12 @@ class Displayable(ABC):
 
 
 def plain(text: str) -> str:
-    """Text that a terminal shows as it is: no markup, no escape sequences."""
+    """Text for a terminal without markup and control characters."""
     return markup_escape("".join(letter if letter.isprintable() else "?" for letter in text))
 
 
 def listing(heads: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> RenderableType:
-    """A table that breaks no name; where it is wider than ``width`` characters, a block for each line.
+    """A table that breaks no name; if wider than ``width`` characters, a block for each line.
 
     A name is a cell without a space: a reader may want to copy it.
     """
@@ -171,7 +171,7 @@ class WrittenAsJson(ABC):
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
-        """All of it as an object of JSON types."""
+        """The report as an object of JSON types."""
 
     def save_json(self, path: str | Path) -> None:
         """Write the numbers, without loss."""

@@ -1,4 +1,4 @@
-"""Measures of a card: what was found at the records, as far as our role may know."""
+"""Evaluations of a card at the records, as far as our role may see them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,13 +23,13 @@ _OTHERS = "the findings do not belong to this card"
 
 @dataclass(frozen=True, slots=True)
 class CardMeasures:
-    """What was found of one card, each measure once, on rows that the controller drew for it.
+    """Evaluations of one card, each run once, on rows that the controller drew for them.
 
     Args:
         card: datasets/{dataset}/cards/{card}.
-        findings: By measure, in the order of a report; None where these records do not allow it.
-        unavailable: Why the card cannot have other measures.
-        statistics: What they cost whoever asked first, in independent statistics.
+        findings: By evaluation, in the order of a report; None if the records do not allow it.
+        unavailable: Evaluations that the card cannot have, with the reason.
+        statistics: Their total price, paid by the first caller, in independent statistics.
     """
 
     card: str
@@ -38,7 +38,7 @@ class CardMeasures:
     statistics: int = 0
 
     def with_finding(self, name: str, finding: Finding | None, statistics: int = 0) -> "CardMeasures":
-        """These and one more."""
+        """A copy with one more finding."""
         return CardMeasures(
             self.card,
             _ordered({**self.findings, name: finding}),
@@ -50,16 +50,16 @@ class CardMeasures:
 def run(
     connection: Connection, card: str, measures: Sequence[str], progress: ProgressDisplay
 ) -> CardMeasures:
-    """Have measures of a card taken; those that were taken before are free. All that there is then.
+    """Run evaluations of a card and return all that exist; those already run are free.
 
     Args:
-        measures: Names; none for all that the card can have and our role may know.
+        measures: Names; empty for all that are available to our role.
 
     Raises:
-        PermissionDeniedError: The card does not name a measure, or names none.
-        RecordsProtectedError: The card cannot have it; says why.
-        BudgetExceededError: The price is not covered.
-        InvalidInputError: No such measure, or the card has no release yet.
+        PermissionDeniedError: The card does not name an evaluation.
+        RecordsProtectedError: The card cannot have an evaluation; states the reason.
+        BudgetExceededError: The price exceeds the budget.
+        InvalidInputError: An evaluation is unknown, or the card has no release yet.
     """
     request = pb.RunMeasuresRequest(card=card, measures=measures, request_id=str(uuid4()))
     with progress_bar("Measuring", progress) as reported:
@@ -69,10 +69,10 @@ def run(
 
 
 def known(connection: Connection, card: str) -> CardMeasures:
-    """All that was measured of a card before and that we may know.
+    """All existing evaluations of a card that our role may see.
 
     Raises:
-        VerificationError: It is not what was asked for.
+        VerificationError: An answer belongs to another card or evaluation.
     """
     request = pb.ListMeasuresRequest(parent=card)
     measures = CardMeasures(card)
@@ -89,7 +89,7 @@ def known(connection: Connection, card: str) -> CardMeasures:
 
 
 def _fetched(connection: Connection, measures: CardMeasures, name: str) -> CardMeasures:
-    """What is known and one more measure; none that is withheld by now."""
+    """``measures`` with one more evaluation, unless it is withheld by now."""
     measure = name.rpartition("/")[2]
     if measure in measures.unavailable:
         return measures

@@ -1,4 +1,4 @@
-"""A plan: the statistics that an analysis needs, and what the controller would answer to them."""
+"""A plan: the statistics that an analysis needs, and the offer for them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ class Plan(Displayable):
     """The smallest Phi that determines an analysis, with its price; nothing was stored or spent.
 
     Args:
-        formula: What is explained, and by what.
-        kind: What is to be done with it.
+        formula: Response and predictors.
+        kind: Type of analysis.
         marginals: The smallest Phi.
         coding: The dataset's schema.
-        answer: What the controller would offer: a card that is only priced.
-        ask: Proposes these marginals, on the dataset that was planned for.
+        answer: The card that the controller would offer, priced only.
+        ask: Proposes these marginals on the dataset.
     """
 
     formula: Formula
@@ -37,10 +37,10 @@ class Plan(Displayable):
     ask: Callable[..., Card] = field(repr=False)
 
     def propose(self, *, purpose: str, generator: str | None = None, rows: int | None = None) -> Card:
-        """Propose the card; generator and rows are those of the plan where not given.
+        """Propose the card; generator and rows default to those of the plan.
 
         Raises:
-            ProposalRefusedError: The policy has nothing near to offer.
+            ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
         given = {"generator": generator, "rows": rows}
         others = {name: value for name, value in given.items() if value is not None}
@@ -48,17 +48,17 @@ class Plan(Displayable):
 
     @property
     def price(self) -> Price:
-        """What the offer would cost."""
+        """Price of the offer."""
         return self.answer.price
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """How the offer would differ from the plan; empty where it would not."""
+        """Differences between the offer and the plan."""
         return self.answer.changes
 
     @property
     def lacking(self) -> tuple[Clique, ...]:
-        """Marginals that the offer would not determine: with any, it does not determine the analysis."""
+        """Marginals that the offer does not determine; if any, the analysis is impossible."""
         offered = [frozenset(clique) for clique in self.answer.terms.marginals]
         return tuple(
             clique for clique in self.marginals if not any(wide.issuperset(clique) for wide in offered)
@@ -72,9 +72,9 @@ class Plan(Displayable):
 
     @property
     def next_step(self) -> str:
-        """What to do now."""
+        """The next step."""
         if self.lacking:
-            return "plan a smaller formula: the offer would not determine this one"
+            return "plan a smaller formula; the offer does not determine this one"
         return "propose(purpose=...)"
 
     def purposes(self) -> Iterator[tuple[Clique, str]]:
@@ -88,21 +88,21 @@ class Plan(Displayable):
         """The plan in names and values."""
         lines = [
             ("Analysis", str(self.kind)),
-            ("Price", f"{self.price}{' for what would be offered' * bool(self.changes)}"),
+            ("Price", f"{self.price}{' (for the offered terms)' * bool(self.changes)}"),
             ("Next", self.next_step),
         ]
         if self.missing:
-            note = "like any other: leaving records out is another analysis"
-            lines.append(("Missing", f"a level of {', '.join(self.missing)} {note}"))
+            note = "dropping these records would be a different analysis"
+            lines.append(("Missing", f"a separate level of {', '.join(self.missing)}; {note}"))
         if self.lacking:
-            lines.append(("Lacking", "; ".join(" × ".join(clique) for clique in self.lacking)))
+            lines.append(("Not determined", "; ".join(" × ".join(clique) for clique in self.lacking)))
         return lines
 
     def _beside_terms(self, clique: Clique) -> str:
         return "the response" if clique == (self.formula.response,) else "features together"
 
     def _grid(self) -> list[tuple[str, str, str]]:
-        """The marginals, the first few of them."""
+        """The first marginals, as table lines."""
         domain, more = self.coding.domain, len(self.marginals) - _MOST_MARGINALS
         lines = [
             (" × ".join(clique), f"{domain.project(clique).cells:,}", purpose)

@@ -1,4 +1,4 @@
-"""A release: rows, and the signed receipt that says what they were made from."""
+"""A release: rows and the signed receipt of their inputs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Release(Displayable):
-    """Rows that were checked against their digest and receipt.
+    """Rows that were verified against digest and receipt.
 
     Args:
         dataset: The codes.
-        coding: What they mean.
-        receipt: What the rows were made from.
+        coding: The schema of the codes.
+        receipt: The signed facts about the rows: card, psi, seed, digests.
         envelope: The receipt as the controller signed it.
-        documents: Gives what else goes with the rows, by file name.
+        documents: Returns the other documents of the release, by file name.
     """
 
     dataset: Dataset
@@ -45,14 +45,14 @@ class Release(Displayable):
     def frame(self) -> "pd.DataFrame":
         """The rows with their declared labels and types; ``attrs["gencard"]`` is the release's name.
 
-        Attributes with edges are numbers, drawn uniformly inside the interval that was released: by
-        the release's seed, so that they too come out the same again.
+        Attributes with edges are numbers, drawn uniformly within the released interval with the
+        release's seed, so that they are reproducible.
         """
         return self._frame(Numbers(self.receipt.drawing_seed))
 
     @cached_property
     def intervals(self) -> "pd.DataFrame":
-        """``frame`` with the intervals themselves: what was released, and nothing drawn."""
+        """``frame`` with the released intervals instead of numbers drawn within them."""
         return self._frame(None)
 
     def save(
@@ -66,10 +66,10 @@ class Release(Displayable):
         """Write rows, card, psi, schema and receipt, so that ``gencard verify FOLDER`` can check them.
 
         Args:
-            folder: Made where it is not there.
+            folder: Created if missing.
             rows: Name of the file for the rows; ends in .parquet or .csv.
-            intervals: Write intervals by their names in place of numbers drawn inside them.
-            replace: Write over a release that the folder holds.
+            intervals: Write intervals by name instead of numbers drawn within them.
+            replace: Overwrite another release in the folder.
 
         Raises:
             InvalidInputError: The folder cannot be written, or holds another release.
@@ -81,19 +81,19 @@ class Release(Displayable):
         return Path(folder)
 
     def _is_in(self, folder: Path) -> bool:
-        """Whether a folder holds this very release."""
+        """Whether a folder holds this release."""
         try:
             return (folder / RECEIPT).read_bytes() == self.envelope
         except OSError:
             return False
 
     def write(self, path: str | Path, *, intervals: bool = False) -> None:
-        """Write the rows alone, as .csv or .parquet; they appear only once they are whole."""
+        """Write the rows only, as .csv or .parquet; the file appears when it is complete."""
         numbers = None if intervals else Numbers(self.receipt.drawing_seed)
         write_rows(self.dataset, self.coding, Path(path), numbers)
 
     def _frame(self, numbers: Numbers | None) -> "pd.DataFrame":
-        from gencard.client.files.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
+        from gencard.client.files.frames import frame_of  # noqa: PLC0415 - loads pandas
 
         frame = frame_of(self.dataset, self.coding, numbers)
         frame.attrs["gencard"] = self.name
@@ -113,19 +113,19 @@ class Release(Displayable):
 
 
 def _made_by(receipt: Receipt) -> list[tuple[str, str]]:
-    """The seed, or what decided about the rows in its place."""
+    """The seed, or for black boxes tier, digest and verdict."""
     if receipt.without_uniques:
-        return [("Uniques", "replicated ones were taken out; no replay")]
+        return [("Uniques", "replicated uniques were removed; no replay")]
     if receipt.private_box:
         return [
-            ("Tier", "private: drawn from one noisy fit of a black box; no psi, no replay"),
+            ("Tier", "private: sampled from one noisy fit of a black box; no psi, no replay"),
             ("Holds against", Tier.PRIVATE.holds_against),
             ("Black box", receipt.private_box),
         ]
     if receipt.audited is None:
         return [("Seed", str(receipt.seed))]
     return [
-        ("Tier", "audited: made from records by a black box; no replay"),
+        ("Tier", "audited: generated from records by a black box; no replay"),
         ("Holds against", Tier.AUDITED.holds_against),
         ("Black box", receipt.audited.digest),
         ("Verdict", receipt.audited.verdict_digest),

@@ -1,4 +1,4 @@
-"""Terms from the words of whoever asks: of a new proposal, and of an answer to an offer."""
+"""Terms from the caller's arguments: of a new proposal, and of a counter-proposal."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,21 +20,21 @@ from gencard.core.statistics.disclosure import rounding_stddev
 from gencard.core.statistics.moments import statistics_of
 
 Amount = Decimal | int | float | str
-"""A budget; a float stands for the decimal that it is shown as."""
+"""A budget; a float means the decimal that it prints as."""
 
 
 class Measured(TypedDict, total=False):
-    """As the counts are, where nothing is said; else with noise, which names its neighbouring relation.
+    """How statistics are measured: exactly by default; noise requires ``neighbouring``.
 
     Args:
-        epsilon: Laplace noise that spends this over all marginals together.
-        rho: Gaussian noise that spends this (zCDP) over all marginals together.
-        delta: Of Gaussian noise: at which delta the card also states an epsilon.
-        neighbouring: "add-remove" or "replace-one": what one record more or less means.
-        weights: Parts of the budget by statistic, such as ``{("sex", "health"): 3}``; 1 for the others.
-        privacy: All but the weights as one value, in place of the words above.
-        measures: Of the card, that we want to have though they read records, such as ``["dcr"]``.
-        without_uniques: Rows that are unique, as a record is, are taken out of the one release.
+        epsilon: Total privacy budget of Laplace noise over all marginals.
+        rho: Total privacy budget (zCDP) of Gaussian noise over all marginals.
+        delta: For Gaussian noise: the delta at which the card also states an epsilon.
+        neighbouring: Neighbouring relation, "add-remove" or "replace-one".
+        weights: Weights of statistics in the budget, such as ``{("sex", "health"): 3}``; default 1.
+        privacy: All of the above except the weights, as one value.
+        measures: Evaluations that read records, to be run for the card, such as ``["dcr"]``.
+        without_uniques: Remove replicated uniques; the card then allows one release.
     """
 
     epsilon: Amount | None
@@ -51,7 +51,7 @@ _WORDS = ("epsilon", "rho", "delta", "neighbouring")
 
 
 def privacy_of(options: Measured) -> Privacy | None:
-    """The privacy that these words mean; None where they mean nothing.
+    """The measurement that the options state; None if they state none.
 
     Raises:
         InvalidInputError: They contradict each other, or one is missing.
@@ -73,13 +73,13 @@ def privacy_of(options: Measured) -> Privacy | None:
 
 
 def measures_of(options: Measured, before: Proposal | None = None) -> tuple[str, ...]:
-    """The measures that are asked for; where none are said, those asked for before."""
+    """The requested evaluations; default: those of ``before``."""
     requested = options.get("measures")
     return tuple(requested) if requested is not None else () if before is None else before.measures
 
 
 def without_uniques_of(options: Measured, before: Proposal | None = None) -> bool:
-    """Whether replicated uniques are to go; where nothing is said, as before."""
+    """Whether replicated uniques are removed; default: as in ``before``."""
     requested = options.get("without_uniques")
     return requested if requested is not None else before is not None and before.without_uniques
 
@@ -87,10 +87,10 @@ def without_uniques_of(options: Measured, before: Proposal | None = None) -> boo
 def weights_of(
     options: Measured, cliques: Collection[Clique], moments: Collection[Moment] = ()
 ) -> tuple[int, ...]:
-    """One weight for each clique, then each moment; none where none was said.
+    """One weight for each clique, then each moment; empty if no weights are given.
 
     Raises:
-        InvalidInputError: A weight is about a statistic that is not asked for.
+        InvalidInputError: A weight names a statistic that is not requested.
         InvalidNumberError: A weight is not a whole number.
     """
     weights = {_key(statistic): weight for statistic, weight in (options.get("weights") or {}).items()}
@@ -103,7 +103,7 @@ def weights_of(
 
 
 def stddevs(terms: Proposal) -> tuple[float, ...]:
-    """Of the error on each count, one for each marginal, in records; known before anything is spent.
+    """Standard deviation of each marginal's counts, in records; known before measuring.
 
     Empty on a card of tier private, which has no counts.
     """
@@ -117,7 +117,7 @@ def stddevs(terms: Proposal) -> tuple[float, ...]:
 
 
 def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
-    """The same of the error on each sum of the moments, in numerators, one moment after the other."""
+    """Standard deviation of each sum of the moments, in numerators, in order of the moments."""
     statistics = statistics_of(terms.moments, coding)
     if not isinstance(terms.privacy, AddedNoise):
         return tuple(0.0 for statistic in statistics for _ in statistic.functions)
@@ -156,7 +156,7 @@ def proposed(
     rows: int | None,
     audit: AuditTerms,
 ) -> Proposal:
-    """A proposal for a dataset; as many rows as its policy allows where not given.
+    """A proposal for a dataset; ``rows`` defaults to the policy's limit.
 
     Raises:
         InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
@@ -182,9 +182,9 @@ def proposed(
 def countered(
     now: Proposal, domain: Domain, marginals: Marginals | None, measured: Measured, **others: Any
 ) -> Proposal:
-    """Terms that take the place of those on offer; what is not given, or None, stays.
+    """Terms that replace the offered ones; arguments that are None keep the offered value.
 
-    Measures, and a release without replicated uniques, stay only where counts are exact.
+    Evaluations, and the removal of replicated uniques, are kept only with exact counts.
 
     Args:
         others: Fields of the terms.

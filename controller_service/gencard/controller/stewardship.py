@@ -37,7 +37,7 @@ class Stewardship:
     steward: str
 
     def approve(self, name: str) -> Card:
-        """Offer what was asked, or the nearest terms that the policy allows."""
+        """Offer the proposed terms, or the nearest that the policy allows."""
         return self._offer(name, None)
 
     def offer(self, name: str, terms: Proposal) -> Card:
@@ -51,7 +51,7 @@ class Stewardship:
         return self._offer(name, terms)
 
     def reject(self, name: str, remark: str) -> Card:
-        """Say no to a proposal that waits."""
+        """Reject a pending proposal."""
         with self.database.transaction() as tx:
             card = self._waiting(tx, name)
             return self.cards.end(tx, card, CardState.TERMINATED, self.steward, "reject", remark=remark)

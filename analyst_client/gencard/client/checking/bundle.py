@@ -213,7 +213,7 @@ def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
     """The rows of the one receipt, made again from psi, card and seed.
 
     Raises:
-        VerificationError: Something does not agree, or the rows come out differently.
+        VerificationError: A document does not match, or the recomputed rows differ.
         NotReplayableError: A black box made the rows, from records.
         InvalidInputError: Card, psi, schema or receipt is missing, or there are several.
     """

@@ -1,4 +1,4 @@
-"""Replay: the same psi, card and seed give the same rows, to the byte; so nothing else went in."""
+"""Replay: recompute rows from psi, card and seed, which proves that they depend on nothing else."""
 
 import tempfile
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.canonical import sha256
 
 _MOST_CELLS = 1_000_000_000
-"""Of a model that is rebuilt here; the controller's own bound is lower."""
+"""Largest model for a replay; the controller's limit is lower."""
 
 
 _ROUNDING = 1e-9
-"""How far a stddev may be from ours: machines differ in the last digits of exp."""
+"""Relative tolerance of standard deviations: machines differ in the last digits of exp."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed(Displayable):
-    """A release that was made again: every byte agrees."""
+    """A successful replay: every byte agrees."""
 
     release: str
     rows: int
@@ -44,7 +44,7 @@ class Replayed(Displayable):
 
     @classmethod
     def of(cls, receipt: Receipt) -> "Replayed":
-        """What is said once the rows of a receipt were made again."""
+        """The result for a receipt whose rows were recomputed."""
         return cls(receipt.name, receipt.rows, receipt.drawing_seed, receipt.rows_digest)
 
     def __str__(self) -> str:
@@ -55,11 +55,11 @@ class Replayed(Displayable):
 
 
 def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
-    """The rows that this psi, card and receipt stand for.
+    """The rows recomputed from psi, card and receipt.
 
     Raises:
-        VerificationError: psi is not the card's or the receipt's, or the rows come out differently.
-        NotReplayableError: A black box made the rows, from records.
+        VerificationError: psi does not match card or receipt, or the recomputed rows differ.
+        NotReplayableError: A black box generated the rows from records.
     """
     if receipt.seed is None or card.tier is not Tier.BY_CONSTRUCTION:
         raise NotReplayableError
@@ -73,13 +73,13 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
 
 
 def generator_of(card: CardTerms, coding: Coding) -> Generator:
-    """The generator that the card names, ready to fit the card's psi."""
+    """The generator that the card names, with the schema's structural zeros."""
     zeros = _zeros(coding, _domain(card, coding))
     return generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 
 def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
-    """Raises VerificationError where psi does not hold the card's statistics, measured as agreed."""
+    """Raises VerificationError if psi does not hold the card's statistics, measured as agreed."""
     linear = tuple(linear.statistic for linear in psi.linear)
     same = psi.cliques == card.terms.marginals and linear == statistics_of(card.terms.moments, coding)
     if not same or psi.domain != _domain(card, coding):
@@ -98,7 +98,7 @@ def _domain(card: CardTerms, coding: Coding) -> Domain:
 
 
 def _zeros(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
-    """The declared zeros that psi's attributes can express."""
+    """The declared structural zeros over psi's attributes."""
     return tuple(
         zeros for zeros in coding.structural_zeros if set(zeros.clique) <= set(domain.attributes)
     )
@@ -121,10 +121,10 @@ def check_delivered_file(
 
     Args:
         dataset: The codes that were read from the file.
-        drawing_seeds: What numbers inside intervals may be drawn by, one for each receipt.
+        drawing_seeds: Seeds of the numbers drawn within intervals, one for each receipt.
 
     Raises:
-        VerificationError: The file is not as it was delivered; names what differs.
+        VerificationError: The file differs from the delivered one; names the difference.
     """
     problems = [
         _file_problem(path, dataset, coding, numbers)
@@ -132,7 +132,7 @@ def check_delivered_file(
     ]
     if None not in problems:
         raise VerificationError(
-            problem=f"{path.name} differs from what was delivered: {_nearest(problems)}"
+            problem=f"{path.name} differs from the delivered file: {_nearest(problems)}"
         )
 
 
@@ -142,16 +142,16 @@ def check_delivered_frame(
     """Compare a frame with the one that a release of these rows gives, with numbers or with intervals.
 
     Raises:
-        VerificationError: The frame is not as it was delivered; names what differs.
+        VerificationError: The frame differs from the delivered one; names the difference.
     """
-    from gencard.client.files.frames import frame_of  # noqa: PLC0415 - pandas only where frames are
+    from gencard.client.files.frames import frame_of  # noqa: PLC0415 - loads pandas
 
     problems = [
         _frame_problem(frame, frame_of(dataset, coding, numbers))
         for numbers in _variants(dataset, coding, drawing_seeds)
     ]
     if None not in problems:
-        raise VerificationError(problem=f"the data differ from what was delivered: {_nearest(problems)}")
+        raise VerificationError(problem=f"the data differ from the delivered ones: {_nearest(problems)}")
 
 
 def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Numbers | None]:
@@ -163,13 +163,13 @@ def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Nu
 
 
 def _nearest(problems: list[str | None]) -> str:
-    """The problem of the variant that the data come nearest to: values differ last of all."""
+    """The problem of the variant nearest to the data: one with a difference in values only."""
     mismatches = [problem for problem in problems if problem is not None]
     return next((problem for problem in mismatches if problem.startswith("the values")), mismatches[0])
 
 
 def _file_problem(path: Path, dataset: Dataset, coding: Coding, numbers: Numbers | None) -> str | None:
-    """What differs from the file that is written from these codes; None where nothing does."""
+    """The first difference from the file written from these codes; None if there is none."""
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / f"again{path.suffix.lower()}"
         write_rows(dataset, coding, again, numbers)
@@ -189,7 +189,7 @@ def _same_bytes(one: Path, other: Path) -> bool:
 
 
 def _text_problem(path: Path, again: Path) -> str:
-    """The first line of a CSV file that differs, by its number."""
+    """The number of the first line that differs in a CSV file."""
     with path.open("rb") as left, again.open("rb") as right:
         lines = enumerate(zip_longest(left, right), start=1)
         number = next((number for number, (one, other) in lines if one != other), 1)
@@ -197,7 +197,7 @@ def _text_problem(path: Path, again: Path) -> str:
 
 
 def _frame_problem(frame: "pd.DataFrame", expected: "pd.DataFrame") -> str | None:
-    """What differs from the frame that was delivered; None where nothing does."""
+    """The first difference from the delivered frame; None if there is none."""
     if list(frame.columns) != list(expected.columns):
         return "the columns or their order"
     if not frame.index.equals(expected.index):

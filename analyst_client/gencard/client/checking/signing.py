@@ -130,7 +130,7 @@ def passing_verdict(
         VerificationError: It is not there, is not signed, or does not say that an audit of the card's
             generator passed under this card.
     """
-    from gencard.core.audit.report import Verdict  # noqa: PLC0415 - scipy.stats only where audits are
+    from gencard.core.audit.report import Verdict  # noqa: PLC0415 - loads scipy.stats
 
     matches = [envelope for envelope in envelopes if _digest_of(envelope) == audited.verdict_digest]
     if not matches:

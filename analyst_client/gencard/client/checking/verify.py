@@ -1,4 +1,4 @@
-"""Checks the whole chain without the controller: card, schema, psi, receipts, rows, log, verdicts."""
+"""Offline verification of saved files: card, schema, psi, receipts, rows, log, verdicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,9 +47,9 @@ _MISSING = {
 
 
 class Outcome(StrEnum):
-    """How one check ended; only ``failed`` fails the whole.
+    """Outcome of one check; only ``failed`` fails the verification.
 
-    ``not checked`` stands where something is missing that would have been checked.
+    ``not checked`` means that a file or key needed for the check is missing.
     """
 
     PASSED = "passed"
@@ -74,7 +74,7 @@ class _Record:
     def check(
         self, what: str, find: Callable[[], Value], detail: Callable[[Value], str]
     ) -> Value | None:
-        """What was found, or None where that failed; either is written down."""
+        """Run one check and record its outcome; returns its value, or None if it failed."""
         try:
             value = find()
         except GencardError as error:
@@ -87,12 +87,12 @@ class _Record:
         self.checks.append(Check(what, Outcome.NOTED, detail))
 
     def leave(self, what: str, detail: str) -> None:
-        """Something is missing, and what to give so that it can be checked."""
+        """Record a check that could not be made, and what it needs."""
         self.checks.append(Check(what, Outcome.NOT_CHECKED, detail))
 
 
 def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
-    """Every check. Without a card that both sides signed nothing else would mean anything."""
+    """Run every check; stops if the card's signatures fail, since all else depends on them."""
     record = _Record()
     keys = _check_files(bundle, keys, record)
     signed = partial(signed_card, bundle, keys)
@@ -102,7 +102,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
         return record.checks
     _note_analyst(bundle, card, keys, record)
     over = "ended" if now >= time_of(card.expire_time) else "ends"
-    record.note("Time of the card", f"{over} {card.expire_time}")
+    record.note("Validity of the card", f"{over} {card.expire_time}")
     coding = record.check("Schema", partial(checked_schema, bundle, card), lambda _: card.coding_digest)
     receipts = _receipts(bundle, card, keys, record)
     record.note("Tier", f"{card.tier}: holds against {card.tier.holds_against}")
@@ -125,7 +125,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
 def _check_log(
     bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], to: _Record
 ) -> None:
-    """That checkpoints are the log's, do not contradict each other, and cover each receipt's entry."""
+    """Check that checkpoints are signed and consistent, and cover each receipt's log entry."""
     known: dict[int, Checkpoint] = {}
     for file in bundle.all("checkpoint"):
         find = partial(_checkpoint, file, keys, known)
@@ -147,7 +147,7 @@ def _refuse_damaged(path: Path) -> str:
 def _logged(
     bundle: Bundle, receipt: Receipt, card: CardTerms, checkpoints: Mapping[int, Checkpoint]
 ) -> str:
-    """Which checkpoint covers the receipt's entry in the log.
+    """The checkpoint that covers the receipt's log entry.
 
     Raises:
         VerificationError: None of those that are here.
@@ -159,12 +159,12 @@ def _logged(
         if entry.size in checkpoints:
             checkpoint = checkpoints[entry.size]
             log_entry.check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
-            return f"of {checkpoint.size} that the log's key signed, {checkpoint.time}"
+            return f"included in the signed log of {checkpoint.size} entries, {checkpoint.time}"
     raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
 
 
 def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
-    """What is not here, and so was not checked."""
+    """Record what was not checked because files are missing."""
     missing = {
         "Rows": not bundle.all("rows"),
         "Receipt": not bundle.all("receipt"),
@@ -187,16 +187,16 @@ def _keys_text(keys: Keys) -> str:
 
 
 def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
-    """That no file is damaged; and the keys with those that followed them."""
+    """Check that no file is damaged; returns the keys with their successors."""
     for path in bundle.damaged:
         record.check(f"File {path.name}", partial(_refuse_damaged, path), str)
     if not bundle.all("keys"):
         return keys
-    return record.check("Keys that followed", partial(keys.followed, bundle), _keys_text) or keys
+    return record.check("Key rotations", partial(keys.followed, bundle), _keys_text) or keys
 
 
 def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> None:
-    """Who vouches for the analyst's key, or that nobody does here."""
+    """Record the source of the analyst's key, or that there is none."""
     if keys.analyst:
         record.note("Analyst's key", _analyst_key_text(bundle, keys))
     else:
@@ -204,7 +204,7 @@ def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) 
 
 
 def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
-    """Fingerprint of the analyst's key that signed the card, and who vouches for that key."""
+    """Fingerprint and source of the analyst's key that signed the card."""
     _, signatures = dsse.opened(bundle.one("card").content)
     signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
     return f"{grouped(signers[0])}: {keys.analyst_source}"
@@ -219,8 +219,8 @@ def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> l
 
 
 def _receipt_text(receipt: Receipt) -> str:
-    maker = f"seed {receipt.seed}" if receipt.audited is None else "by the audited black box"
-    maker = "by one noisy fit of the private black box" if receipt.private_box else maker
+    maker = f"seed {receipt.seed}" if receipt.audited is None else "by an audited black box"
+    maker = "by one noisy fit of a private black box" if receipt.private_box else maker
     maker = "without replicated uniques" if receipt.without_uniques else maker
     return f"{receipt.rows:,} rows, {maker}, {receipt.time}"
 
@@ -228,7 +228,7 @@ def _receipt_text(receipt: Receipt) -> str:
 def _check_audited(
     bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], to: _Record
 ) -> None:
-    """That a verdict which speaks for the black box lies beside each receipt that names one."""
+    """Check that each receipt of a black box has a passing verdict among the files."""
     envelopes = [file.content for file in bundle.all("verdict")]
     named = {receipt.audited for receipt in receipts if receipt.audited is not None}
     digest = card_digest(bundle)
@@ -238,10 +238,10 @@ def _check_audited(
 
 
 def _no_psi(bundle: Bundle) -> str:
-    """Raises VerificationError where psi lies beside a card that releases none."""
+    """Raises VerificationError if there is a psi file for a card that releases none."""
     if bundle.all("psi"):
         raise VerificationError(problem="a card of tier private has no psi, but a psi file was found")
-    return "none: the generator adds the noise, and no statistics are released"
+    return "none; the generator adds noise, and no statistics are released"
 
 
 def _psi_digest(bundle: Bundle, card: CardTerms, coding: Coding, receipts: list[Receipt]) -> str:
@@ -274,7 +274,7 @@ def _checkpoint(file: File, keys: Keys, known: dict[int, Checkpoint]) -> Checkpo
 
 
 def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
-    """What the controller said later about the card."""
+    """A later statement of the controller about the card: verdict or revocation."""
     payload = keys.controller.payload_of(file.content)
     fact = predicate_of(payload, kind)
     if subject_digest(payload) != card_digest:

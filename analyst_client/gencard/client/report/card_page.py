@@ -1,4 +1,4 @@
-"""The page of a card: what was released, then fidelity, risk, utility and audits, each with a figure."""
+"""The page of a card report: release, fidelity, risk, utility and audits, each with a figure."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from gencard.client.audit import Audit
 
 _GROUPS = {
-    Group.FIDELITY: ("Fidelity", "Do the rows follow the statistics that the card released?"),
-    Group.RISK: ("Risk", "What do the rows give away about the people behind the records?"),
-    Group.UTILITY: ("Utility", "What do the rows keep of the records?"),
+    Group.FIDELITY: ("Fidelity", "Do the rows match psi, the statistics measured for the card?"),
+    Group.RISK: ("Risk", "What do the rows reveal about the people in the records?"),
+    Group.UTILITY: ("Utility", "Do analyses of the rows and of the records agree?"),
 }
 _TABLE_MEASURES = ("S_pMSE", "SPECKS", "JSD", "PO50", "G")
 _MOST_MARGINALS = 12
 
 
 def card_page(report: CardReport) -> str:
-    """The page as HTML; all that came from outside is escaped."""
+    """The page as HTML. All external text is escaped."""
     return rendered(
         "card.html.j2",
         title=report.card.dataset_title or report.card.terms.dataset,
@@ -43,22 +43,22 @@ def card_page(report: CardReport) -> str:
 
 
 def _wording(report: CardReport) -> str:
-    """What stands out, in a sentence; nothing that stands out is no proof of anything."""
+    """The summary: evaluations beyond their baselines."""
     signs = [title.lower() for title in report.standing_out]
     if _leaked(report):
         signs.append("an audit of the generator, which found a leak")
     if signs:
-        return f"Beyond their baselines: {'; '.join(signs)}."
+        return f"Worse than the baseline: {'; '.join(signs)}."
     if not report.available and not report.audits:
-        return "Nothing was measured that this reader may know."
+        return "No evaluation is available to this reader."
     return (
-        "Nothing that was measured is beyond its baseline. That is no proof of safety: each section "
-        "says what it does not show."
+        "No evaluation is worse than its baseline. This is not a proof of safety: each section states "
+        "what it does not show."
     )
 
 
 def _leaked(report: CardReport) -> bool:
-    """Whether the card's own generator was found to leak; other boxes made none of these rows."""
+    """Whether an audit found that the card's own generator leaks."""
     return any(
         audit.verdict is Verdict.LEAKAGE and audit.black_box == report.card.terms.generator
         for audit in report.audits
@@ -80,7 +80,7 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
         yield "Claims", str(card.claim)
     yield "Rows", f"{receipt.rows:,} of at most {terms.rows:,} in one release"
     if terms.without_uniques:
-        yield "Replicated uniques", "taken out, and other rows drawn"
+        yield "Replicated uniques", "removed and redrawn"
     yield "Price", str(card.price)
     yield "Analyst", card.analyst
     yield "Made", receipt.time
@@ -127,7 +127,7 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
 
 
 def _tables(finding: Finding) -> dict[str, object] | None:
-    """The worst tables of each width, with the measures that people look at."""
+    """The worst tables of each width."""
     if not isinstance(finding, TablesFinding):
         return None
     rows = [
@@ -139,7 +139,7 @@ def _tables(finding: Finding) -> dict[str, object] | None:
 
 
 def _number(label: str, value: float | None) -> str:
-    """Shares in per cent, but for measures that are none."""
+    """Shares in per cent, other numbers as they are."""
     if value is None:
         return "–"
     plain = label.startswith(("S_pMSE", "pMSE", "JSD", "PO50", "5th percentile", "Similarity"))
@@ -156,9 +156,9 @@ def _audit(audit: "Audit") -> dict[str, object]:
 
 
 def _sides(report: CardReport) -> dict[str, str] | None:
-    """Both sides of the audit that says most, of those that this reader may know in full.
+    """The figure of one audit that this reader may see in full.
 
-    One of the card's own generator before others, a leak before a pass, a new one before an old one.
+    Preferred: the card's own generator, then leakage, then the newest.
     """
     own = report.card.terms.generator
     order = sorted(

@@ -1,4 +1,4 @@
-"""The report of a card in our hands: as a page, as JSON, as a table."""
+"""The report of a card: as a page, as JSON, as a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from gencard.client.audit import Audit
 
 FORMAT = "gencard.report.v1"
-HEADS = ("Measure", "Found", "")
+HEADS = ("Evaluation", "Result", "")
 MEASURED_ON = (
-    "rows that the controller drew for this from the same card, as many as there are records; numbers "
-    "are rounded to what their sampling error earns"
+    "rows that the controller drew from the same card for evaluation, as many as there are records; "
+    "numbers are rounded to their sampling error"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What a report does not say, and why."""
+    """An evaluation that a report does not include, and the reason."""
 
     what: str
     why: str
@@ -44,7 +44,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class CardReport(WrittenAsPage, Displayable):
-    """What was released under a card, how well, at what risk, and what audits said.
+    """A release under a card: its fidelity, risk, utility and audits.
 
     Args:
         digest: SHA-256, in hex, of the card.
@@ -65,12 +65,12 @@ class CardReport(WrittenAsPage, Displayable):
 
     @property
     def available(self) -> dict[str, Finding]:
-        """The findings that there are."""
+        """Findings without those that the records do not allow."""
         return {name: one for name, one in self.findings.items() if one is not None}
 
     @property
     def standing_out(self) -> tuple[str, ...]:
-        """Titles of the measures whose findings are beyond their own baseline."""
+        """Titles of evaluations whose findings are worse than their baseline."""
         return tuple(EXPLANATIONS[name].title for name, one in self.available.items() if one.stands_out)
 
     def _page(self) -> str:
@@ -78,7 +78,7 @@ class CardReport(WrittenAsPage, Displayable):
         return rendered
 
     def document(self) -> dict[str, Any]:
-        """All of it as an object of JSON types."""
+        """The report as an object of JSON types."""
         return {
             "format": FORMAT,
             "reader": self.reader,
@@ -91,7 +91,7 @@ class CardReport(WrittenAsPage, Displayable):
         }
 
     def grid(self) -> Iterator[tuple[str, str, str]]:
-        """One line for each measure that was taken and each audit, under ``HEADS``."""
+        """One line for each evaluation and each audit, under ``HEADS``."""
         for name, one in self.available.items():
             yield EXPLANATIONS[name].title, sentence(one), "!" if one.stands_out else ""
         for audit in self.audits:
@@ -99,15 +99,15 @@ class CardReport(WrittenAsPage, Displayable):
             yield f"Audit of {audit.black_box}", audit.wording, leaked
 
     def left_out_lines(self) -> list[tuple[str, str]]:
-        """What is left out, a line for each reason."""
+        """What is not included, one line per reason."""
         by_reason: dict[str, list[str]] = {}
         for left in self.left_out:
             by_reason.setdefault(left.why, []).append(left.what)
-        return [("Left out", f"{why}: {', '.join(names)}") for why, names in by_reason.items()]
+        return [("Not included", f"{why}: {', '.join(names)}") for why, names in by_reason.items()]
 
     def lines(self) -> list[tuple[str, str]]:
         return [
-            ("CardTerms", f"{self.card.name} ({self.state})"),
+            ("Card", f"{self.card.name} ({self.state})"),
             ("Release", self.receipt.name),
             ("Rows", f"{self.receipt.rows:,}"),
             ("Tier", f"{self.card.tier}: holds against {self.card.tier.holds_against}"),
@@ -153,18 +153,18 @@ def _audit(audit: "Audit") -> dict[str, Any]:
 
 
 FIDELITY = "fidelity"
-NO_PSI = "there is no psi to compare with: the card is of tier private"
-PRIVATE = "would tell of records, and the card is of tier private"
-NOT_ON_CARD = "reads records, and the card does not name it"
-NOT_ALLOWED = "these records or rows do not allow it"
+NO_PSI = "a card of tier private has no psi to compare with"
+PRIVATE = "reads records, which a card of tier private does not allow"
+NOT_ON_CARD = "reads records and is not named on the card"
+NOT_ALLOWED = "not possible with these records or rows"
 
 
 @dataclass(frozen=True, slots=True)
 class _Gathering:
-    """One report in the making.
+    """Collects the contents of one report.
 
     Args:
-        measure: Have measured what was not measured yet; whoever asks first pays.
+        measure: Run missing evaluations; the first caller pays.
     """
 
     agreement: Agreement
@@ -178,17 +178,17 @@ class _Gathering:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """Measures at the records that our role may know."""
+        """Evaluations at the records that our role may see."""
         named = self.agreement.card.terms.measures
         return named if self.role is Role.ANALYST or self._private else tuple(EVALUATIONS)
 
     @property
     def _private(self) -> bool:
-        """Whether nothing but one noisy fit may look at the records."""
+        """Whether only one noisy fit may read the records."""
         return self.agreement.card.tier is Tier.PRIVATE
 
     def measures(self) -> CardMeasures:
-        """What was measured before, and what is missing of it if we want it."""
+        """Existing evaluations, and missing ones if ``measure`` is set."""
         connection, card = self.agreement.connection, self.agreement.card.name
         measures = evaluation.known(connection, card)
         missing = [
@@ -215,7 +215,7 @@ class _Gathering:
         return measures.with_finding(FIDELITY, None)
 
     def left_out(self, measures: CardMeasures) -> Iterator[LeftOut]:
-        """Every measure that is not in the report, and why."""
+        """Each evaluation that is not in the report, with the reason."""
         unmeasured = []
         for name in EVALUATIONS:
             if name in measures.findings:
@@ -237,7 +237,7 @@ class _Gathering:
         price = price_in_statistics(
             names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
         )
-        return f"not measured yet: gencard report --measure, for at most {price:,} statistics"
+        return f"not evaluated yet: gencard report --measure, for at most {price:,} statistics"
 
 
 def card_report(

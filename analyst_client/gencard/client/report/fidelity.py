@@ -21,13 +21,13 @@ from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
-HEADS = ("Marginal", "Cells", "Total variation", "By chance", "Bound", "Worst cell: in psi, in the rows")
+HEADS = ("Marginal", "Cells", "Total variation", "Expected", "Bound", "Worst cell: in psi, in the rows")
 _MOST_MARGINALS = 20
 
 
 @dataclass(frozen=True)
 class FidelityReport(WrittenAsPage, Displayable):
-    """How far rows lie from psi, marginal by marginal, and how far chance alone takes them.
+    """Total variation between rows and psi for each marginal, with expected sampling error.
 
     Args:
         facts: The numbers, in shares of 1.
@@ -45,21 +45,24 @@ class FidelityReport(WrittenAsPage, Displayable):
         return sentence(FidelityFinding(self.facts))
 
     def ordered(self) -> list[MarginalFidelity]:
-        """The marginals, those that are furthest beyond their bounds first."""
+        """The marginals, largest excess over the bound first."""
         return FidelityFinding(self.facts).ordered
 
     def lines(self) -> list[tuple[str, str]]:
         """The finding in names and values."""
         largest = self.facts.largest
         return [
-            ("Found", self.wording),
+            ("Result", self.wording),
             ("Rows", f"{self.facts.rows:,}"),
-            ("Largest", f"{percent(largest.total_variation)} of the rows, in {named(largest.clique)}"),
+            (
+                "Largest",
+                f"total variation {percent(largest.total_variation)}, in {named(largest.clique)}",
+            ),
             *self._noise(),
         ]
 
     def grid(self) -> Iterator[tuple[str, ...]]:
-        """One line for each marginal, under ``HEADS``; the worst ones."""
+        """One line for each marginal, the worst first, under ``HEADS``."""
         for marginal in self.ordered()[:_MOST_MARGINALS]:
             yield (
                 named(marginal.clique),
@@ -73,7 +76,7 @@ class FidelityReport(WrittenAsPage, Displayable):
             yield (f"and {more:,} more", *[""] * (len(HEADS) - 1))
 
     def worst(self, marginal: MarginalFidelity) -> str:
-        """The cell that differs most."""
+        """The cell with the largest difference."""
         if not marginal.worst:
             return "none differs"
         cell = marginal.worst[0]
@@ -81,7 +84,7 @@ class FidelityReport(WrittenAsPage, Displayable):
         return f"{level}: {percent(cell.asked)}, {percent(cell.released)}"
 
     def levels(self, clique: Clique, cell: CellFidelity) -> tuple[str, ...]:
-        """What the levels of a cell are called."""
+        """Names of the levels of a cell."""
         pairs = zip(clique, cell.codes, strict=True)
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
@@ -111,7 +114,7 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     def _noise(self) -> list[tuple[str, str]]:
         most = max(marginal.stddev for marginal in self.facts.marginals)
-        text = f"±{most:.3g} records or less on each count; it is not part of these distances"
+        text = f"at most ±{most:.3g} records on each count; not part of these distances"
         return [("Noise in psi", text)] if most else []
 
     def _panel(self) -> tuple[str, Sequence[Part]]:

@@ -91,7 +91,7 @@ def _(finding: AttackFinding, axes: Axes) -> None:
 
 @draw.register
 def _(finding: MembershipFinding, axes: Axes) -> None:
-    """The area and its interval, beside luck."""
+    """The area under the ROC curve and its interval; dotted: random guessing."""
     axes.axvline(50, color=BESIDE, linestyle=":")
     axes.hlines([0], [100 * finding.low], [100 * finding.high], color=ALARM, linewidth=2.5)
     axes.scatter([100 * finding.area], [0], color=ALARM, s=45, zorder=3)
@@ -160,7 +160,7 @@ def _(finding: DistanceFinding, axes: Axes) -> None:
 
 @draw.register
 def _(finding: FidelityFinding, axes: Axes) -> None:
-    """Total variation of each marginal, beside what is expected by chance and its bound."""
+    """Total variation of each marginal, with expected sampling error and bound."""
     shown, places = (
         finding.ordered[:MOST_LINES],
         np.arange(min(MOST_LINES, len(finding.facts.marginals))),
@@ -199,7 +199,7 @@ def _(finding: PredictionsFinding, axes: Axes) -> None:
 
 @draw.register
 def _(finding: PropensityFinding, axes: Axes) -> None:
-    """Both, beside 1."""
+    """Both values; dotted: 1, a resample of the records."""
     axes.barh([0, 1], [finding.regression or 0.0, finding.tree], color=RELEASE, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
     axes.set_yticks([0, 1], ["regression", "tree"])

@@ -213,7 +213,7 @@ def _(finding: AttackFinding) -> str:
         f"random: a risk of {percent(risk.estimate)} ({interval(risk.low, risk.high)})."
     )
     weak = "The attack is no better than random guessing, so its risk is not meaningful."
-    return result if finding.whole.beats_luck() else f"{result} {weak}"
+    return result if finding.whole.beats_random_guessing() else f"{result} {weak}"
 
 
 @sentence.register

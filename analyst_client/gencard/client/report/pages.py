@@ -1,4 +1,4 @@
-"""The page of an audit report: words first, then figures, then everything else."""
+"""The pages of an audit report and of a fidelity report, as HTML."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,7 +15,7 @@ from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFi
 
 
 def rendered(template: str, **values: object) -> str:
-    """The page as HTML; a value that the template wants and that is not given is an error."""
+    """The page as HTML; raises UndefinedError if a value of the template is missing."""
     environment = Environment(
         loader=PackageLoader("gencard.client.report", "."),
         autoescape=True,
@@ -31,17 +31,17 @@ _TITLES = {
     Verdict.NO_EVIDENCE: "No evidence of leakage",
 }
 _QUESTIONS = {
-    Check.MEAN: "Do the outputs follow the inputs, on average?",
-    Check.SPREAD: "Do they vary more on one side?",
-    Check.SCATTER: "Do they lie further from the centre on one side?",
-    Check.ORDER: "Does the order of the rows tell the side?",
-    Check.RECOGNITION: "Does the box behave differently on the dataset itself?",
-    Check.UNIQUES: "Do unique records of the dataset come out on the dataset itself?",
-    Check.PLANTED: "Do planted unique records come out where they were planted?",
-    Check.CANARY: "Does one planted record come out whenever it was planted?",
+    Check.MEAN: "Does the mean of the outputs differ between the sides?",
+    Check.SPREAD: "Does their variance differ?",
+    Check.SCATTER: "Does their distance from the centre differ?",
+    Check.ORDER: "Does the order of the rows differ?",
+    Check.RECOGNITION: "Do the outputs on the dataset itself differ from those on the sides?",
+    Check.UNIQUES: "Are unique records of the dataset reproduced more often on the dataset itself?",
+    Check.PLANTED: "Are planted unique records reproduced more often where they were planted?",
+    Check.CANARY: "Is a single planted record reproduced in every run where it was planted?",
 }
 _AROUND = {
-    "made-up": "made-up records: no real record was touched",
+    "made-up": "made-up records; no real record was read",
     "card": "the real records, at the controller",
 }
 MOST_BLOCKS = 40
@@ -49,7 +49,7 @@ MOST_BLOCKS = 40
 
 
 def audit_page(report: AuditReport, *, card: str, black_box: str, where: str, note: str) -> str:
-    """The page as HTML, with the words of ``Report``; all that came from outside is escaped."""
+    """The page as HTML; arguments as in ``Report``. All external text is escaped."""
     return rendered(
         "page.html.j2",
         title=_TITLES[report.verdict],
@@ -81,18 +81,18 @@ def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterat
     if card:
         yield "Card", card
     if where in _AROUND:
-        yield "Around", _AROUND[where]
+        yield "Records", _AROUND[where]
     kinds = ((len(report.plan.cliques), "marginals"), (len(report.plan.linear), "linear statistics"))
     phi = " and ".join(f"{number} {kind}" for number, kind in kinds if number)
-    yield "Claim tested", f"depends on the records through {phi} only"
+    yield "Claim tested", f"the rows use no more of the records than Phi: {phi}"
 
 
 def _effect(report: AuditReport) -> str:
     effect = report.effect
     return (
-        f"Strongest block: {named(effect.block)}. Of the inputs' difference in it, "
-        f"{percent(effect.value)} came out again "
-        f"(95 % interval {percent(effect.low)} to {percent(effect.high)})."
+        f"Strongest interaction: {named(effect.block)}. The outputs reproduce {percent(effect.value)} "
+        f"of the inputs' difference in it "
+        f"(95 % confidence interval {percent(effect.low)} to {percent(effect.high)})."
     )
 
 
@@ -100,19 +100,19 @@ def _limits(report: AuditReport) -> Iterator[str]:
     """What the verdict does not prove."""
     if report.verdict is Verdict.LEAKAGE:
         yield (
-            f"An honest generator meets this verdict with a probability of at most "
-            f"{_number(report.plan.level)}: that is the level of this attempt."
+            "The probability of this verdict for a generator that uses only Phi is at most "
+            f"{_number(report.plan.level)}, the level of this attempt."
         )
-        yield "The named block is where the leak shows most clearly; there may be others."
+        yield "The strongest interaction shows the leak most clearly; there may be others."
         return
     yield from power_by_arm(report)
     yield "Smaller leaks may be missed."
     if report.looks_at_uniques:
-        yield "No test finds what the author of a generator hides on purpose among honest rows."
+        yield "No test finds what the author of a generator hides on purpose."
     order = report.plan.terms.order
-    yield f"Interactions of more than {order} attributes were looked at only where Phi reaches so far."
-    yield "Channels other than the rows, such as the time a run takes, were not looked at."
-    yield "It is never a proof of safety, and it says nothing about what Phi itself reveals."
+    yield f"Interactions of more than {order} attributes were tested only within marginals of Phi."
+    yield "Channels other than the rows, such as the time of a run, were not tested."
+    yield "The verdict is not a proof of safety, and does not cover what Phi itself reveals."
 
 
 def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
@@ -144,11 +144,11 @@ def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "Phi", "; ".join([*map(named, plan.cliques), *(f"sum of {name}" for name in functions)])
     sizes = zip(report.domain.attributes, report.domain.sizes, strict=True)
     yield "Attributes (levels)", ", ".join(f"{name} ({size})" for name, size in sizes)
-    yield "Records audited around", f"{report.records:,}"
-    yield "Rows asked in each run", f"{plan.rows:,}"
+    yield "Records of the dataset", f"{report.records:,}"
+    yield "Rows in each run", f"{plan.rows:,}"
     yield "Runs on each side of each step", str(terms.runs)
     if report.looks_at_uniques:
-        yield "Calls of the box in all", f"at most {calls(terms.runs)}"
+        yield "Runs of the box in all", f"at most {calls(terms.runs)}"
     yield "Order of the interactions", f"up to {terms.order} attributes"
     yield "Level over all attempts", terms.alpha
     yield "This attempt", f"number {plan.attempt}, at level {_number(plan.level)}"
@@ -174,7 +174,7 @@ Levels = Callable[[Clique, CellFidelity], tuple[str, ...]]
 def fidelity_page(
     ordered: Sequence[MarginalFidelity], *, about: str, lines: list[tuple[str, str]], levels: Levels
 ) -> str:
-    """The page as HTML, with the words of ``FidelityReport``."""
+    """The page as HTML; arguments as in ``FidelityReport``."""
     (_, wording), *others = lines
     return rendered(
         "fidelity.html.j2",

@@ -1,4 +1,4 @@
-"""The figures of a report, as SVG that takes its colours from the page."""
+"""Figures of reports, as SVG in the colours of the page."""
 
 import io
 import re
@@ -25,17 +25,17 @@ Group = tuple[str, NDArray[np.float64], str]
 
 MOST_BARS = 20
 WIDTH = 6.4
-"""Inches: narrow enough that a telephone shows a figure whole."""
+"""Inches: fits the width of a telephone."""
 
 
 def sides(report: AuditReport) -> str:
-    """G of every run on the two sides of the pair and on the dataset itself (the paper's Fig. 1)."""
+    """Test function g of each run, on both sides of the pair and on the dataset (the paper's Fig. 1)."""
     groups = (
         ("low side", np.array(report.g_low), LOW),
         ("high side", np.array(report.g_high), HIGH),
         ("dataset", np.array(report.g_original), ORIGINAL),
     )
-    label = "g, the outputs' weight along the tested direction; one dot for each run"
+    label = "g, the outputs' projection on the tested direction; one dot per run"
     return lanes(groups, "g of each run on both sides", label)
 
 
@@ -60,7 +60,7 @@ def lanes(groups: Sequence[Group], title: str, label: str) -> str:
 
 
 def blocks(report: AuditReport) -> str:
-    """How clearly each of the strongest blocks follows the input; filled where that is beyond chance."""
+    """Test statistics of the strongest blocks; filled where significant at the level."""
     shown = report.blocks[:MOST_BARS][::-1]
     names = [named(block.clique) for block in shown]
     heights = np.array([block.strength for block in shown])
@@ -77,22 +77,22 @@ def blocks(report: AuditReport) -> str:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("standard errors")
         description = f"strongest: {names[-1]} with z {shown[-1].z:.1f}" if shown else "no block"
-        return svg(figure, "How clearly each block follows the input", description)
+        return svg(figure, "Dependence of the output on the input, by block", description)
 
 
 def fidelity(ordered: Sequence[MarginalFidelity]) -> str:
-    """Total variation of each marginal, beside what is expected by chance and its bound."""
+    """Total variation of each marginal, with expected sampling error and bound."""
     worst = ordered[0]
     description = (
-        f"furthest: {named(worst.clique)}, {percent(worst.total_variation)}, "
-        f"by chance {percent(worst.expected)}"
+        f"largest excess: {named(worst.clique)}, {percent(worst.total_variation)}, "
+        f"expected {percent(worst.expected)}"
     )
     facts = Fidelity(0, tuple(ordered))
     return drawn(FidelityFinding(facts), "Total variation of each marginal", description)
 
 
 def drawn(finding: Finding, title: str, description: str = "") -> str:
-    """A finding as a figure; lines one above the other have a fixed height each."""
+    """A finding as a figure; figures with one line per item grow with their number."""
     lines = lines_of(finding)
     height = 1.0 + 0.3 * lines if lines else 3.4
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
@@ -112,7 +112,7 @@ def _lane(
 
 
 def _grid(groups: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Where densities are drawn: all values, and some room."""
+    """Points at which densities are drawn: the range of the values and a margin."""
     values = np.concatenate(groups)
     room = 0.15 * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
     return np.linspace(values.min() - room, values.max() + room, 400)
@@ -155,7 +155,7 @@ def shortened(name: str) -> str:
 
 
 def svg(figure: Figure, title: str, description: str) -> str:
-    """An SVG element without a header, named for those who cannot see it."""
+    """An SVG element without a header, labelled for screen readers."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     drawn = file.getvalue()
@@ -174,7 +174,7 @@ def _escaped(text: str) -> str:
 
 
 def planted(evidence: PlantedEvidence) -> str:
-    """Planted records that came out on their own side, and those of the other side that did."""
+    """Planted records reproduced in each run, of the same and of the other side."""
     groups = [
         (f"{side} side: {whose}", np.array(values, dtype=np.float64), colour)
         for side, runs in (("even", evidence.even), ("odd", evidence.odd))
@@ -183,14 +183,14 @@ def planted(evidence: PlantedEvidence) -> str:
             ("records planted on the other side", runs.other, LOW),
         )
     ]
-    return lanes(groups, "Planted records that came out", "planted records that came out in a run")
+    return lanes(groups, "Planted records reproduced", "planted records reproduced in a run")
 
 
 def uniques(evidence: UniquesEvidence) -> str:
-    """Unique records of the dataset that came out on it, and on datasets with the same psi."""
+    """Unique records of the dataset reproduced on it and on datasets with the same psi."""
     groups = [
         ("on the dataset itself", np.array(evidence.original, dtype=np.float64), ORIGINAL),
         ("on datasets with the same psi", np.array(evidence.twins, dtype=np.float64), LOW),
     ]
-    label = "unique records of the dataset that came out in a run"
-    return lanes(groups, "Unique records that came out", label)
+    label = "unique records of the dataset reproduced in a run"
+    return lanes(groups, "Unique records reproduced", label)

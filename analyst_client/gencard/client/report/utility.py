@@ -1,4 +1,4 @@
-"""Utility in our hands: rows beside records that somebody holds, as a table and as JSON."""
+"""Utility of rows compared with records that the caller has, as a table and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -18,19 +18,19 @@ from gencard.core.utility.propensity import Propensity, regression_propensity, t
 from gencard.core.utility.table_utility import marginal_error, table_utilities
 
 FORMAT = "gencard.utility.v1"
-HEADS = ("Taught by", "Model", "Right on real records", "Right on synthetic ones", "Order of importance")
+HEADS = ("Trained on", "Model", "Accuracy on records", "Accuracy on rows", "Similarity of importances")
 _WIDEST = 2
 
 
 @dataclass(frozen=True, slots=True)
 class UtilityOptions:
-    """What somebody wants to know besides tables and propensity scores.
+    """Evaluations in addition to tables and propensity scores.
 
     Args:
-        target: What is predicted; empty for nothing.
-        predictors: What it is predicted from; empty for all other attributes.
-        marginals: Those whose errors are wanted.
-        gap: A difference between two groups whose error is wanted.
+        target: Attribute to predict; empty for none.
+        predictors: Its predictors; empty for all other attributes.
+        marginals: Marginals whose errors are computed.
+        gap: Difference between two groups whose error is computed.
     """
 
     target: str = ""
@@ -44,7 +44,7 @@ NO_OPTIONS = UtilityOptions()
 
 @dataclass(frozen=True)
 class UtilityReport(WrittenAsJson, Displayable):
-    """What rows are worth beside other records.
+    """Utility of rows compared with other records.
 
     Args:
         rows, records: How many of each.
@@ -73,18 +73,18 @@ class UtilityReport(WrittenAsJson, Displayable):
         """The findings in names and values."""
         means = ", ".join(f"{mean:.3g} of {width}" for width, mean in self.tables)
         return [
-            ("Compared", f"{self.rows:,} rows with {self.records:,} records"),
+            ("Compared", f"{self.rows:,} rows, {self.records:,} records"),
             ("Tables", f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {self.worst[1]:.3g}"),
             ("Regression", _propensity_text(self.regression)),
             ("Tree", _propensity_text(self.tree)),
-            ("To read it", "S_pMSE is 1 for rows as good as a resample of the records, more is worse"),
+            ("S_pMSE", "1 is as good as a resample of the records; larger is worse"),
             *((f"Marginal {name}", f"RMSE {error:.3g}") for name, error in self.marginals),
             *([("Gap", f"RMSE {self.gap:.3g}")] if self.gap is not None else []),
             *([("Target", self.target)] if self.target else []),
         ]
 
     def grid(self) -> Iterator[tuple[str, ...]]:
-        """Under ``HEADS``, where a target was named."""
+        """Accuracies under ``HEADS``; empty without a target."""
         predictions = self.predictions
         if predictions is None:
             return
@@ -92,7 +92,7 @@ class UtilityReport(WrittenAsJson, Displayable):
         yield "records", "regression", percent(predictions.real_regression), "", ""
         yield "rows", "regression", *_shares(predictions.regression), ""
         yield "records", "forest", percent(real.accuracy), "", ""
-        yield "rows", "forest", *_shares(made.accuracies), f"{made.similarity:.3g} alike"
+        yield "rows", "forest", *_shares(made.accuracies), f"{made.similarity:.3g}"
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
@@ -120,7 +120,7 @@ def utility_report(
     rng: np.random.Generator,
     about: str = "",
 ) -> UtilityReport:
-    """Compare rows with records, and answer what is asked besides.
+    """Compare rows with records.
 
     Raises:
         DomainMismatchError: The domains differ.
@@ -167,7 +167,7 @@ def _task(options: UtilityOptions, attributes: Clique, values: dict[str, Any]) -
 
 
 def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:
-    """With all pairs; without them where these are too many; None where attributes alone are."""
+    """With pair interactions if the model permits, else without; None if too large even then."""
     for order in (2, 1):
         try:
             return regression_propensity(original, synthetic, values, order=order)

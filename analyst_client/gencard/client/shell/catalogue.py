@@ -1,4 +1,4 @@
-"""datasets, generators: what there is to ask for."""
+"""datasets, generators, budget, log: what a controller offers, and what was spent."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -29,11 +29,13 @@ from gencard.wire.codecs.privacy_codec import (
 from gencard.wire.codecs.schema_codec import coding_document
 from gencard.wire.signatures.canonical import time_text
 
-UNREVIEWED = "audited, not reviewed: cards that name it are refused"
+UNREVIEWED = "audited, not reviewed (cards that name it are refused)"
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="One dataset, whole; all where not given.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Dataset to show in full; default: list all.")
+    ] = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -69,12 +71,12 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
         )
         for entry in entries
     ]
-    heads = ("Name", "Tier", "Description", "Needs, or claims", "Bound", "Runs with")
+    heads = ("Name", "Tier", "Description", "Needs or claim", "Largest model", "Parameters")
     say_table(heads, lines)
 
 
 def _tier(entry: GeneratorEntry) -> str:
-    """The tier, and of a black box of tier audited whether a card may name it."""
+    """The tier, and the review of a black box of tier audited."""
     if entry.tier is not Tier.AUDITED:
         return entry.tier
     return f"{entry.tier}, reviewed by {entry.reviewed_by}" if entry.reviewed_by else UNREVIEWED
@@ -85,7 +87,7 @@ def _generator_document(entry: GeneratorEntry) -> dict[str, object]:
 
 
 def _bound(entry: GeneratorEntry) -> str:
-    """What is bounded, and the memory that a fit takes at the bound."""
+    """The largest model, and the memory of a fit at that size."""
     if not entry.bound:
         return "—"
     gib = entry.most_cells * entry.cell_bytes / 2**30
@@ -130,11 +132,13 @@ def _policy_document(policy: Policy) -> dict[str, object]:
 
 
 def budget(
-    dataset: Annotated[str | None, typer.Argument(help="What is left on one dataset.")] = None,
+    dataset: Annotated[
+        str | None, typer.Argument(help="Dataset whose remaining budget to show.")
+    ] = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was spent, newest first, and what is left on a dataset."""
+    """Show spending, newest first, and the remaining budget on a dataset."""
     with connected(connection) as analyst:
         left = None if dataset is None else analyst.budget(dataset)
         spends = analyst.spends()
@@ -156,7 +160,7 @@ def log(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Check the log's newest checkpoint, and that the log continues what was seen before."""
+    """Verify the log's newest checkpoint, and that it extends the last one seen."""
     with connected(connection) as analyst:
         checkpoint = analyst.checkpoint()
         leaf = None if entry is None else analyst.log.check_entry(entry, checkpoint)
@@ -165,10 +169,10 @@ def log(
             {"size": checkpoint.size, "root": checkpoint.root, "time": checkpoint.time, "leaf": leaf}
         )
         return
-    say("The log continues what was seen before.")
+    say("The log extends the last checkpoint seen.")
     say_facts(checkpoint.lines())
     if leaf is not None:
-        say(f"Entry {entry} is in it: {leaf}")
+        say(f"Entry {entry} is in the log: {leaf}")
 
 
 def _budget(left: Budget) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""verify, replay: trust nothing, and need no controller for it."""
+"""verify, replay: offline checks of saved files."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -32,16 +32,19 @@ from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures import dsse
 
 ControllerKey = Annotated[
-    Path | None, typer.Option(help="The controller's public key for cards; else the connection's.")
+    Path | None,
+    typer.Option(help="The controller's public key for cards. Default: from the connection folder."),
 ]
 AnalystKey = Annotated[
-    Path | None, typer.Option(help="The public key of the analyst on the card; else your own.")
+    Path | None, typer.Option(help="The public key of the analyst on the card. Default: your own.")
 ]
 AnalystFingerprint = Annotated[
     str | None,
-    typer.Option(help="The fingerprint that the analyst told you; the analyst's key must have it."),
+    typer.Option(help="Fingerprint of the analyst's key, which the analyst gave you; checked."),
 ]
-LogKey = Annotated[Path | None, typer.Option(help="The log's public key; else the connection's.")]
+LogKey = Annotated[
+    Path | None, typer.Option(help="The log's public key. Default: from the connection folder.")
+]
 _NO_CONTROLLER_KEY = (
     "name your connection folder with -c or GENCARD_CONNECTION, "
     "or the controller's public key for cards with --controller-key FILE"
@@ -50,7 +53,7 @@ _MARK = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.NOTED: "·", Outc
 
 
 def verify(
-    paths: Annotated[list[Path], typer.Argument(help="Folders or files that were kept.")],
+    paths: Annotated[list[Path], typer.Argument(help="Saved folders or files.")],
     controller_key: ControllerKey = None,
     analyst_key: AnalystKey = None,
     analyst_fingerprint: AnalystFingerprint = None,
@@ -58,7 +61,7 @@ def verify(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Check signatures and digests of card, schema, psi, receipts, rows, log and verdicts."""
+    """Verify signatures and digests of card, schema, psi, receipts, rows, log and verdicts. Offline."""
     bundle = Bundle.of(paths)
     keys = _keys(connection, bundle, controller_key, analyst_key, log_key)
     if analyst_fingerprint is not None:
@@ -73,19 +76,20 @@ def verify(
 
 
 def replay(
-    paths: Annotated[list[Path] | None, typer.Argument(help="A folder that was kept.")] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(help="A saved release folder.")] = None,
     card: Annotated[Path | None, typer.Option(help="The signed card.")] = None,
-    psi: Annotated[Path | None, typer.Option(help="psi, as it was released.")] = None,
+    psi: Annotated[Path | None, typer.Option(help="The released psi.")] = None,
     receipt: Annotated[Path | None, typer.Option(help="The signed receipt.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="The schema; else beside the card.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="The schema. Default: beside the card.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Rows to compare, .csv or .parquet; else those in the folder.")
+        Path | None,
+        typer.Option(help="Rows to compare, .csv or .parquet. Default: those in the folder."),
     ] = None,
     controller_key: ControllerKey = None,
     analyst_key: AnalystKey = None,
     connection: Folder = HERE,
 ) -> None:
-    """Make a release again from psi, card and seed, and compare every byte with the rows kept."""
+    """Recompute a release from psi, card and seed, and compare every byte with the saved rows."""
     beside = None if card is None else schema or card.parent / "schema.json"
     files = [file for file in (*(paths or ()), card, psi, receipt, beside, data) if file is not None]
     if not files:
@@ -100,7 +104,7 @@ def replay(
             _check_rows(file.path, release, dataset, coding)
     say(str(Replayed.of(release)))
     if not bundle.all("rows"):
-        say("Not compared with any file of rows: name one with --data.")
+        say("No file of rows was compared; name one with --data.")
 
 
 def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) -> None:
@@ -113,16 +117,15 @@ def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) 
 def _keys(
     folder: Path, bundle: Bundle, controller: Path | None, analyst: Path | None, log: Path | None
 ) -> Keys:
-    """Those that were named, else the connection's with all that followed them.
+    """The named keys; for those not named, the connection folder's keys and their successors.
 
-    The connection is read only where a key is not named. Its own signing keys are the analyst's only
-    where the card names its holder.
+    The folder's own signing keys count as the analyst's only if the card names its owner as analyst.
     """
     return Keys(
         _named(controller, "controller_key", CARDS) or _known(folder, CARDS),
         (public_key(analyst, "analyst_key"),) if analyst else _own_keys(folder, bundle),
         _named(log, "log_key", LOG) or (_known(folder, LOG) if _is_connection(folder) else None),
-        f"from {analyst.name}; whoever gave you that file vouches for it" if analyst else OWN_KEY,
+        f"from {analyst.name}, as trustworthy as the source of that file" if analyst else OWN_KEY,
     )
 
 
@@ -165,7 +168,7 @@ def _named_analysts(bundle: Bundle) -> set[str]:
 
 def _show(checks: list[Check]) -> None:
     lines = [(f"{_MARK[check.outcome]} {check.outcome}", check.what, check.detail) for check in checks]
-    say_table(("", "What", "Found"), lines)
+    say_table(("", "What", "Result"), lines)
     failed, left = (
         [check.what for check in checks if check.outcome is outcome]
         for outcome in (Outcome.FAILED, Outcome.NOT_CHECKED)
@@ -173,6 +176,6 @@ def _show(checks: list[Check]) -> None:
     if failed:
         console.print(f"[bold red]Do not use these data:[/] {plain(', '.join(failed))}.")
     elif left:
-        console.print(f"[bold]What is here agrees.[/] Not checked: {plain(', '.join(left))}.")
+        console.print(f"[bold]All files present agree.[/] Not checked: {plain(', '.join(left))}.")
     else:
         console.print("[bold green]Everything agrees.[/]")

@@ -17,29 +17,25 @@ from gencard.client.shell.terminal import HERE, Folder, say, say_next
 from gencard.core.errors import InvalidInputError
 from gencard.wire.documents.enrolment import PERSONS, answer_of_document, grouped
 
-_WANTED_ROLE = f"What you want to do: {', '.join(PERSONS)}. The steward decides."
+_WANTED_ROLE = f"Requested role: {', '.join(PERSONS)}. The steward decides."
 
 
 def enrol(
     name: Annotated[
-        str, typer.Argument(help="Your name for this controller, of a-z, 0-9, '.', '_' and '-'.")
+        str, typer.Argument(help="Your name at this controller: a-z, 0-9, '.', '_' and '-'.")
     ] = "",
-    answer: Annotated[
-        Path | None, typer.Option(help="Install the answer that the steward sent you.")
-    ] = None,
+    answer: Annotated[Path | None, typer.Option(help="Install the answer from the steward.")] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Ask for a new certificate for the keys that you have.")
+        bool, typer.Option("--renew", help="Request a new certificate for your present keys.")
     ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Make new keys in place of those that you have.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Replace your keys by new ones.")] = False,
     role: Annotated[str, typer.Option(help=_WANTED_ROLE)] = "",
-    project: Annotated[str, typer.Option(help="Project that you want to work in.")] = "",
+    project: Annotated[str, typer.Option(help="Requested project.")] = "",
     connection: Folder = HERE,
 ) -> None:
-    """Become known to a controller: make keys and a request here, then install the steward's answer.
+    """Enrol at a controller: create keys and a request, then install the steward's answer.
 
-    Private keys are made on this machine and stay in your connection folder (-c; else one of your name).
+    Private keys stay in your connection folder (-c; default: a folder of your name).
     """
     if answer is not None:
         _install(_folder(connection, _name_in(answer)), answer)
@@ -64,10 +60,10 @@ def _name_in(answer: Path) -> str:
 
 
 def _say_request(folder: Path, request: PendingRequest) -> None:
-    say(f"Your private keys are in {folder}. They stay there: nobody else needs them, nor the steward.")
+    say(f"Your private keys are in {folder}. Do not send them to anybody, not even to the steward.")
     say("\nNext:")
     say(f"  1. Send {request.file} to the controller's steward.")
-    say("  2. Tell the steward this fingerprint over another channel, by telephone for instance:")
+    say("  2. Give the steward this fingerprint over another channel, for instance by telephone:")
     say(f"     {grouped(request.fingerprint)}")
     say("  3. Install the answer that the steward sends back:")
     say(f"     gencard enrol --answer FILE -c {shlex.quote(str(folder))}")
@@ -80,6 +76,6 @@ def _install(folder: Path, answer: Path) -> None:
     say(f"The controller is at {installed.address}.")
     if installed.first:
         say("\nFrom now on this folder trusts this controller. Compare this fingerprint, over another")
-        say("channel, with the one that the steward sees. Where they differ, delete the folder:")
+        say("channel, with the one that the steward sees. If they differ, delete the folder:")
     say(f"  {grouped(installed.fingerprint)}")
     say_next(f"export GENCARD_CONNECTION={shlex.quote(str(folder))}; gencard datasets")

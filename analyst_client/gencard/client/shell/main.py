@@ -11,7 +11,7 @@ from gencard.client.shell.terminal import Commands
 app = typer.Typer(
     name="gencard",
     cls=Commands,
-    help="Negotiate cards, fetch synthetic data, check and audit them. Records stay where they are.",
+    help="Negotiate cards, generate synthetic data, verify and audit it.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
@@ -49,10 +49,12 @@ def _say_version(requested: bool) -> None:
 def _options(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Say which, and exit."),
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """What stands before any command."""
+    """Options of the program itself."""
 
 
 def main() -> None:

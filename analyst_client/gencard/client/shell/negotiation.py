@@ -1,4 +1,4 @@
-"""propose, price, cards, accept, counter, terminate: from a wish to a signed card."""
+"""propose, price, cards, accept, counter, terminate, plan: from a proposal to a signed card."""
 
 import shlex
 from typing import Annotated
@@ -45,7 +45,7 @@ from gencard.wire.signatures.canonical import Document, time_text
 
 def propose(
     dataset: DatasetName,
-    purpose: Annotated[str, typer.Option(help="What the data are wanted for, in a sentence.")],
+    purpose: Annotated[str, typer.Option(help="What the data will be used for, in one sentence.")],
     marginal: Marginal = None,
     marginals_of_order: Order = None,
     attributes: Attributes = None,
@@ -59,11 +59,13 @@ def propose(
     weight: Weight = None,
     measure: Measures = None,
     without_uniques: WithoutUniques = False,
-    accept: Annotated[bool, typer.Option("--accept", help="Sign the offer, whatever changed.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Sign the offer even if it differs from the proposal.")
+    ] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Propose a card; the answer is an offer, with what changed and what it costs."""
+    """Propose a card. The controller answers with an offer: its terms, changes and price."""
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques}
@@ -99,7 +101,7 @@ def price(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """What would be offered, and at what price; nothing is stored, no record is touched."""
+    """Show the offer and price that a proposal would get. Stores nothing, reads no record."""
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques}
@@ -111,7 +113,7 @@ def price(
 
 
 def cards(
-    name: Annotated[str | None, typer.Argument(help="One card, whole; all where not given.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Card to show in full; default: list all.")] = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -132,13 +134,13 @@ def cards(
 
 def accept(
     name: CardName,
-    yes: Annotated[bool, typer.Option("--yes", help="Sign without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Sign without confirmation.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Sign the offer, after checking that the bytes to sign mean the offer and no more.
+    """Sign the offer, after checking that the bytes to be signed state exactly the offered terms.
 
-    Where the offer differs from what was asked, a terminal shows the differences and asks first.
+    If the offer differs from the proposal, a terminal shows the differences and asks for confirmation.
     """
     with connected(connection) as analyst:
         card = analyst.card(name)
@@ -154,9 +156,9 @@ def counter(
     marginals_of_order: Order = None,
     attributes: Attributes = None,
     moment: Moments = None,
-    generator: Annotated[str | None, typer.Option(help="Another generator.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Another number of rows.")] = None,
-    purpose: Annotated[str | None, typer.Option(help="Another purpose.")] = None,
+    generator: Annotated[str | None, typer.Option(help="New generator.")] = None,
+    rows: Annotated[int | None, typer.Option(help="New number of rows.")] = None,
+    purpose: Annotated[str | None, typer.Option(help="New purpose.")] = None,
     epsilon: Epsilon = None,
     rho: Rho = None,
     delta: Delta = None,
@@ -165,7 +167,7 @@ def counter(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Answer an offer with other terms; what is not given stays as offered."""
+    """Answer an offer with other terms. Options that are not given keep the offered value."""
     given = marginal or moment or marginals_of_order is not None
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment) if given else None
     how = measured(epsilon, rho, delta, neighbouring, weight)
@@ -176,7 +178,7 @@ def counter(
 
 
 def terminate(name: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
-    """End a negotiation, or give a card back."""
+    """End a negotiation, or give up an agreed card."""
     with connected(connection) as analyst:
         _say(analyst.card(name).terminate(), as_json)
 
@@ -190,7 +192,7 @@ def _say(card: Card, as_json: bool) -> None:
 
 
 def _next(card: Card) -> str:
-    """The command that takes the card on; empty where somebody else is asked first."""
+    """The next command for this card; empty if another party has to act first."""
     if not card.name:
         return ""
     if card.state is CardState.AGREED and card.tier is Tier.AUDITED:
@@ -204,7 +206,7 @@ def _next(card: Card) -> str:
 
 
 def changes_document(changes: tuple[Change, ...]) -> list[Document]:
-    """A diff for programs, line by line."""
+    """The changes as JSON objects."""
     return [
         {"field": change.field, "old": change.old, "new": change.new, "reason": change.reason}
         for change in changes
@@ -240,8 +242,8 @@ def _document(card: Card) -> Document:
 
 def plan(
     dataset: DatasetName,
-    formula: Annotated[str, typer.Argument(help="Such as 'health ~ sex + age * work'.")],
-    kind: Annotated[Analysis, typer.Option(help="What is to be done with it.")] = Analysis.LOGISTIC,
+    formula: Annotated[str, typer.Argument(help="Model formula, such as 'health ~ sex + age * work'.")],
+    kind: Annotated[Analysis, typer.Option(help="Type of analysis.")] = Analysis.LOGISTIC,
     generator: Generator = "ipf",
     rows: Rows = None,
     epsilon: Epsilon = None,
@@ -252,7 +254,7 @@ def plan(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """The smallest Phi that determines an analysis, and its price; nothing is stored or spent."""
+    """Show the smallest set of marginals that determines an analysis, and its price. Stores nothing."""
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         answer = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **how)

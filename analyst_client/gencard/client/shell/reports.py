@@ -1,4 +1,4 @@
-"""fidelity: how well rows follow psi."""
+"""fidelity, report, utility: the quality and the risk of rows."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,17 +22,21 @@ from gencard.core.utility.gap import GapWords
 
 
 def fidelity(
-    target: Annotated[str, typer.Argument(help="A folder that was kept, or a card.")],
+    target: Annotated[str, typer.Argument(help="A saved release folder, or a card.")],
     data: Annotated[
         Path | None,
-        typer.Option(help="Rows, .csv or .parquet; else the folder's, or the newest release."),
+        typer.Option(
+            help="Rows, .csv or .parquet. Default: those in the folder, or the newest release."
+        ),
     ] = None,
-    page: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write it as JSON.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """How far rows lie from psi, and how far chance takes them. Exit code 0 whatever is found."""
+    """Compare rows with psi, the released statistics, allowing for sampling error. Always exits 0."""
     folder = Path(target)
     fidelity_report = _of_folder(folder, data) if folder.is_dir() else _of_card(target, data, connection)
     say_json(fidelity_report.document()) if as_json else console.print(fidelity_report)
@@ -46,7 +50,7 @@ def fidelity(
 
 
 def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
-    """Offline. Whether psi and rows are those of the card is for ``gencard verify`` to say."""
+    """Offline; does not check that psi and rows belong to the card, which ``gencard verify`` does."""
     bundle = Bundle.of([folder])
     coding, psi = bundle.schema(), bundle.psi()
     if coding.domain.project(psi.domain.attributes) != psi.domain:
@@ -75,22 +79,24 @@ Measured = Annotated[
     bool,
     typer.Option(
         "--measure/--no-measure",
-        help="Have measured at the records what was not yet: one statistic a number, once for a card.",
+        help="Run missing evaluations at the records; each number costs one statistic, once per card.",
     ),
 ]
 
 
 def report(
     name: Annotated[str, typer.Argument(help="A card, or one of its releases.", metavar="CARD|RELEASE")],
-    page: Annotated[Path | None, typer.Option("--html", help="Write it as a page.")] = None,
-    file: Annotated[Path | None, typer.Option("--report", help="Write it as JSON.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
     measure: Measured = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """What was released, its fidelity, risk, utility and audits, as far as your role may know.
+    """Report a release: fidelity, risk, utility and audits, as far as your role may see them.
 
-    Exit code 0 whatever is found. Beside a page stands its JSON, unless --report names another place.
+    Always exits 0. With --html, the JSON report is written beside the page unless --report is given.
     """
     card, _, release = name.partition("/releases/")
     if page is not None and file is None:
@@ -113,27 +119,29 @@ def report(
 
 def utility(
     synthetic: Annotated[
-        Path, typer.Argument(help="A folder that was kept, or rows: .csv or .parquet.")
+        Path, typer.Argument(help="A saved release folder, or rows: .csv or .parquet.")
     ],
     records: Annotated[Path, typer.Argument(help="Records to compare with: .csv or .parquet.")],
     schema: Annotated[
-        Path | None, typer.Option(help="schema.json, where the rows are a file alone.")
+        Path | None, typer.Option(help="schema.json; required if the rows are a single file.")
     ] = None,
     target: Annotated[str, typer.Option(help="Attribute to predict.")] = "",
     predictor: Annotated[
-        list[str] | None, typer.Option("--from", help="Attribute to predict it from; else all others.")
+        list[str] | None, typer.Option("--from", help="Predictor. Default: all other attributes.")
     ] = None,
     marginal: Annotated[
-        list[str] | None, typer.Option(help="Attributes of a marginal whose error is wanted: a,b,c.")
+        list[str] | None, typer.Option(help="Marginal whose error to compute: a,b,c.")
     ] = None,
-    gap: Annotated[str, typer.Option(help="Two groups, as sex=men,women, whose gap is wanted.")] = "",
-    within: Annotated[str, typer.Option(help="Attribute in whose levels there is a gap.")] = "",
-    among: Annotated[str, typer.Option(help="Only these records, as work=full,part.")] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Of permutations.")] = 0,
-    report: Annotated[Path | None, typer.Option("--report", help="Write it as JSON.")] = None,
+    gap: Annotated[str, typer.Option(help="Two groups to compare, such as sex=men,women.")] = "",
+    within: Annotated[
+        str, typer.Option(help="Attribute whose shares are compared between the groups.")
+    ] = "",
+    among: Annotated[str, typer.Option(help="Only these records, such as work=full,part.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the permutations.")] = 0,
+    report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What rows are worth beside records in your hands: tables, propensity, predictions. Offline."""
+    """Compare rows with records that you have: tables, propensity scores, predictions. Offline."""
     rows, coding, domain = _described(synthetic, schema)
     comparison = utility_report(
         read_rows(rows, coding, domain),

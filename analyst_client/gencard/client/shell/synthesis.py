@@ -29,24 +29,27 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="A .csv or .parquet for the rows; any other name is a folder that gencard verify checks.",
+        help="A .csv or .parquet file for the rows; any other name is a folder with all documents.",
     ),
 ]
 
 
 def generate(
     name: CardName,
-    rows: Annotated[int, typer.Option(help="How many; at most the card's.")],
+    rows: Annotated[int, typer.Option(help="Number of rows, up to the card's limit.")],
     output: Output,
-    seed: Annotated[int, typer.Option(help="With psi and the card it fixes every byte.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
     intervals: Annotated[
-        bool, typer.Option("--intervals", help="Intervals by name, and no numbers drawn inside them.")
+        bool,
+        typer.Option(
+            "--intervals", help="Write intervals by name instead of numbers drawn within them."
+        ),
     ] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over what is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Have rows made and fetch them; they appear only once digest and receipt were checked."""
+    """Generate rows and download them. They are written after digest and receipt were verified."""
     folder.check_free(output, replace=replace)
     folder.make_folder(output.parent)
     with (
@@ -61,24 +64,24 @@ def generate(
     console.print(release)
     say(f"Written: {output}")
     if output.suffix.lower() == ".csv" and has_formulas(release.coding, release.dataset.domain):
-        say("Labels that a spreadsheet would run as formulas begin with an apostrophe in the file.")
+        say("Labels that a spreadsheet would run as formulas are written with a leading apostrophe.")
 
 
 def psi(
     name: CardName,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; the screen where not given.")
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: standard output.")
     ] = None,
     connection: Folder = HERE,
 ) -> None:
-    """Fetch psi, the statistics that the card released, as JSON."""
+    """Download psi, the measured statistics of the card, as JSON."""
     with connected(connection) as analyst:
         document = psi_document(analyst.card(name).psi)
     if output is None:
         typer.echo(document)
         return
     folder.write_bytes(output, document)
-    say(f"psi is in {output}")
+    say(f"Written: {output}")
 
 
 def _keep(release: Release, output: Path, *, intervals: bool, replace: bool) -> None:
@@ -89,7 +92,7 @@ def _keep(release: Release, output: Path, *, intervals: bool, replace: bool) -> 
 
 
 class Where(StrEnum):
-    """Around which records."""
+    """The datasets on which the black box is run."""
 
     MADE_UP = "made-up"
     CARD = "card"
@@ -97,16 +100,22 @@ class Where(StrEnum):
 
 def audit(
     name: CardName,
-    black_box: Annotated[str | None, typer.Option(help="Else the card's own generator.")] = None,
-    where: Annotated[Where, typer.Option(help="Around made-up records, or those at the card.")] = (
-        Where.MADE_UP
-    ),
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
-    runs: Annotated[int | None, typer.Option(help="On each side of each step; else the card's.")] = None,
+    black_box: Annotated[
+        str | None, typer.Option(help="Black box. Default: the card's generator.")
+    ] = None,
+    where: Annotated[
+        Where, typer.Option(help="Audit on made-up records, or on the card's real records.")
+    ] = (Where.MADE_UP),
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs on each side of each step. Default: as on the card.")
+    ] = None,
     resume: Annotated[
-        str, typer.Option(help="At the card: a cancelled audit's operation, to be carried on.")
+        str, typer.Option(help="With --where card: operation of a cancelled audit to continue.")
     ] = "",
-    page: Annotated[Path | None, typer.Option("--html", help="Write the report as a page.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
     attestation: Annotated[
         Path | None, typer.Option(help="Write the controller's signed verdict.")
@@ -114,7 +123,7 @@ def audit(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a black box, or the card's own generator. Exit code 0 whatever the verdict is."""
+    """Audit a black box, or the card's generator. Always exits 0; the verdict is in the output."""
     written = [path for path in (page, report, attestation) if path is not None]
     for path in written:
         make_folder(path.parent)
@@ -133,18 +142,22 @@ def audit(
 
 def canaries(
     name: CardName,
-    neighbouring: Annotated[Neighbouring, typer.Option(help="What the claims mean by neighbouring.")],
-    black_box: Annotated[str, typer.Option(help="Else the card's own generator.")] = "",
-    number: Annotated[int, typer.Option(help="Canaries; half of them are put in.")] = 400,
-    records: Annotated[int, typer.Option(help="Other records, made up.")] = 400,
-    rows: Annotated[int | None, typer.Option(help="Asked for; else as many as the dataset has.")] = None,
-    delta: Annotated[float, typer.Option(help="Of claims (epsilon, delta).")] = 1e-6,
-    radius: Annotated[int, typer.Option(help="In how many attributes a row found may differ.")] = 0,
-    beta: Annotated[float, typer.Option(help="Probability that any bound is too high.")] = 0.05,
+    neighbouring: Annotated[Neighbouring, typer.Option(help="Neighbouring relation of the claims.")],
+    black_box: Annotated[str, typer.Option(help="Black box. Default: the card's generator.")] = "",
+    number: Annotated[int, typer.Option(help="Number of canaries; half of them are inserted.")] = 400,
+    records: Annotated[int, typer.Option(help="Number of other records, made up.")] = 400,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to generate. Default: as many as records.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Delta of (epsilon, delta) claims.")] = 1e-6,
+    radius: Annotated[
+        int, typer.Option(help="Number of attributes in which a matching row may differ.")
+    ] = 0,
+    beta: Annotated[float, typer.Option(help="Probability that a bound is too high.")] = 0.05,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Plant canaries in made-up records, run a black box, look for them. Exit code 0 whatever comes."""
+    """Bound epsilon from below: insert canaries, run a black box, look for them. Always exits 0."""
     from gencard.client.canary_audit import CanaryTerms, canary_audit  # noqa: PLC0415 - scipy.stats
 
     terms = CanaryTerms(neighbouring, number, records, rows, delta, radius, beta=beta)

@@ -26,16 +26,16 @@ Folder = Annotated[
         "--connection",
         "-c",
         envvar="GENCARD_CONNECTION",
-        help="Your connection folder, which `gencard enrol` made.",
+        help="Your connection folder, made by `gencard enrol`.",
     ),
 ]
 HERE = Path()
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs in place of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
 
 
 class Commands(TyperGroup):
-    """Commands of which an error of ours ends in one line, what to do next, and exit code 1."""
+    """Commands whose typed errors end in one line, advice, and exit code 1."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -51,33 +51,33 @@ class Commands(TyperGroup):
 
 
 def connected(folder: Path) -> Analyst:
-    """Whoever the folder belongs to, connected; to be used in a ``with`` block."""
+    """A connection as the owner of the folder, for a ``with`` block."""
     return Analyst.connect(folder=folder)
 
 
 def is_interactive() -> bool:
-    """Whether somebody at a terminal can answer a question."""
+    """Whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def say(line: str) -> None:
-    """One line of text that may hold anything."""
+    """Print one line; control characters are replaced."""
     console.print(plain(line), soft_wrap=True)
 
 
 def say_next(command: str) -> None:
-    """A command to go on with, to be copied; nothing where there is none."""
+    """Print the suggested next command, unbroken for copying; nothing if empty."""
     if command:
         console.print(f"[dim]→[/] {plain(command)}", soft_wrap=True)
 
 
 def say_json(value: Any) -> None:
-    """One JSON value on standard output."""
+    """Print one JSON value on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def say_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
-    """One line each; where the terminal is too narrow for that, a block each."""
+    """Print a table, or one block per line where the terminal is too narrow."""
     console.print(listing(heads, list(lines), console.width))
 
 
@@ -85,41 +85,48 @@ def say_facts(lines: Iterable[tuple[str, str]]) -> None:
     console.print(Facts(lines).rich())
 
 
-Epsilon = Annotated[str | None, typer.Option(help="Laplace noise that spends this, such as 0.5.")]
-Rho = Annotated[str | None, typer.Option(help="Gaussian noise that spends this (zCDP), such as 0.01.")]
+Epsilon = Annotated[str | None, typer.Option(help="Total epsilon of Laplace noise, such as 0.5.")]
+Rho = Annotated[str | None, typer.Option(help="Total rho (zCDP) of Gaussian noise, such as 0.01.")]
 Delta = Annotated[
-    str | None, typer.Option(help="With --rho: state an epsilon at this too, such as 1e-6.")
+    str | None, typer.Option(help="With --rho: delta at which an epsilon is stated, such as 1e-6.")
 ]
 Relation = Annotated[
-    str | None, typer.Option("--neighbouring", help="add-remove or replace-one; noise has no default.")
+    str | None, typer.Option("--neighbouring", help="add-remove or replace-one; required with noise.")
 ]
 Weight = Annotated[
     list[str] | None,
-    typer.Option(help="Part of the budget for a marginal, such as sex,health=3; 1 where not given."),
+    typer.Option(help="Weight of a marginal in the budget, such as sex,health=3. Default: 1."),
 ]
 
 
-DatasetName = Annotated[str, typer.Argument(help="Its name in the catalogue.", metavar="DATASET")]
-Marginal = Annotated[
-    list[str] | None, typer.Option(help="Attributes of one marginal, such as sex,health; repeat it.")
+DatasetName = Annotated[
+    str, typer.Argument(help="Name of the dataset, as `gencard datasets` lists it.", metavar="DATASET")
 ]
-Order = Annotated[int | None, typer.Option("--marginals-of-order", help="All marginals of this order.")]
-Attributes = Annotated[str | None, typer.Option(help="Only among these, such as sex,health,age.")]
+Marginal = Annotated[list[str] | None, typer.Option(help="A marginal, such as sex,health. Repeatable.")]
+Order = Annotated[
+    int | None, typer.Option("--marginals-of-order", help="All marginals of this number of attributes.")
+]
+Attributes = Annotated[
+    str | None, typer.Option(help="With --marginals-of-order: only these attributes.")
+]
 Moments = Annotated[
     list[str] | None,
-    typer.Option(help="A sum of numbers: mean=age, moment3=age, group-means=sex,age ...; repeat it."),
+    typer.Option(help="A moment: mean=age, moment3=age, group-means=sex,age, ... Repeatable."),
 ]
 Measures = Annotated[
     list[str] | None,
-    typer.Option(help="A measure of the card to have though it reads records, such as dcr; repeat it."),
+    typer.Option(
+        help="An evaluation that reads records, such as dcr, to be run for the card. Repeatable."
+    ),
 ]
 WithoutUniques = Annotated[
-    bool, typer.Option("--without-uniques", help="Take replicated uniques out of the one release.")
+    bool,
+    typer.Option(
+        "--without-uniques", help="Remove replicated uniques; the card then allows one release."
+    ),
 ]
-Generator = Annotated[str, typer.Option(help="By its name in the catalogue.")]
-Rows = Annotated[
-    int | None, typer.Option(help="At most so many rows in one release; else the policy's most.")
-]
+Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators` lists it.")]
+Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
 
 def measured(
@@ -129,7 +136,7 @@ def measured(
     neighbouring: str | None,
     weight: list[str] | None,
 ) -> Measured:
-    """The options as the library takes them.
+    """The options as arguments of the library.
 
     Raises:
         InvalidInputError: A weight is not one marginal and one whole number.
@@ -146,7 +153,7 @@ def measured(
 def requested_statistics(
     marginal: list[str] | None, order: int | None, attributes: str | None, moment: list[str] | None
 ) -> Marginals:
-    """Raises InvalidInputError where both ways to name marginals were used, or nothing was named."""
+    """The named statistics; raises InvalidInputError if none is named, or marginals in both ways."""
     if (marginal and order is not None) or not (marginal or moment or order is not None):
         raise InvalidInputError(field="marginals", problem="give --marginal or --marginals-of-order")
     statistics: list[Statistic] = [names_in(names) for names in marginal or ()]
@@ -156,7 +163,7 @@ def requested_statistics(
 
 
 def moment_said(text: str) -> Moment:
-    """Such as mean=age, moment3=age or group-means=sex,age.
+    """A moment such as mean=age, moment3=age or group-means=sex,age.
 
     Raises:
         InvalidInputError, InvalidNumberError: There is no such kind, or it has other attributes.
@@ -171,7 +178,7 @@ def moment_said(text: str) -> Moment:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Attributes, by commas."""
+    """Attributes separated by commas."""
     return tuple(name.strip() for name in text.split(","))
 
 

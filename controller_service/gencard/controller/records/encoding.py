@@ -92,6 +92,7 @@ class TextEncoder:
         return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {_UNDECLARED}) END"
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        # the error names the attribute, never the value: it may reach the analyst
         if np.any(numbers < 0):
             raise UndeclaredLevelError(attribute=self.name)
         return numbers.astype(code_dtype(self.coding.size))
@@ -156,4 +157,5 @@ def number_text(number: float) -> str:
 
 def quoted(text: str, mark: str) -> str:
     """A name or a literal in SQL."""
+    # labels come from files: doubled marks keep a label from ending the literal (SQL injection)
     return mark + text.replace(mark, mark * 2) + mark

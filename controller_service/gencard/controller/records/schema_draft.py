@@ -137,6 +137,7 @@ def _coding(profile: Profile) -> Labels | Edges | None:
 def _looks_like_a_key(profile: Profile, spread: Spread) -> bool:
     """Whole numbers, nearly all different, about as dense as a running number."""
     whole = spread.low.is_integer() and spread.high.is_integer()
+    # a running number identifies people, and would be declared with one level for each
     dense = spread.high - spread.low < 2 * profile.records
     return whole and dense and profile.distinct > 0.9 * profile.records
 

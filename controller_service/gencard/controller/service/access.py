@@ -93,10 +93,11 @@ def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: st
     pems = list(certificates)
     if not pems and development is not None:
         identity = Identity.of(development)
-    elif len(pems) == 1:
+    elif len(pems) == 1:  # a second certificate could carry another identity than the verified one
         identity = Identity.of_certificate(_certificate(pems[0]))
     else:
         raise UnauthenticatedError
+    # a certificate cannot be recalled before it expires; removal from the list acts at once
     if not enrolled(identity):
         raise UnauthenticatedError
     return identity
@@ -159,6 +160,7 @@ class Shares:
             ServiceBusyError: The caller has too many at a time or by the second, or everybody together.
         """
         with self._lock:
+            # the caller's own limit comes first: otherwise a busy caller learns the load of others
             if self._running[who] >= self.bounds.per_identity:
                 raise ServiceBusyError(what="concurrent calls of one certificate")
             if self._running.total() >= self.bounds.calls:
@@ -193,6 +195,7 @@ class Shares:
         most = max(rate * BURST_SECONDS, 1.0)
         left, before = self._buckets.get(who, (most, now))
         left = min(most, left + rate * (now - before))
+        # a refused call takes nothing from the bucket: retrying does not extend the wait
         if left < 1:
             raise ServiceBusyError(what="calls per second of one certificate")
         self._buckets[who] = left - 1, now

@@ -64,6 +64,7 @@ def decoder(decode: Decode | None) -> Decode | None:
         try:
             return decode(data)
         except (DecodeError, ValueError, RecursionError):
+            # gRPC would answer with an error text of its own and skip the guard, quotas included
             return Garbage()
 
     return decoded
@@ -87,6 +88,7 @@ def _check_parts(message: Message) -> None:
     waiting, parts = [message], 0
     while waiting:
         part = waiting.pop()
+        # an unknown field may be a restriction of a newer client: ignoring it would grant too much
         if len(UnknownFieldSet(part)):
             raise InvalidInputError(
                 field="request", problem="holds fields that this service does not know"
@@ -94,6 +96,7 @@ def _check_parts(message: Message) -> None:
         for descriptor, value in part.ListFields():
             values = value if descriptor.is_repeated else (value,)
             parts += len(values)
+            # before any field is judged: small parts cost more memory decoded than on the wire
             if parts > MOST_PARTS:
                 raise TooLargeError(what="The number of parts of the message", limit=MOST_PARTS)
             if descriptor.message_type is not None:
@@ -214,6 +217,7 @@ class Guard(grpc.ServerInterceptor):
             caught.append(error)
         except Exception as error:  # this is where every error ends
             _forget_frames(error)
+            # the text of an unexpected error may quote a record: only its class is logged
             incident = secrets.token_hex(8)
             if context.is_active():
                 self.report(method, incident, type(error).__name__)
@@ -225,6 +229,7 @@ class Guard(grpc.ServerInterceptor):
         if not context.is_active():
             raise OperationCancelledError
         who = caller_of(context, self.enrolled, self.development)
+        # deny by default: a method without an entry is called by nobody
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
         room = self._shares.exempt if method in EXEMPT else self._shares.taken

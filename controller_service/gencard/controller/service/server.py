@@ -35,13 +35,13 @@ OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_BYTES),
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
-    ("grpc.so_reuseport", 0),
+    ("grpc.so_reuseport", 0),  # another process could otherwise take over the port beside us
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1_000),
     ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.max_connection_age_ms", STREAM_SECONDS * 1_000),
     ("grpc.max_connection_age_grace_ms", 60_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-    ("grpc.enable_channelz", 0),
+    ("grpc.enable_channelz", 0),  # it lists peers' addresses and calls
 )
 
 STREAMS_OPTION = "grpc.max_concurrent_streams"
@@ -89,7 +89,7 @@ class TlsFiles:
         return grpc.dynamic_ssl_server_credentials(
             self.read(),
             fetch,  # type: ignore[arg-type]  # the stub forgets that None means "as before"
-            require_client_authentication=True,
+            require_client_authentication=True,  # strangers never reach the HTTP/2 parser
         )
 
 

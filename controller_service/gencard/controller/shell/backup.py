@@ -1,4 +1,4 @@
-"""backup and restore: the state, copied while it is served, and taken into service elsewhere."""
+"""backup, restore: copy the state while the service runs, and take a copy into service."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,33 +22,34 @@ from gencard.core.errors import InvalidInputError
 
 
 def backup(
-    folder: Annotated[Path, typer.Argument(help="A new folder, readable by you alone.")],
+    folder: Annotated[Path, typer.Argument(help="New folder to create, readable by you only.")],
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Copy ledger, log, cards, psi and rows, while the service goes on. Keys are not in it."""
+    """Copy ledger, log, cards, psi and rows while the service runs. Keys are not included."""
     with controller_state(config) as opened, console.status("Copying"):
         made = back_up(opened, folder, steward_uri(opened.settings, steward))
-    console.print(f"Made [bold]{escape(str(folder))}[/]: {made.entries} entries of the log.")
-    console.print("[dim]It is not encrypted, and keys are not in it: see docs/controllers.md.[/]")
+    console.print(f"Made [bold]{escape(str(folder))}[/]: {made.entries} log entries.")
+    console.print("[dim]The backup is not encrypted and contains no keys: see docs/controllers.md.[/]")
 
 
 def restore(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="A backup. Left out where the state lies in its place already."),
+        typer.Argument(help="Backup folder. Omit it if the state is in its place already."),
     ] = None,
     checkpoint: Annotated[
         list[Path] | None,
-        typer.Option(help="A checkpoint of the log that somebody kept; may be repeated."),
+        typer.Option(help="Saved checkpoint of the log. Repeatable."),
     ] = None,
     complete: Annotated[
-        bool, typer.Option("--complete", help="You know that nothing was decided after the backup.")
+        bool,
+        typer.Option("--complete", help="Nothing was decided after the backup: release the budgets."),
     ] = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Take a backup into service. What is left of budgets is held until you know what is lost."""
+    """Take a backup into service. Remaining budgets are blocked until you know what was lost."""
     settings = Settings.load(config)
     known = [_read(path) for path in checkpoint or ()]
     with state_lock(settings.state.folder), console.status("Reading all of it"):
@@ -74,18 +75,22 @@ def _taken_over(
 
 
 def _say(restored: Restored, *, complete: bool) -> None:
-    console.print(f"[green]In order:[/] {restored.entries} entries of the log, the ledger, all rows.")
+    console.print(f"[green]Verified:[/] {restored.entries} log entries, the ledger, all rows.")
     if restored.known > restored.entries:
         lost = restored.known - restored.entries
         console.print(f"[bold red]Lost:[/] at least {lost} decisions after the backup.")
     if complete:
         return
-    console.print(f"Called off: {restored.ended} operations. Settled: {restored.settled} reservations.")
+    console.print(f"Cancelled: {restored.ended} operations. Settled: {restored.settled} reservations.")
     for line in restored.held:
-        held = f"line {line.line}, all that is left on {line.dataset}: {line.price}"
-        console.print(f"[bold]Held:[/] {held}", soft_wrap=True)
-    console.print("Find out what was released since, lower the caps by it, then `ledger void LINE`.")
-    console.print("[dim]Do again what was revoked and removed since: see docs/controllers.md.[/]")
+        held = f"line {line.line}, the remaining budget of {line.dataset}: {line.price}"
+        console.print(f"[bold]Blocked:[/] {held}", soft_wrap=True)
+    console.print(
+        "Find out what was released since the backup, lower the caps by it, then run `ledger void LINE`."
+    )
+    console.print(
+        "[dim]Repeat revocations and removals made since the backup: see docs/controllers.md.[/]"
+    )
 
 
 def _read(path: Path) -> bytes:

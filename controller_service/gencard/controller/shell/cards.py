@@ -1,4 +1,4 @@
-"""cards, approve, counter, reject, revoke: what a steward decides."""
+"""cards, approve, counter, reject, revoke: a steward's decisions on cards."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,13 +27,15 @@ from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.canonical import time_text
 
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD")]
-Remark = Annotated[str, typer.Option(help="A short public remark; the analyst sees it.")]
+Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
 PAGE = 500
 
 
 def show(
-    name: Annotated[str | None, typer.Argument(help="One card, whole; all where not given.")] = None,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only what waits for a steward.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Card to show in full; default: list all.")] = None,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Only cards waiting for a steward.")
+    ] = False,
     config: ConfigFile = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -51,11 +53,11 @@ def show(
     for card in shown:
         _say_short(card)
     if not shown:
-        console.print("No card waits." if waiting else "No cards.")
+        console.print("No cards waiting." if waiting else "No cards.")
 
 
 def approve(name: CardName, config: ConfigFile = HERE, steward: StewardName = None) -> None:
-    """Offer what was asked, or the nearest terms that the policy allows."""
+    """Offer the proposed terms, or the nearest that the policy allows."""
     with stewardship(config, steward) as steward_desk:
         _say(steward_desk.approve(name))
 
@@ -63,13 +65,13 @@ def approve(name: CardName, config: ConfigFile = HERE, steward: StewardName = No
 def counter(
     name: CardName,
     drop: Annotated[
-        list[str] | None, typer.Option(help="A marginal to leave out, such as sex,age; may be repeated.")
+        list[str] | None, typer.Option(help="Marginal to leave out, such as sex,age. Repeatable.")
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Offer other terms than asked."""
+    """Offer other terms than proposed."""
     left_out = [frozenset(part.strip() for part in marginal.split(",")) for marginal in drop or ()]
     with stewardship(config, steward) as steward_desk:
         with steward_desk.database.reading() as tx:
@@ -81,7 +83,7 @@ def counter(
 def reject(
     name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
 ) -> None:
-    """Say no to a proposal that waits."""
+    """Reject a pending proposal."""
     with stewardship(config, steward) as steward_desk:
         _say(steward_desk.reject(name, remark))
 
@@ -89,7 +91,7 @@ def reject(
 def revoke(
     name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
 ) -> None:
-    """End an agreed card for good; a signed revocation is added to it."""
+    """Revoke an agreed card permanently, by a signed revocation."""
     with stewardship(config, steward) as steward_desk:
         _say(steward_desk.revoke(name, remark))
 
@@ -112,7 +114,7 @@ def _without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal
 
 
 def _say_short(card: Card) -> None:
-    """Three lines, of which the first names the card whole: it is to be copied."""
+    """Print three lines; the card's name is not broken, so that it can be copied."""
     terms = card.proposed if card.offer is None else card.offer.terms
     price = "" if card.offer is None else f", price: {card.offer.price}"
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}", soft_wrap=True)
@@ -146,9 +148,9 @@ def _say_terms(terms: Proposal) -> None:
     for moment in terms.moments:
         console.print(f"  moment    {escape(str(moment))}")
     for measure in terms.measures:
-        console.print(f"  measure   {escape(measure)}: the analyst may have it, though it reads records")
+        console.print(f"  measure   {escape(measure)}: reads records, and the analyst sees the result")
     if terms.without_uniques:
-        console.print("  uniques   replicated ones are taken out of the one release")
+        console.print("  uniques   replicated ones are removed; the card allows one release")
 
 
 def _say_offer(offer: Offer) -> None:

@@ -1,4 +1,4 @@
-"""ledger: what was spent, and what a steward does with reservations that a crash left."""
+"""ledger: spending, and how a steward settles reservations left by a crash."""
 
 from decimal import Decimal
 from typing import Annotated
@@ -25,8 +25,8 @@ from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import time_text
 
-app = typer.Typer(help="What was spent.", invoke_without_command=True)
-Line = Annotated[int, typer.Argument(help="Number of the line.")]
+app = typer.Typer(help="Show spending; settle or void a reservation.", invoke_without_command=True)
+Line = Annotated[int, typer.Argument(help="Number of the ledger line.")]
 PAGE = 500
 
 
@@ -37,7 +37,7 @@ def show(
     config: ConfigFile = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the ledger, newest line first, and what is left of each dataset's cap."""
+    """Show the ledger, newest line first, and each dataset's spending and cap."""
     if context.invoked_subcommand is not None:
         return
     name = None if dataset is None else PREFIX + dataset.removeprefix(PREFIX)
@@ -54,7 +54,7 @@ def show(
 
 @app.command()
 def settle(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
-    """A reservation stays spent: something may have been released for it."""
+    """Charge a reservation for good: something may have been released for it."""
     with stewardship(config, steward) as steward_desk:
         steward_desk.settle(line, void=False)
     console.print(f"Line {line} is settled.")
@@ -62,14 +62,14 @@ def settle(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -
 
 @app.command()
 def void(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
-    """Give a reservation back: you know that nothing was released for it."""
+    """Refund a reservation for which nothing was released."""
     with stewardship(config, steward) as steward_desk:
         steward_desk.settle(line, void=True)
     console.print(f"Line {line} is void.")
 
 
 def _say(line: Spend) -> None:
-    """Two lines: what somebody may want to copy is not broken."""
+    """Print two lines, unbroken for copying."""
     spent = f"{line.kind}  {line.price}  [bold]{line.state}[/]"
     when = f"{line.line:>5}  {time_text(line.created)}"
     console.print(f"{when}  {spent}  {plain(line.analyst)}", soft_wrap=True)
@@ -90,7 +90,7 @@ def _caps(opened: ControllerState) -> object:
 
 
 def _together(dataset_entry: DatasetEntry, epsilons: list[Decimal], rho: Decimal) -> str:
-    """What all noisy cards of a dataset come to, at the delta that its policy names."""
+    """Total epsilon of all noisy cards of a dataset, at the delta of its policy."""
     noise = dataset_entry.policy.noise
     delta = noise.delta if noise is not None and noise.delta is not None else USUAL_DELTA
     return in_words(together(epsilons, rho, delta), delta) if epsilons or rho else "none"

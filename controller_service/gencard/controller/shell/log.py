@@ -1,4 +1,4 @@
-"""log: every decision, and the proof that none was changed."""
+"""log: show, verify and sign the transparency log of all decisions."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,13 +21,13 @@ from gencard.controller.state.events import verify as verify_log
 from gencard.wire.documents.key_history import LOG
 from gencard.wire.signatures.canonical import time_text
 
-app = typer.Typer(help="Every decision, append-only.", invoke_without_command=True)
+app = typer.Typer(help="Show, verify or sign the append-only log.", invoke_without_command=True)
 
 
 @app.callback()
 def show(
     context: typer.Context,
-    last: Annotated[int, typer.Option(help="How many of the newest entries.")] = 50,
+    last: Annotated[int, typer.Option(help="Number of newest entries to show.")] = 50,
     config: ConfigFile = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -59,21 +59,25 @@ def show(
 
 @app.command()
 def verify(config: ConfigFile = HERE) -> None:
-    """Check every entry, the chain and every checkpoint; names the first entry that is wrong."""
+    """Verify every entry, the hash chain and every checkpoint; names the first invalid entry."""
     reading = console.status("Reading the whole log")
     with controller_state(config) as opened, reading, opened.database.reading() as tx:
         keys = key_history(tx, opened.keys[LOG])
         size = verify_log(opened.log.entries(tx), opened.log.checkpoints(tx), keys)
-    console.print(f"[green]In order:[/] {size} entries, every checkpoint agrees.")
-    console.print("[dim]Nothing here shows that others were shown the same log: compare checkpoints.[/]")
+    console.print(f"[green]Verified:[/] {size} entries and every checkpoint.")
+    console.print(
+        "[dim]This does not prove that others see the same log: compare checkpoints with them.[/]"
+    )
 
 
 @app.command()
 def checkpoint(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file for it.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: standard output.")
+    ] = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Sign the log as it stands now."""
+    """Sign a checkpoint of the log as it is now."""
     with controller_state(config) as opened, opened.database.transaction() as tx:
         envelope = opened.log.checkpoint(tx, opened.cards.clock())
     if output is None:
@@ -93,7 +97,7 @@ def _say(event: Event) -> None:
 
 
 def _change(event: Event) -> str:
-    """A changed rule in words; empty for other entries."""
+    """A changed rule as text; empty for other entries."""
     details = event.details
     if "field" not in details:
         return ""

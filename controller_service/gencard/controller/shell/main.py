@@ -12,7 +12,7 @@ from gencard.controller.shell.terminal import run_shell
 
 app = typer.Typer(
     name="gencard-controller",
-    help="Keep records, negotiate cards, release synthetic data. Records never leave this machine.",
+    help="Serve datasets, decide on cards, release synthetic data. Records never leave this machine.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
@@ -47,13 +47,15 @@ def _say_version(requested: bool) -> None:
 def _options(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Say which, and exit."),
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """What stands before any command."""
+    """Options of the program itself."""
 
 
 def main() -> None:
     """Run ``gencard-controller``; exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # records and keys lie in no core dump
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold records and keys
     sys.exit(run_shell(app))

@@ -47,34 +47,34 @@ _EFFECT = {
 
 
 def enrol(
-    request: Annotated[
-        Path, typer.Argument(help="The request that the person made: gencard enrol NAME.")
-    ],
+    request: Annotated[Path, typer.Argument(help="Enrolment request, made by: gencard enrol NAME.")],
     role: Annotated[
-        Role | None, typer.Option(help=f"What the person may do: {', '.join(PERSONS)}. You decide.")
+        Role | None, typer.Option(help=f"Role to grant: {', '.join(PERSONS)}. Overrides the request.")
     ] = None,
-    project: Annotated[str | None, typer.Option(help="Its people share one budget. You decide.")] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Project, whose members share one budget. Overrides the request.")
+    ] = None,
     fingerprint: Annotated[
         str | None,
-        typer.Option(help="The fingerprint that the person told you; else you are asked to compare."),
+        typer.Option(help="Fingerprint that the person gave you. Default: you are asked to compare."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Where to write the answer; else NAME-answer.json, here.")
+        Path | None, typer.Option(help="File for the answer. Default: NAME-answer.json.")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(help="host:port for the person; else the address in the settings.")
+        str | None, typer.Option(help="host:port for the person. Default: the address in the settings.")
     ] = None,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Replace the keys of somebody enrolled; old cards stay valid."),
+        typer.Option("--again", help="Replace an enrolled person's keys; old cards stay valid."),
     ] = False,
     authority_key: AuthorityKey = None,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Enrol a person by a request, and write the answer that the person installs.
+    """Enrol a person who sent a request, and write the answer for the person to install.
 
-    The same command renews a certificate (`gencard enrol --renew`) and, with --again, replaces keys.
+    Also renews certificates (requested by `gencard enrol --renew`) and, with --again, replaces keys.
     """
     folder, person = config.absolute().parent, _read(request)
     authority = read_authority(folder / "authority", authority_key)
@@ -89,28 +89,28 @@ def enrol(
     answer = complete(folder, enrolment, authority, address=where, now=datetime.now(UTC))
     file = output or Path(f"{person.name}-answer.json")
     write_whole(file, [answer.document])
-    say(f"Wrote {file}: send it to {person.name}, who runs: gencard enrol --answer {file.name}")
-    say("Fingerprint of the answer, to be compared with what that command shows:")
+    say(f"Written: {file}. Send it to {person.name}, who runs: gencard enrol --answer {file.name}")
+    say("Fingerprint of the answer; it must match the one that this command shows:")
     say(f"  {grouped(answer.fingerprint)}")
 
 
 def renew(
     certificate: Annotated[
-        Path, typer.Argument(help="server/certificate.pem, or the certificate.pem that a person sent.")
+        Path, typer.Argument(help="server/certificate.pem, or a person's certificate.pem.")
     ],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address of the service, in place of the old; may be repeated."),
+        typer.Option(help="Name or address of the service, replacing the old ones. Repeatable."),
     ] = None,
     authority_key: AuthorityKey = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Put a new certificate in the place of an old one; its key stays. No restart is needed."""
+    """Renew a certificate in place, for the same key. Needs no restart."""
     folder = config.absolute().parent
     ends = renew_certificate(
         folder, certificate, now=datetime.now(UTC), hosts=host or (), authority_key=authority_key
     )
-    console.print(f"{escape(str(certificate))} is good until {ends:%Y-%m-%d}.")
+    console.print(f"{escape(str(certificate))} is valid until {ends:%Y-%m-%d}.")
 
 
 def _read(file: Path) -> EnrolmentRequest:
@@ -123,7 +123,7 @@ def _read(file: Path) -> EnrolmentRequest:
 
 
 def _say_what(enrolment: Enrolment) -> None:
-    """Who would be enrolled, as what, and where the steward gives something else than was wanted."""
+    """Print whom this enrols, as what, and where role or project differ from the request."""
     identity, request = enrolment.identity, enrolment.request
     say(_EFFECT[enrolment.kind])
     say(f"  name         {identity.name}")
@@ -138,24 +138,24 @@ def _say_what(enrolment: Enrolment) -> None:
 
 
 def _reachable(address: str) -> str:
-    """The address for the person; raises InvalidInputError where it names no host to connect to."""
+    """The address for the person; raises InvalidInputError if it names no host to connect to."""
     if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
-        problem = f"{address} names no host; say where the person finds the controller, with --address"
+        problem = f"{address} names no host to connect to; give one with --address"
         raise InvalidInputError(field="address", problem=problem)
     return address
 
 
 def _compare(request: EnrolmentRequest, fingerprint: str | None) -> None:
-    """Have the fingerprint compared over another channel than the one that carried the request.
+    """Compare the fingerprint with the one received over a second channel.
 
     Raises:
-        InvalidInputError: The fingerprint that was given is another one.
-        Abort: The steward says that it is another one.
+        InvalidInputError: The given fingerprint differs.
+        Abort: The steward answers that it differs.
     """
     if fingerprint is None:
-        typer.confirm(f"Did {request.name} tell you the same fingerprint?", abort=True)
+        typer.confirm(f"Is this the fingerprint that {request.name} gave you?", abort=True)
     elif "".join(fingerprint.split()).lower() != request.fingerprint:
-        problem = "is not that of the request; somebody may have changed the request on its way"
+        problem = "does not match the request, which may have been changed in transit"
         raise InvalidInputError(field="fingerprint", problem=problem)
 
 
@@ -171,7 +171,7 @@ class Use(StrEnum):
 
 @keys_app.callback()
 def show_keys(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """Show every key that has signed, and when it was in force."""
+    """List signing keys and when each was in use."""
     if context.invoked_subcommand is not None:
         return
     with controller_state(config) as opened, opened.database.reading() as tx:
@@ -183,26 +183,28 @@ def show_keys(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson
     if as_json:
         say_json([dict(zip(("use", "key", "since", "until"), line, strict=True)) for line in periods])
         return
-    keys = table("Signing keys", "signs", "key", "in force from", "until")
+    keys = table("Signing keys", "signs", "key", "in use from", "until")
     for use, key, since, until in periods:
-        keys.add_row(use, key[:16], since or "the beginning", until or "now")
+        keys.add_row(use, key[:16], since or "the start", until or "now")
     console.print(keys)
 
 
 @keys_app.command()
 def rotate(
     use: Annotated[
-        Use | None, typer.Argument(help="What the key signs; where not given, both are rotated.")
+        Use | None, typer.Argument(help="What the key signs. Default: rotate both keys.")
     ] = None,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Have a new key sign from now on. What the old one signed stays good; no restart is needed."""
+    """Replace a signing key. Earlier signatures stay valid. Needs no restart."""
     with controller_state(config) as opened:
         rotation = opened.rotation(steward_uri(opened.settings, steward))
         for rotated_use in Use if use is None else (use,):
             change = rotation.rotate(rotated_use)
             old, new = key_id(change.previous)[:16], key_id(change.key)[:16]
-            console.print(f"[bold]{rotated_use}[/]: key {new} signs now, in place of {old}.")
-    console.print("[dim]Analysts follow by themselves, from whichever key they were handed.[/]")
-    console.print("[dim]Back up the folder of keys and state/ together, now.[/]")
+            console.print(f"[bold]{rotated_use}[/]: key {new} replaces {old}.")
+    console.print(
+        "[dim]Analysts' clients accept the new key automatically, since the old one signed it.[/]"
+    )
+    console.print("[dim]Back up the key folder and state/ together now.[/]")

@@ -1,4 +1,4 @@
-"""audits, refusals, boxes: what a steward reviews: evidence, failures at the records, black boxes."""
+"""audits, refusals, boxes: audit evidence, failures at the records, reviews of black boxes."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -36,14 +36,14 @@ from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.wire.signatures.canonical import time_text
 
-audits_app = typer.Typer(help="Evidence of audits, by black box.", invoke_without_command=True)
+audits_app = typer.Typer(help="Show or clear audit evidence, by black box.", invoke_without_command=True)
 
 _COLUMNS = ("dataset", "black_box", "author", "tries", "leakage", "newest_verdict")
 
 
 @audits_app.callback()
 def show_audits(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """Show how many ended audits count against each black box, and how many found leakage."""
+    """Count the completed audits of each black box, and those that found leakage."""
     if context.invoked_subcommand is not None:
         return
     with controller_state(config) as opened, opened.database.reading() as tx:
@@ -61,20 +61,20 @@ def show_audits(context: typer.Context, config: ConfigFile = HERE, as_json: AsJs
 @audits_app.command()
 def clear(
     black_box: Annotated[str, typer.Argument(help="Name of the black box in the settings.")],
-    dataset: Annotated[str, typer.Option(help="The dataset on which its audits count no more.")],
-    remark: Annotated[str, typer.Option(help="Why; written into the log.")],
+    dataset: Annotated[str, typer.Option(help="Dataset whose audits of the box are cleared.")],
+    remark: Annotated[str, typer.Option(help="Reason, recorded in the log.")],
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Clear the evidence against a black box: its next audit is its first try again.
+    """Clear the evidence against a black box: its next audit counts as the first attempt.
 
-    Cards whose audit failed stay failed. Audits of the same bytes under another name keep counting.
+    Cards whose audit failed stay failed. Audits of the same code under another name still count.
     """
     name = PREFIX + dataset.removeprefix(PREFIX)
     with controller_state(config) as opened:
         clearing = opened.audit_clearing(steward_uri(opened.settings, steward))
         number = clearing.clear(name, black_box, remark)
-    console.print(f"{number} audits of {black_box} on {name} count no more; the log says why.")
+    console.print(f"Cleared {number} audits of {black_box} on {name}; the log records the reason.")
 
 
 def _family(row: AuditRow) -> tuple[str, str, str]:
@@ -82,7 +82,7 @@ def _family(row: AuditRow) -> tuple[str, str, str]:
 
 
 def _family_document(tries: list[AuditRow]) -> dict[str, str | int]:
-    """One family, its tries in the order of their ends."""
+    """One family; ``tries`` are ordered by their end."""
     newest = tries[-1]
     values = (
         newest.dataset,
@@ -95,15 +95,15 @@ def _family_document(tries: list[AuditRow]) -> dict[str, str | int]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-refusals_app = typer.Typer(help="What failed at the records.", invoke_without_command=True)
+refusals_app = typer.Typer(help="Show or dismiss failures at the records.", invoke_without_command=True)
 Operation = Annotated[str, typer.Argument(help="Name of the operation.")]
 
 
 @refusals_app.callback()
 def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """Show analysts' operations that failed at the records, oldest first.
+    """List unreviewed operations that failed at the records, oldest first.
 
-    After limits.refusals of them on one dataset an analyst can begin no other there.
+    An analyst with limits.refusals of them on a dataset cannot start another there.
     """
     if context.invoked_subcommand is not None:
         return
@@ -117,15 +117,15 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
         console.print(f"[bold]{row.name}[/]  {document['time']}  {document['reason']}", soft_wrap=True)
         console.print(f"  {plain(row.owner)}  {row.kind} at {row.resource}", soft_wrap=True)
     if not waiting:
-        console.print("Nothing failed at the records that no steward has looked at.")
+        console.print("No unreviewed failures at the records.")
 
 
 @refusals_app.command()
 def seen(operation: Operation, config: ConfigFile = HERE, steward: StewardName = None) -> None:
-    """You looked why it failed: it does not count any more. Its price stays as it is."""
+    """Mark a failure as reviewed: it no longer counts. Its price stays charged."""
     with stewardship(config, steward) as steward_desk:
         steward_desk.look_at(operation)
-    console.print(f"{operation} does not count any more.")
+    console.print(f"{operation} no longer counts.")
 
 
 def _refusal_document(row: OperationRow) -> dict[str, str]:
@@ -139,10 +139,10 @@ def _refusal_document(row: OperationRow) -> dict[str, str]:
     }
 
 
-boxes_app = typer.Typer(help="Black boxes: digests and reviews.", invoke_without_command=True)
+boxes_app = typer.Typer(help="Show or review black boxes.", invoke_without_command=True)
 _REVIEW_LIMITS = (
-    "A review says that you trust the author: no audit finds what an author hides on purpose. It is for "
-    "this digest alone."
+    "A review states that you trust the author: no audit finds what an author hides on purpose. "
+    "It holds for this digest only."
 )
 
 
@@ -155,7 +155,7 @@ class _Listed:
 
     @property
     def review(self) -> str:
-        """Whether cards may name it, in words."""
+        """Whether cards may name it, as text."""
         if self.facts.tier is Tier.PRIVATE:
             return "not needed: the controller applies the noise"
         if self.facts.reviewed_by:
@@ -167,7 +167,7 @@ class _Listed:
 
 @boxes_app.callback()
 def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """List black boxes with their digests, and whether somebody reviewed them."""
+    """List black boxes with digest and review."""
     if context.invoked_subcommand is not None:
         return
     listed = _listed(config)
@@ -184,12 +184,14 @@ def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = F
 
 @boxes_app.command()
 def review(
-    name: Annotated[str, typer.Argument(help="Its name in the settings.")],
-    by: Annotated[str, typer.Option(help="Who reviewed it, in a few words; it stands on cards.")],
-    show: Annotated[bool, typer.Option("--print", help="Print the line and write nothing.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of the black box in the settings.")],
+    by: Annotated[str, typer.Option(help="Name of the reviewer, as shown on cards.")],
+    show: Annotated[
+        bool, typer.Option("--print", help="Print the settings line and write nothing.")
+    ] = False,
     config: ConfigFile = HERE,
 ) -> None:
-    """Write into the settings who reviewed a black box, with the digest that it has now."""
+    """Record in the settings who reviewed a black box, with its present digest."""
     facts = next((one.facts for one in _listed(config) if one.box.name == name), None)
     if facts is None:
         raise InvalidInputError(field="name", problem="is not a black box of the settings")
@@ -205,9 +207,11 @@ def review(
         typer.echo(review_line(reviewed))
         return
     write_review(config, name, reviewed)
-    console.print(f"{plain(by)} has reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True)
+    console.print(
+        f"Recorded: {plain(by)} reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True
+    )
     console.print(_REVIEW_LIMITS)
-    console.print("A running service reads this when it is started again.")
+    console.print("A running service reads this after a restart.")
 
 
 def _listed(config: Path) -> list[_Listed]:

@@ -1,4 +1,4 @@
-"""init, check, serve: from a file of records to a running controller."""
+"""init, check, serve: set up, check and run a controller."""
 
 import shlex
 import signal
@@ -39,25 +39,25 @@ from gencard.core.errors import InvalidInputError
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="A new folder for the controller.")],
+    folder: Annotated[Path, typer.Argument(help="New folder to create for the controller.")],
     data: Annotated[Path, typer.Option("--data", help="The records: FILE.csv or FILE.parquet.")],
     demo_people: Annotated[
         bool,
         typer.Option(
             "--demo-people",
-            help="For a demonstration: make keys for ana, aud and sam here. Whoever runs the controller "
-            "can sign as them.",
+            help="Demonstrations only: create keys for ana, aud and sam here, so that the controller's "
+            "operator could sign in their names.",
         ),
     ] = False,
     authority_key: Annotated[
         Path | None,
         typer.Option(
-            help="A new file, on another disk for instance, for the private key that enrols people. "
+            help="New file, for instance on another disk, for the private key that enrols people. "
             "The service does not need it."
         ),
     ] = None,
 ) -> None:
-    """Draft settings, schema, certificates and the controller's keys. Nothing is ever overwritten."""
+    """Draft settings, schema, certificates and keys. Overwrites nothing."""
     _check_file(data, "--data")
     with console.status("Reading the file and making keys"):
         made = draft(
@@ -72,8 +72,8 @@ def init(
 def _say_next_steps(made: Draft) -> None:
     settings = shlex.quote(str(made.settings))
     say("\nNext:")
-    say(f"  1. Read {made.schema} line by line: everybody will see it.")
-    say("     Labels and edges were drafted from the records. Then set reviewed = true.")
+    say(f"  1. Check {made.schema} line by line: it is public, and its labels and edges")
+    say("     were drafted from the records. Then set reviewed = true.")
     say(f"  2. Read policy and caps in {made.settings}.")
     say(f"  3. gencard-controller check --config {settings}")
     say(f"  4. gencard-controller serve --config {settings}")
@@ -88,7 +88,7 @@ def _say_next_steps(made: Draft) -> None:
 
 
 def check(config: ConfigFile = HERE) -> None:
-    """Read settings, schemas, keys and every record once; say whether all is in order."""
+    """Check settings, schemas, keys and every record."""
     settings = Settings.load(config)
     _check_files(settings)
     with controller_state(config) as opened:
@@ -110,11 +110,11 @@ def check(config: ConfigFile = HERE) -> None:
     console.print(datasets)
     _say_small_cells(small)
     for name in demo_people_in(config.absolute().parent):
-        say(f"{name}: the private keys lie in this folder (init --demo-people). Not for real records.")
+        say(f"{name}: private keys are in this folder (init --demo-people); not for real records.")
 
 
 def _check_files(settings: Settings) -> None:
-    """Raises InvalidInputError where a file that the settings name is missing or cannot be used."""
+    """Raises InvalidInputError if a file named in the settings is missing or unusable."""
     for entry in settings.datasets:
         _check_file(entry.data, f"datasets/{entry.name}: data")
         if entry.holdout is not None:
@@ -124,10 +124,10 @@ def _check_files(settings: Settings) -> None:
 
 
 def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
-    """What exact counts would tell of few people: to read before they are offered."""
+    """Print how many small cells exact counts would show, for the decision to offer them."""
     few = f"cells of fewer than {FEW}"
     heads = ("dataset", "pairs", "cells of 1 record", few, "occupied cells", "exact counts")
-    cells = table("What exact counts of all pairs would show (for the steward alone)", *heads)
+    cells = table("Small cells in the exact counts of all pairs (for the steward only)", *heads)
     for entry, counted in small:
         numbers = (counted.pairs, counted.single, counted.few, counted.occupied)
         offered = "offered" if Mechanism.EXACT in entry.policy.mechanisms else "not offered"
@@ -136,7 +136,7 @@ def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
 
 
 def _check_file(path: Path, field: str) -> None:
-    """Raises InvalidInputError where it is not there: to the steward more than "unavailable"."""
+    """Raises InvalidInputError if the file is missing."""
     if not path.is_file():
         raise InvalidInputError(field=field, problem=f"there is no file {path}")
 
@@ -148,10 +148,10 @@ def serve(
     config: ConfigFile = HERE,
     unreviewed: Annotated[
         bool,
-        typer.Option("--unreviewed", help="Serve drafted schemas too; for trials only."),
+        typer.Option("--unreviewed", help="Serve drafted schemas too; trials only."),
     ] = False,
 ) -> None:
-    """Serve until interrupted; running calls end first, unfinished work goes on at the next start."""
+    """Run the service until interrupted. Unfinished operations resume at the next start."""
     logs.configure()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -163,9 +163,9 @@ def serve(
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
-    console.print("[dim]Ctrl-C ends it.[/]")
+    console.print("[dim]Press Ctrl-C to stop.[/]")
     ended.wait()
-    with console.status("Stopping: running calls end first"):
+    with console.status("Stopping after the running calls"):
         controller.stop(GRACE_SECONDS)
     console.print("Stopped.")
 

@@ -1,4 +1,4 @@
-"""What all commands share: console, controller state, errors in one line with what to do next."""
+"""Shared by all commands: console, controller state, and errors in one line with advice."""
 
 import getpass
 import json
@@ -31,21 +31,21 @@ ConfigFile = Annotated[
     ),
 ]
 StewardName = Annotated[
-    str | None, typer.Option("--steward", help="Who acts; the name of your login where not given.")
+    str | None, typer.Option("--steward", help="Name of the acting steward. Default: your login name.")
 ]
 AuthorityKey = Annotated[
     Path | None,
-    typer.Option(help="The authority's private key, where it is not in the controller's folder."),
+    typer.Option(help="The authority's private key, if not in the controller's folder."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs in place of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 HERE = Path("controller.toml")
 
 _ADVICE = {NotFoundError.reason: "List cards with `gencard-controller cards`; names are exact."}
-"""What a steward does next, where that is not what an analyst does."""
+"""Advice to a steward where it differs from that to an analyst."""
 
 
 def run_shell(run: Callable[[], object]) -> int:
-    """Run a shell; an error of ours becomes one line, what to do next, and exit code 1."""
+    """Run a shell; a typed error becomes one line, advice, and exit code 1."""
     try:
         run()
     except GencardError as error:
@@ -71,8 +71,7 @@ def controller_state(config: Path) -> Iterator[ControllerState]:
 def stewardship(config: Path, steward: str | None) -> Iterator[Stewardship]:
     """The steward's actions, recorded under the steward's name.
 
-    A steward's decision applies the rules as the files have them now. What changed in them since they
-    were last read is logged first.
+    Decisions apply the rules as the files state them now; changes since then are logged first.
     """
     with controller_state(config) as opened:
         people = read_identities(opened.settings.signing.identities)
@@ -83,13 +82,13 @@ def stewardship(config: Path, steward: str | None) -> Iterator[Stewardship]:
 
 
 def steward_uri(settings: Settings, name: str | None) -> str:
-    """The URI under which a steward's decisions are written down."""
+    """The URI under which a steward's decisions are recorded."""
     plain = re.sub(r"[^a-z0-9._-]", "-", (name or getpass.getuser()).lower())[:63] or "steward"
     return Identity(settings.identity.trust_domain, "service", Role.STEWARD, plain).uri
 
 
 def table(title: str, *columns: str) -> Table:
-    """An empty table that cuts nothing off: what is too long goes on in the next line."""
+    """An empty table that wraps long cells instead of cutting them."""
     empty_table = Table(title=title, title_justify="left", header_style="bold", expand=False)
     for column in columns:
         empty_table.add_column(column, overflow="fold")
@@ -97,15 +96,15 @@ def table(title: str, *columns: str) -> Table:
 
 
 def say(line: str) -> None:
-    """One line, never broken: it is to be copied."""
+    """Print one line, unbroken for copying."""
     console.print(escape(line), soft_wrap=True)
 
 
 def say_json(value: Any) -> None:
-    """One JSON value on standard output."""
+    """Print one JSON value on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def plain(uri: str) -> str:
-    """The part of a URI that tells people apart: project, role and name."""
+    """The part of a URI that identifies a person: project, role and name."""
     return uri.removeprefix("spiffe://").partition("/")[2] or uri

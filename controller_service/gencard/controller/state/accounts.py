@@ -79,4 +79,5 @@ def price_of(row: Mapping[Any, Any]) -> Price:
 
 
 def _nano(amount: Decimal) -> int:
+    # rounded up: rounding down would give away budget with every small charge
     return int(amount.scaleb(9).to_integral_value(rounding=ROUND_CEILING))

@@ -97,6 +97,7 @@ class AuditStore:
         now: datetime,
     ) -> int:
         """Write an audit down before it runs; which attempt it is, from 1."""
+        # counted before the run: an audit that is stopped when it looks bad still counts
         attempt = self.attempts(tx, dataset, submitter) + 1
         tx.execute(
             insert(audits).values(
@@ -119,6 +120,7 @@ class AuditStore:
         Raises:
             InvalidInputError: The audit has a verdict, or was never begun.
         """
+        # only where there is no verdict yet: a verdict is never replaced by a better one
         running = update(audits).where(audits.c.name == name, audits.c.verdict.is_(None))
         if tx.execute(running.values(**asdict(conclusion), ended=now)).rowcount != 1:
             raise InvalidInputError(field="audit", problem="is not waiting for a verdict")
@@ -191,6 +193,7 @@ class AuditStore:
 
 def _same_name_and_author(row: AuditRow) -> ColumnElement[bool]:
     same_name = audits.c.black_box == row.black_box
+    # an unknown author is taken for every author: leaving it out must not start a new family
     if not row.author:
         return same_name
     known = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))

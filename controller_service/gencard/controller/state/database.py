@@ -110,6 +110,7 @@ def _engine_of(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         _create_private(Path(parsed.database or ""))
+        # hide_parameters: errors of SQLAlchemy would otherwise quote the values of a statement
         engine = create_engine(parsed, hide_parameters=True, pool_size=32)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -133,9 +134,9 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     for pragma in (
         f"busy_timeout = {_BUSY_SECONDS * 1000}",
         "journal_mode = WAL",
-        "synchronous = FULL",
+        "synchronous = FULL",  # a charge must survive a power cut, or budget could be spent twice
         "foreign_keys = ON",
-        "trusted_schema = OFF",
+        "trusted_schema = OFF",  # a tampered file cannot run functions from its views and triggers
     ):
         connection.execute(f"PRAGMA {pragma}")
 

@@ -45,6 +45,7 @@ class EventLog:
         """
         last = self._last(tx)
         now = now.replace(microsecond=0)
+        # the order of entries is the order of decisions, which a clock set back must not change
         if last is not None and now < last.time:
             behind = int((last.time - now).total_seconds())
             details, now = {**details, "clock_behind_seconds": str(behind)}, last.time
@@ -66,6 +67,7 @@ class EventLog:
         size = self.size(tx)
         known = select(checkpoints.c.envelope).where(checkpoints.c.size == size)
         envelope = tx.execute(known).scalar_one_or_none()
+        # one size, one signature: two checkpoints of one size would look like a forked log
         if envelope is None:
             root = merkle.root(_node_of(tx), size)
             envelope = signed_checkpoint(self._signing_key(tx), root, size, now)

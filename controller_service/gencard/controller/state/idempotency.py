@@ -41,6 +41,7 @@ def answered_once(
     _check_random_uuid(request_id)
     key = {"actor": actor, "request_id": request_id.lower()}
     request = {"method": method, "request_digest": request_digest}
+    # the claim comes first: of two equal requests at once, only one may charge and measure
     with tx.begin_nested():
         if insert_if_absent(tx, answers, {**key, **request, "answer": b"", "created": now}):
             answer = make()
@@ -64,6 +65,7 @@ def answer_of(
     row = tx.execute(select(answers).where(*mine)).mappings().one_or_none()
     if row is None:
         return None
+    # a reused id must not return the answer to a different request as if it were this one's
     if (row["method"], row["request_digest"]) != (method, request_digest):
         raise RequestIdReusedError()
     return _unpacked(bytes(row["answer"]))

@@ -50,6 +50,7 @@ class Ledger:
             BudgetExceededError: An account does not cover the price; nothing was changed.
             NotFoundError: The dataset has no caps.
         """
+        # a savepoint: where the third account refuses, the first two must not stay charged
         with tx.begin_nested():
             for account in accounts_of(dataset, project, analyst):
                 _take(tx, account, price, self.cap(account))
@@ -78,6 +79,7 @@ class Ledger:
         """
         wide, *others = accounts_of(dataset, project, holder)
         cap, spent = (columns_of(price) for price in (self.cap(wide), self.spent(tx, wide)))
+        # a lowered cap may lie below what was spent; a negative rest would free budget
         rest = {name: max(cap[name] - spent[name], 0) for name in cap}
         if not any(rest.values()):
             return None
@@ -209,6 +211,7 @@ def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
     """
     if not price.fits(cap):
         raise BudgetExceededError(scope=account.scope)
+    # sum and comparison happen inside the UPDATE: two writers cannot both see the old balance
     insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
     more = {name: balances.c[name] + amount for name, amount in columns_of(price).items()}
     limits, units = columns_of(cap), columns_of(price)
@@ -227,6 +230,7 @@ def _add(tx: Connection, account: Account, units: Mapping[str, int]) -> None:
 def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
     """End a reserved line by one conditional UPDATE; the line as it was."""
     spend = _line(tx, line)
+    # the state is part of the condition: a line voided meanwhile must not be settled as well
     reserved = (lines.c.number == line, lines.c.state == SpendState.RESERVED)
     if tx.execute(update(lines).where(*reserved).values(state=state, ended=now)).rowcount != 1:
         raise InvalidInputError(
@@ -237,7 +241,7 @@ def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
 
 
 def _line(tx: Connection, line: int) -> Spend:
-    if not 0 < line < 2**63:
+    if not 0 < line < 2**63:  # the database's overflow error would differ from "not found"
         raise NotFoundError()
     row = tx.execute(select(lines).where(lines.c.number == line)).mappings().one_or_none()
     if row is None:

@@ -29,7 +29,7 @@ SEEN = "seen"
 
 _BEFORE: Mapping[OperationState, tuple[OperationState, ...]] = {
     OperationState.RUNNING: UNFINISHED,
-    OperationState.SUCCEEDED: (OperationState.RUNNING,),
+    OperationState.SUCCEEDED: (OperationState.RUNNING,),  # after a cancel the result is discarded
     OperationState.FAILED: UNFINISHED,
     OperationState.CANCELLED: UNFINISHED,
 }

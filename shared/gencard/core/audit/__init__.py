@@ -1,1 +1,1 @@
-"""Black boxes judged from outside: do they use more of a dataset than Phi."""
+"""Audits of black boxes from their outputs alone: does a box use more of a dataset than Phi."""

@@ -1,4 +1,4 @@
-"""What an audit does, agreed before any record is read."""
+"""Settings of an audit, fixed before any record is read."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ _TERMS = AuditTerms()
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """Settings of one audit; with the box and the dataset they fix every number of its report.
+    """Settings of one audit; with box and dataset they determine every number of its report.
 
     Args:
         cliques: Phi, the marginals that the card releases; with ``linear``, its linear statistics.
@@ -55,7 +55,7 @@ class AuditPlan:
 
 
 def level(alpha: float, attempt: int) -> float:
-    r"""The part of ``alpha`` spent on one try, :math:`\alpha / (m (m + 1))`.
+    r"""The part of ``alpha`` spent on one attempt, :math:`\alpha / (m (m + 1))`.
 
     The parts of all tries, however many, sum to ``alpha``: an honest generator that is submitted again
     and again is accused with at most that probability. A leak does not gain by the smaller levels,

@@ -1,4 +1,4 @@
-"""What an audit found, and how it says so."""
+"""The report of an audit: its evidence and verdict."""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,8 +18,8 @@ class PlantedRuns:
     """Runs on one of the two planted datasets.
 
     Args:
-        own: Of the records planted there, how many came out in each run.
-        other: Of the records planted on the other side, how many came out in each run.
+        own: Number of records planted there that each run reproduced.
+        other: Number of records planted on the other side that each run reproduced.
     """
 
     own: tuple[int, ...]
@@ -28,7 +28,7 @@ class PlantedRuns:
 
 @dataclass(frozen=True, slots=True)
 class PlantedEvidence:
-    """What came out of two datasets with equal psi that differ in planted unique records alone.
+    """Runs on two datasets with equal psi that differ only in planted unique records.
 
     Args:
         cubes: Number of planted cubes.
@@ -37,7 +37,8 @@ class PlantedEvidence:
         even, odd: The runs on each side.
         one_in: A box that copies one unique record in so many is found by ``Check.PLANTED`` in about
             8 of 10 such audits; 0 where not even one that copies all of them is.
-        alone: How many planted records ``Check.CANARY`` finds if they alone come out in every run.
+        alone: Number of planted records of which ``Check.CANARY`` detects a single one that every run
+            reproduces.
     """
 
     cubes: int
@@ -51,13 +52,13 @@ class PlantedEvidence:
 
 @dataclass(frozen=True, slots=True)
 class UniquesEvidence:
-    """How many of the dataset's own unique records came out.
+    """Unique records of the dataset that were reproduced.
 
     Args:
         uniques: Unique records of the dataset that neither side of the pair holds.
-        original: How many of them came out in each run on the dataset itself.
-        twins: How many came out in each run on the sides of the pair, which have the same psi.
-        one_in: As of ``PlantedEvidence``, for a box that copies on the dataset itself alone.
+        original: Number of them reproduced in each run on the dataset itself.
+        twins: Number reproduced in each run on the sides of the pair, which have the same psi.
+        one_in: As in ``PlantedEvidence``, for a box that copies only on the dataset itself.
     """
 
     uniques: int
@@ -67,14 +68,14 @@ class UniquesEvidence:
 
 
 class Verdict(StrEnum):
-    """What an audit says. There is no third word: an audit never says "safe"."""
+    """The verdict of an audit. There is no value "safe": an audit cannot prove safety."""
 
     NO_EVIDENCE = "no-evidence"
     LEAKAGE = "leakage"
 
 
 class Check(StrEnum):
-    """The tests of an audit, each on fresh runs.
+    """The tests of an audit, each on new runs.
 
     The first four compare the two sides of the extremal pair. ``RECOGNITION`` and ``UNIQUES`` compare
     the dataset itself with them. ``PLANTED`` and ``CANARY`` compare two datasets that differ in
@@ -103,12 +104,12 @@ LEVEL_SHARES = {
 }
 """How the level is divided among the tests, so that together they keep it (Bonferroni).
 
-Fixed before any run: a test that cannot be made hands its share to nobody. Reports carry the shares
-that they were judged by.
+Fixed before any run: the share of a test that cannot be made is not redistributed. Reports state the
+shares used.
 """
 
 LARGEST_EFFECT = 1e6
-"""Stands for "no effect would be found"."""
+"""Represents "no effect would be detected"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,10 @@ class CheckResult:
     Args:
         share: Its part of the level.
         p_value: Of this test alone; it rejects where ``p_value <= share * level``.
-        direction: 1 where the outputs differ in the direction that step 1, or the inputs, led one to
-            expect, -1 where they differ the other way, 0 for a test without a direction. Pooling over
-            tries needs it: differences in one direction add up, chance differences cancel.
-        not_run: Why the test was not made, "" where it was. Its p-value is then 1, its direction 0.
+        direction: 1 if the outputs differ in the expected direction (of step 1 or of the inputs), -1 if
+            in the other, 0 for a test without direction. Pooling over attempts needs it: differences in
+            one direction add up, random ones cancel.
+        not_run: Why the test was not made; empty if it was. The p-value is then 1, the direction 0.
     """
 
     check: Check
@@ -153,14 +154,14 @@ class EarlierTry:
     checks: tuple[CheckResult, ...]
 
     def evidence(self, check: Check) -> Evidence | None:
-        """What this try says in one test; None where the test was not made."""
+        """Evidence of this attempt in one test; None if the test was not made."""
         made = (one for one in self.checks if one.check is check and not one.not_run)
         return next((_evidence(one, self.runs, self.rows) for one in made), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """How much of the inputs' difference in one block comes out again: 0 nothing, 1 all of it.
+    """Share of the inputs' difference in one block that the outputs reproduce: 0 none, 1 all.
 
     Args:
         block: The strongest block of step 1.
@@ -178,7 +179,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class PairProof:
-    """That both sides have the psi of the dataset: digests of their released marginals.
+    """Proof that both sides have the psi of the dataset: digests of their marginals.
 
     Args:
         step: 1 or 2.
@@ -196,7 +197,7 @@ class PairProof:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Everything that an audit found. Its numbers depend on the records of the dataset.
+    """All results of an audit. The numbers depend on the records of the dataset.
 
     Args:
         records: Number of records of the dataset.
@@ -235,7 +236,7 @@ class AuditReport:
 
     @property
     def pooled_checks(self) -> tuple[CheckResult, ...]:
-        """``checks``, each with the p-value of all tries together."""
+        """``checks``, each with the pooled p-value of all attempts."""
         return tuple(replace(result, p_value=self._pooled(result)) for result in self.checks)
 
     @property
@@ -245,12 +246,12 @@ class AuditReport:
 
     @property
     def p_value(self) -> float:
-        """Of all tests and tries together: the smallest, each divided by its share of the level."""
+        """Combined p-value: the smallest pooled p-value divided by its share of the level."""
         return _smallest(self.pooled_checks)
 
     @property
     def p_value_alone(self) -> float:
-        """The same of this try alone."""
+        """Combined p-value of this attempt only."""
         return _smallest(self.checks)
 
     @property
@@ -264,7 +265,7 @@ class AuditReport:
 
     @property
     def rejecting(self) -> tuple[CheckResult, ...]:
-        """The tests that found a difference, in this try or in all tries together."""
+        """The tests that found a difference, pooled over all attempts."""
         return tuple(
             result for result in self.pooled_checks if result.p_value <= result.share * self.plan.level
         )
@@ -281,7 +282,7 @@ class AuditReport:
 
     @property
     def strongest(self) -> BlockEvidence:
-        """The block whose outputs followed the inputs most clearly."""
+        """The block in which the outputs follow the inputs most clearly."""
         return self.blocks[0]
 
 

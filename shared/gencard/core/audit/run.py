@@ -42,7 +42,7 @@ def audit(
     digest_key: bytes = b"",
     progress: Progress = ignore_progress,
 ) -> AuditReport:
-    """Audit a black box around a dataset.
+    """Audit a black box on a dataset.
 
     Args:
         box: Called ``calls(runs)`` times, ``7 * runs``: on both sides of a first pair, on both sides
@@ -122,7 +122,7 @@ def _second_pair(
     rng: np.random.Generator,
     progress: Progress,
 ) -> ExtremalPair:
-    """On along what comes out again of the pair's own difference, which can only grow by that.
+    """Refine the direction by the part of the pair's difference that the outputs reproduce.
 
     Moves for one block leave the smaller ones and those beside it as they are: what step 1 may have
     seen in them (an order, a scatter) is still there to be tested.
@@ -138,7 +138,7 @@ def _second_pair(
 def _test(
     test: Trial, runner: Runner, pair: ExtremalPair, dataset: Dataset
 ) -> tuple[dict[Side, Scores], dict[Side, Presence]]:
-    """Step 2: what is measured in each run, and which of the dataset's unique records came out."""
+    """Step 2: the test function in each run, and the reproduced unique records."""
     sides = {Side.LOW: pair.low, Side.HIGH: pair.high, Side.ORIGINAL: dataset}
     uniques = own_uniques(dataset, pair)
     presence = {side: Presence(uniques) for side in sides}

@@ -53,7 +53,7 @@ def report_of_json_object(document: Mapping[str, Any]) -> AuditReport:
 
 
 def try_of_object(document: Mapping[str, Any], *, same_bytes: bool) -> EarlierTry:
-    """What the audit of a report adds to the evidence of later tries."""
+    """The evidence that a report contributes to later attempts."""
     plan = document["plan"]
     checks = PLAIN.read(tuple[CheckResult, ...], document["checks"], field="report.checks")
     return EarlierTry(plan["terms"]["runs"], plan["rows"], same_bytes, checks)
@@ -67,15 +67,15 @@ _MISSED_EARLIER = (
     "a smaller leak, or one in interactions that were not looked at, would have been missed."
 )
 _NOT_RUN = {
-    Check.PLANTED: "Not tested: whether planted unique records come out ({why}).",
+    Check.PLANTED: "Not tested: whether planted unique records are reproduced ({why}).",
     Check.CANARY: "",
-    Check.UNIQUES: "Not tested: whether the dataset's own unique records come out ({why}).",
+    Check.UNIQUES: "Not tested: whether the dataset's own unique records are reproduced ({why}).",
 }
 _OF_PLANTED = {Check.PLANTED, Check.CANARY}
 
 
 def wording(report: AuditReport) -> str:
-    """For everybody: the verdict and what it does not prove. No number in it depends on records."""
+    """Public sentence: the verdict and what it does not prove; no number depends on records."""
     plan = report.plan
     pooled = f"evidence of {len(report.earlier) + 1} tries pooled, " if report.earlier else ""
     settings = (
@@ -89,17 +89,17 @@ def wording(report: AuditReport) -> str:
 
 
 def summary(report: AuditReport) -> str:
-    """For controller and auditor: the wording, and the leaked block or what would have been missed."""
+    """For controller and auditor: the wording, with the leaked block or the detectable leak."""
     if report.verdict is Verdict.LEAKAGE:
         return f"{wording(report)} {_evidence(report)}"
     return " ".join([f"{wording(report)} {_p_value(report)}.", *power_by_arm(report)])
 
 
 def power_by_arm(report: AuditReport) -> tuple[str, ...]:
-    """One sentence for each arm: the leak that it would have found, or why it was not tested.
+    """One sentence for each arm: the leak that it would have detected, or why it was not tested.
 
-    There is no single number for all arms: a difference spread over the data, copies of unique records
-    and leaks on the dataset alone are found by different tests.
+    There is no single number for all arms: different tests detect a difference spread over the data,
+    copies of unique records, and leaks on the dataset itself.
     """
     if not report.looks_at_uniques:
         return (
@@ -124,8 +124,8 @@ def _planted(report: AuditReport) -> tuple[str, ...]:
         return ()
     return (
         f"Of unique records, copying {_one_in(planted.one_in)} would have been found in about 8 of 10.",
-        f"A single one that comes out in every run would have been found if it were one of "
-        f"{planted.alone:,} of the {2 * planted.planted:,} planted records.",
+        f"A single record reproduced in every run would have been found for {planted.alone:,} of the "
+        f"{2 * planted.planted:,} planted records.",
     )
 
 
@@ -152,28 +152,28 @@ def _evidence(report: AuditReport) -> str:
     effect = report.effect
     checks = ", ".join(result.check.value for result in report.rejecting)
     return (
-        f"{_p_value(report)}; found by: {checks}. Clearest in {_named(effect.block)}: "
-        f"{_percent(effect.value)} of its difference comes out again "
-        f"(95 % interval {_percent(effect.low)} to {_percent(effect.high)})."
+        f"{_p_value(report)}; rejecting tests: {checks}. Strongest interaction: {_named(effect.block)}, "
+        f"of which the outputs reproduce {_percent(effect.value)} "
+        f"(95 % confidence interval {_percent(effect.low)} to {_percent(effect.high)})."
         f"{_copied(report)}"
     )
 
 
 def _copied(report: AuditReport) -> str:
-    """How many planted records came out, where that is what was found."""
+    """Numbers of reproduced planted records, if a planted test rejected."""
     planted = report.planted
     if planted is None or not {result.check for result in report.rejecting} & _OF_PLANTED:
         return ""
     own = mean([*planted.even.own, *planted.odd.own])
     other = mean([*planted.even.other, *planted.odd.other])
     return (
-        f" Of {planted.planted:,} planted unique records {own:.3g} came out on average where they "
-        f"were planted, {other:.3g} where they were not."
+        f" Of {planted.planted:,} planted unique records, a run reproduced {own:.3g} on average where "
+        f"they were planted, and {other:.3g} where they were not."
     )
 
 
 def _p_value(report: AuditReport) -> str:
-    alone = f" (this try alone: {report.p_value_alone:.2g})" if report.earlier else ""
+    alone = f" (this attempt only: {report.p_value_alone:.2g})" if report.earlier else ""
     return f"p = {report.p_value:.2g}{alone}"
 
 

@@ -27,17 +27,17 @@ from gencard.core.privacy.records import present
 from gencard.core.privacy.uniques import replicated_uniques
 
 WIDTH, NEIGHBOURS = 3, 10
-"""Attributes in a guess that singles out; rows that each side of a link looks at."""
+"""Attributes in a singling-out predicate; nearest rows that each side of a link considers."""
 
 NUMBERS = 6
-"""Right guesses of three kinds, and of how many; the risk follows from them."""
+"""Numbers that an attack releases: correct guesses and attempts of three kinds."""
 
 AREA_NUMBERS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class AttackFinding(Finding):
-    """One attack: right guesses about train, about holdout (control) and by luck (naive)."""
+    """One attack: correct guesses about train, about holdout (control) and at random (naive)."""
 
     attack: Proportion
     control: Proportion
@@ -49,12 +49,12 @@ class AttackFinding(Finding):
 
     @property
     def risk(self) -> Risk:
-        """What was gained of what control left to gain."""
+        """Risk: success above the control, as a share of the largest possible."""
         return self.whole.risk()
 
     @property
     def stands_out(self) -> bool:
-        return self.risk.low > 0 and self.whole.beats_luck()
+        return self.risk.low > 0 and self.whole.beats_random_guessing()
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -81,7 +81,7 @@ def singling_out_finding(material: Material) -> AttackFinding:
 
 
 def linkability_finding(material: Material) -> AttackFinding:
-    """The sides know every other attribute each, in the schema's order."""
+    """Each party knows every second attribute, in the schema's order."""
     attributes = material.synthetic.domain.attributes
     result = linkability(
         material.tables,
@@ -170,7 +170,7 @@ def uniques_finding(material: Material) -> UniquesFinding:
 
 @dataclass(frozen=True, slots=True)
 class DisclosureFinding(Finding):
-    """What the release tells of the target of somebody whose keys are known.
+    """What the release discloses about the target of a person whose keys are known.
 
     Args:
         keys: The declared keys that the release has.
@@ -190,7 +190,7 @@ class DisclosureFinding(Finding):
 
 
 def disclosure_finding(material: Material) -> DisclosureFinding:
-    """By the declared keys, those of them that the release has."""
+    """Disclosure by the declared keys that the release contains."""
     domain, declared = material.synthetic.domain, material.declared
     keys = domain.canonical(tuple(name for name in declared.keys if name in domain.attributes))
     result = disclosure_risk(material.records, material.synthetic, keys, declared.target)

@@ -24,7 +24,7 @@ from gencard.core.privacy.distances.nearest import Nearest, nearest
 from gencard.core.privacy.proportion import Proportion
 
 BINS, STEP = 40, 0.01
-"""Bins of a curve, and how wide each is; what lies farther is told in one number."""
+"""Number of bins of a curve and their width; larger distances are one further number."""
 
 DRAWS = 5
 NUMBERS = 3 * (BINS + 5) + 8
@@ -33,7 +33,7 @@ NUMBERS = 3 * (BINS + 5) + 8
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How far records of one table lie from the closest of another, in shares of the former.
+    """Distribution of the distance from records of one table to the closest of another.
 
     Args:
         zeros: At distance 0, in no bin.
@@ -137,7 +137,7 @@ class DistanceFinding(Finding):
 
 
 def distance_finding(material: Material) -> DistanceFinding:
-    """Evaluation it; raises what ``equal_share`` and ``nearest`` refuse."""
+    """Evaluate; raises the errors of ``equal_share`` and ``nearest``."""
     tables = material.tables
     sizes = len(tables.train), len(tables.holdout)
     to_train, to_holdout = material.to_train, material.to_holdout
@@ -225,7 +225,7 @@ class CloneFinding(Finding):
 
 
 def clone_finding(material: Material) -> CloneFinding:
-    """Count them; the domain has cells only as far as no attribute holds numbers."""
+    """Count clones, over the attributes without numbers."""
     tables, rows = material.tables, len(material.synthetic)
     numeric = any(span is not None for span in material.gower.ranges)
     cells = None if numeric else material.synthetic.domain.cells
@@ -248,7 +248,7 @@ def clone_finding(material: Material) -> CloneFinding:
 
 @dataclass(frozen=True, slots=True)
 class RatioFinding(Finding):
-    """Distance to the closest record by that to the second closest (NNDR).
+    """Ratio of the distance to the closest record and that to the second closest (NNDR).
 
     Args:
         train: Shares of the rows in each of ``RATIO_BINS`` equal bins from 0 to 1.
@@ -279,7 +279,7 @@ class RatioFinding(Finding):
 
 
 def ratio_finding(material: Material) -> RatioFinding:
-    """The ratios by train and by holdout; records without a second closest are left out."""
+    """The ratios to train and to holdout; rows without a second closest record are omitted."""
     ours, theirs = nndr(material.to_train), nndr(material.to_holdout)
     return RatioFinding(_shares(ours), _shares(theirs), _twentieth(ours), _twentieth(theirs))
 

@@ -63,7 +63,7 @@ def _plain(value: float | None) -> str:
 
 
 class Group(StrEnum):
-    """What a measure is about."""
+    """What an evaluation examines."""
 
     FIDELITY = "fidelity"
     RISK = "risk"
@@ -71,7 +71,7 @@ class Group(StrEnum):
 
 
 class Need(StrEnum):
-    """What a measure needs beside the release."""
+    """Inputs of an evaluation besides the release."""
 
     PSI = "psi"
     RECORDS = "records"
@@ -82,7 +82,7 @@ class Need(StrEnum):
 
 
 class Sight(StrEnum):
-    """Which attributes a measure looks at together, among the records."""
+    """Which attributes of the records an evaluation combines."""
 
     NOTHING = "nothing"
     PHI = "each marginal of Phi"
@@ -94,10 +94,10 @@ class Sight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One measure.
+    """One evaluation.
 
     Args:
-        find: Takes it; may raise any GencardError where these records do not allow it.
+        find: Computes it; may raise any GencardError if the records do not allow it.
         kind: Of its findings.
         numbers: Most numbers in a finding about records, given the attributes of the release and the
             marginals of Phi: its price in statistics.
@@ -117,7 +117,7 @@ class Evaluation:
         return Need.RECORDS in self.needs
 
     def lacks(self, attributes: Clique, declared: Declared, *, holdout: bool) -> tuple[Need, ...]:
-        """What is not there, of all that can be known without looking at a record."""
+        """Missing inputs, as far as they are known without reading a record."""
         there = {
             Need.PSI: True,
             Need.RECORDS: True,
@@ -131,7 +131,7 @@ class Evaluation:
     def why_not(
         self, together: Together, attributes: Clique, declared: Declared, cliques: tuple[Clique, ...]
     ) -> str | None:
-        """Why a policy does not let this measure look at the records of a card; None where it does.
+        """Why a policy does not allow this evaluation for a card; None if it does.
 
         Numbers of one named table need a policy that allows this table. Numbers of all attributes at
         once (distances, attacks, uniques, models) need that no forbidden set is among them; the largest

@@ -1,4 +1,4 @@
-"""What measures are taken from: a release, the records it was made from, and others nobody used."""
+"""Inputs of evaluations: a release, the records behind it, and a holdout."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from gencard.core.utility.gap import GapWords
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the controller declares for a dataset, so that nobody who asks can fish.
+    """Settings of evaluations, declared per dataset so that callers cannot vary them to learn more.
 
     Args:
         keys: Attributes that an intruder may know of somebody.
@@ -42,7 +42,7 @@ NOTHING_DECLARED = Declared()
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What a policy allows to be looked at together.
+    """Which attributes a policy allows to be combined.
 
     Args:
         forbidden: Attribute sets that nothing may hold together.
@@ -53,22 +53,22 @@ class Together:
     largest_order: int
 
     def allows(self, attributes: Iterable[str]) -> bool:
-        """Whether numbers may be told that all these attributes decide together."""
+        """Whether numbers that depend on all these attributes jointly may be released."""
         present = set(attributes)
         return not any(present.issuperset(clique) for clique in self.forbidden)
 
     def allows_table(self, attributes: Clique) -> bool:
-        """Whether a table of these attributes could be asked for."""
+        """Whether the policy would allow a marginal of these attributes."""
         return len(set(attributes)) <= self.largest_order and self.allows(attributes)
 
 
 EVERYTHING = Together((), 1_000_000)
-"""For records that are nobody's secret."""
+"""Allows everything: for public records."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """All of it, over the attributes of the release.
+    """Inputs of one evaluation, over the attributes of the release.
 
     Args:
         coding: What the codes mean.
@@ -92,29 +92,29 @@ class Material:
 
     @property
     def records(self) -> Dataset:
-        """The records; raises EmptyDatasetError where there are none."""
+        """The records; raises EmptyDatasetError if there are none."""
         return _there(self.original)
 
     @property
     def unseen(self) -> Dataset:
-        """The holdout; raises EmptyDatasetError where there is none."""
+        """The holdout; raises EmptyDatasetError if there is none."""
         return _there(self.holdout)
 
     @property
     def measured(self) -> Psi:
-        """psi; raises InvalidPsiError where it is not known."""
+        """psi; raises InvalidPsiError if it is not known."""
         if self.psi is None:
             raise InvalidPsiError(problem="it is not available here")
         return self.psi
 
     @cached_property
     def tables(self) -> Tables:
-        """Release, records and holdout, numbers as numbers."""
+        """Release, records and holdout, with numeric attributes as numbers."""
         return Tables(*map(self.plain, (self.synthetic, self.records, self.unseen)))
 
     @cached_property
     def gower(self) -> Gower:
-        """One distance for all, with the ranges of train and holdout together."""
+        """The Gower distance, scaled by the joint ranges of train and holdout."""
         return gower_of(self.tables.train, self.tables.holdout, missing=self.declared.missing)
 
     @cached_property
@@ -127,14 +127,14 @@ class Material:
 
     @property
     def attacks(self) -> int:
-        """Targets of each attack."""
+        """Number of targets of each attack."""
         return min(self.declared.attacks, len(self.tables.train), len(self.tables.holdout))
 
     def plain(self, dataset: Dataset) -> Records:
         return records_of(dataset, self.coding)
 
     def rng(self, measure: str) -> np.random.Generator:
-        """The draws of one measure, whatever others are taken beside it."""
+        """Random generator of one evaluation, independent of the others that are run."""
         return np.random.Generator(np.random.PCG64([self.seed, *measure.encode()]))
 
 

@@ -31,7 +31,7 @@ GAP_NUMBERS = 1 + 2 * _TOLD
 
 @dataclass(frozen=True, slots=True)
 class GapFinding(Finding):
-    """Gaps from -1 to 1 in the levels where they are furthest off, those first.
+    """Gaps from -1 to 1, in the levels with the largest errors, largest first.
 
     Args:
         gap: What is meant, in words.
@@ -49,7 +49,7 @@ class GapFinding(Finding):
         return (("Root mean squared error of the gaps", self.error),)
 
     def rounded(self, material: Material) -> "GapFinding":
-        """Each level by the records in it: of a few people nothing is left."""
+        """Round each level by its number of records, so that small groups reveal nothing."""
         words = material.declared.gap
         if words is None:
             raise InvalidInputError(field="gap", problem="is not declared")
@@ -84,7 +84,7 @@ def gap_finding(material: Material) -> GapFinding:
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """Shares of the records that are predicted right.
+    """Accuracies of predictions.
 
     Args:
         by_records: Of the holdout, by what the records teach.
@@ -97,7 +97,7 @@ class Taught:
     on_synthetic: float
 
     def rounded(self, others: int, rows: int) -> "Taught":
-        """As it may be released, given the records of the holdout and the rows that were tested."""
+        """Rounded for release, given the numbers of holdout records and of tested rows."""
         return Taught(
             rounded_share(self.by_records, others),
             rounded_share(self.on_real, others),
@@ -173,7 +173,7 @@ def predictions_finding(material: Material) -> PredictionsFinding:
 
 
 def prediction_numbers(attributes: int) -> int:
-    """How many numbers ``PredictionsFinding`` holds."""
+    """Number of numbers in a ``PredictionsFinding``."""
     return 7 + 2 * (attributes - 1)
 
 
@@ -223,7 +223,7 @@ class PropensityFinding(Finding):
 
 
 def propensity_finding(material: Material) -> PropensityFinding:
-    """By the largest regression that may be fitted, with pairs or without, and by a tree."""
+    """By the largest regression that can be fitted, with or without pair interactions, and by a tree."""
     values = level_values(material.coding)
     order, regression = _regression(material, values)
     tree = tree_propensity(material.records, material.synthetic, values, rng=material.rng("propensity"))

@@ -1,4 +1,4 @@
-r"""How exactly a number about records is told: no finer than its sampling error.
+r"""Rounding of numbers about records to their sampling error.
 
 A number is rounded to a multiple of the smallest of 1, 2 or 5 times a power of ten that is not below its
 standard error. The standard error is
@@ -22,11 +22,11 @@ _BETWEEN = {"JSD": 1.0, "SPECKS": 1.0, "dBhatt": 1.0, "MabsDD": 2.0, "PO50": 100
 """Measures of tables that are bounded, and the width of their range."""
 
 FEWEST = 10
-"""Records that a step of a share stands for at least."""
+"""Smallest number of records that a rounding step of a share represents."""
 
 
 def step(error: float) -> float:
-    """The smallest of 1, 2 or 5 times a power of ten that is not below an error.
+    """The smallest number of the form 1, 2 or 5 times a power of ten that is at least ``error``.
 
     >>> [step(error) for error in (0.0058, 0.2, 0.011, 3.0)]
     [0.01, 0.2, 0.02, 5.0]
@@ -50,7 +50,7 @@ def rounded_share(share: float, size: int) -> float:
 
 
 def rounded_between(value: float, size: int, span: float = 1.0) -> float:
-    """Another number between bounds that are ``span`` apart."""
+    """A bounded number whose range has width ``span``."""
     return _nearest(value, span / 2 / sqrt(size))
 
 
@@ -73,7 +73,7 @@ def rounded_count(count: int) -> int:
 
 
 def rounded_outward(low: float, high: float, size: int) -> tuple[float, float]:
-    """An interval of shares, made no narrower."""
+    """An interval of shares, rounded outwards."""
     width = step(1 / 2 / sqrt(size))
     ends = floor(low / width + 1e-9) * width, ceil(high / width - 1e-9) * width
     return max(0.0, _clean(ends[0])), min(1.0, _clean(ends[1]))
@@ -124,5 +124,5 @@ def _nearest(value: float, error: float) -> float:
 
 
 def _clean(value: float) -> float:
-    """Without the last digits, which a product of floats makes up; no -0."""
+    """Rounded to the significant digits of floating point; never -0."""
     return float(f"{value:.12g}") + 0.0

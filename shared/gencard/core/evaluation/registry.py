@@ -154,7 +154,7 @@ EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}
 
 
 def evaluation_named(name: str) -> Evaluation:
-    """Raises InvalidInputError where there is none of this name."""
+    """The evaluation of this name; raises InvalidInputError if there is none."""
     if name not in EVALUATIONS:
         raise InvalidInputError(
             field="measures",
@@ -164,7 +164,7 @@ def evaluation_named(name: str) -> Evaluation:
 
 
 def evaluate(measure: Evaluation, material: Material) -> Finding | None:
-    """What the measure finds; None where these records do not allow it, with no word of why."""
+    """The finding; None if the records do not allow it, without a reason that could reveal records."""
     try:
         return measure.find(material)
     except GencardError:
@@ -172,7 +172,7 @@ def evaluate(measure: Evaluation, material: Material) -> Finding | None:
 
 
 def price_in_statistics(names: Sequence[str], *, attributes: int, marginals: int) -> int:
-    """One for each number that leaves: a measure is as many statistics as it tells numbers."""
+    """Price of evaluations: one statistic for each released number."""
     return sum(evaluation_named(name).numbers(attributes, marginals) for name in names)
 
 

@@ -30,7 +30,7 @@ from gencard.core.utility.table_utility import (
 )
 
 WORST = 10
-"""Tables of each width that are told with all measures."""
+"""Number of tables of each width that are listed in full."""
 
 MEASURES_OF_A_TABLE = 17
 MOST_LINES = 20
@@ -93,7 +93,7 @@ class TablesFinding(Finding):
         )
 
     def valued_pairs(self) -> list[tuple[tuple[str, str], float]]:
-        """Each pair with its S_pMSE, where they were compared."""
+        """The compared pairs, each with its S_pMSE."""
         pairs = zip(_pairs(self.attributes), self.pairs, strict=True) if self.pairs else ()
         return [(pair, value) for pair, value in pairs if value is not None]
 
@@ -108,7 +108,7 @@ class TablesFinding(Finding):
 
 
 def tables_finding(material: Material) -> TablesFinding:
-    """Compare all tables of one, two and three attributes that may be looked at together."""
+    """Compare all tables of one, two and three attributes that may be combined."""
     attributes = material.synthetic.domain.attributes
     result = _by_width(material)
     pairs = [result[2].get(pair) for pair in combinations(attributes, 2)] if 2 in result else []
@@ -121,7 +121,7 @@ def tables_finding(material: Material) -> TablesFinding:
 
 
 def _by_width(material: Material) -> dict[int, dict[Clique, TableUtility]]:
-    """All tables of one, two and three attributes, as far as they may be counted."""
+    """All tables of one, two and three attributes that may be counted."""
     original, synthetic = material.records, material.synthetic
     result: dict[int, dict[Clique, TableUtility]] = {}
     for width in range(1, min(3, len(synthetic.domain)) + 1):
@@ -160,7 +160,7 @@ class OneMarginal:
 
 @dataclass(frozen=True, slots=True)
 class MarginalsFinding(Finding):
-    """The marginals that the card asked for, in the release and among the records; Phi's order."""
+    """The marginals of Phi, compared between release and records, in Phi's order."""
 
     marginals: tuple[OneMarginal, ...]
 
@@ -214,7 +214,7 @@ class FidelityFinding(Finding):
 
     @property
     def ordered(self) -> list[MarginalFidelity]:
-        """The marginals, those that are furthest beyond their bounds first."""
+        """The marginals, largest excess over the bound first."""
         return sorted(
             self.facts.marginals, key=lambda marginal: marginal.bound - marginal.total_variation
         )
@@ -231,7 +231,7 @@ class FidelityFinding(Finding):
         )
 
     def rounded(self, _material: Material) -> "FidelityFinding":
-        """It compares rows with psi, and no number in it is about records."""
+        """Unrounded: it compares rows with psi and depends on no record."""
         return self
 
 

@@ -104,7 +104,7 @@ class Findings:
     neighbours: FloatArray
 
     def towards(self, difference: FloatArray) -> Direction:
-        """On along ``difference``, each block by how much of it is expected to come out again.
+        """The direction along ``difference``, each block weighted by its expected reproduction.
 
         What comes out in blocks in which the inputs do not differ follows the others, all of them.
         """

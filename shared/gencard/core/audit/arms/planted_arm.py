@@ -1,4 +1,4 @@
-"""The arm of planted records: whether unique records come out where they went in."""
+"""The arm of planted records: whether unique records are reproduced where they were planted."""
 
 from dataclasses import dataclass
 
@@ -55,7 +55,7 @@ class PlantedArm:
     def checks(
         self, runner: Runner, plan: AuditPlan
     ) -> tuple[tuple[CheckResult, ...], PlantedEvidence | None]:
-        """Run the box on both datasets, and test what comes out.
+        """Run the box on both datasets, and test the reproduced records.
 
         Where nothing can be planted progress is told all the same: it depends on no record.
 

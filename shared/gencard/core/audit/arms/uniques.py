@@ -1,4 +1,4 @@
-"""Whether unique records come out of a black box: of planted ones, and of the dataset's own.
+"""Unique records reproduced by a black box: planted ones, and the dataset's own.
 
 An output is looked up for chosen records, and two groups of runs are compared: those on a dataset that
 holds the records with those on a dataset that does not.
@@ -64,7 +64,7 @@ def present(records: NDArray[np.integer], output: Dataset) -> BoolArray:
 
 
 def best_single(own: BoolArray, other: BoolArray) -> float:
-    """p-value of the record that comes out most clearly more often in its own runs than in others.
+    """p-value of the record whose frequency differs most between its own runs and the others.
 
     For each record Fisher's exact test, one-sided; for the smallest of their p-values the sum over all
     records of the probability that theirs could be as small. A record that came out too seldom, or too
@@ -88,7 +88,7 @@ def best_single(own: BoolArray, other: BoolArray) -> float:
 
 
 def findable_alone(own: BoolArray, other: BoolArray, level: float) -> int:
-    """How many records would be found by ``best_single`` if they came out in each of their own runs."""
+    """Number of records that ``best_single`` would detect if each of their own runs reproduced them."""
     if not own.shape[1]:
         return 0
     seen, without = own.sum(axis=0) + other.sum(axis=0), other.sum(axis=0)
@@ -113,7 +113,7 @@ def one_in(compared: Comparison, runs: int, room: float, sides: int, level: floa
     Args:
         compared: Of the number of records that came out, with records against without.
         runs: On each side.
-        room: Records on a side that did not come out anyway.
+        room: Records on a side that were not reproduced anyway.
         sides: On how many of the two sides there are records to copy.
         level: Of the test, two-sided.
 

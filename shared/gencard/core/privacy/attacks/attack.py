@@ -71,7 +71,7 @@ class Attack:
         width = hypot(hit_width / (1 - base), (1 - hit) * base_width / (1 - base) ** 2)
         return Risk(*(min(1.0, max(0.0, value)) for value in (gain, gain - width, gain + width)))
 
-    def beats_luck(self, confidence: float = 0.95) -> bool:
+    def beats_random_guessing(self, confidence: float = 0.95) -> bool:
         """Whether the attack's interval lies above the naive one's; if not, its risk says nothing.
 
         Raises:

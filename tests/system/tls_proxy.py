@@ -14,7 +14,7 @@ _BLOCK = 1 << 16
 
 
 @dataclass
-class Wiretap:
+class TlsProxy:
     """Listens for one person in front of one controller.
 
     Args:
@@ -30,7 +30,7 @@ class Wiretap:
     port: int = 0
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
-    def start(self) -> "Wiretap":
+    def start(self) -> "TlsProxy":
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self.port = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(60)
         return self

@@ -47,7 +47,7 @@ def terms(
     dataset: str = "survey", cliques: Iterable[tuple[str, ...]] = CLIQUES, **kwargs: Any
 ) -> common.Terms:
     """Terms that every policy here allows, unless told otherwise."""
-    settings = {"generator": "ipf", "rows": 2_000, "purpose": "a tour"} | kwargs
+    settings = {"generator": "ipf", "rows": 2_000, "purpose": "every method"} | kwargs
     return common.Terms(
         dataset=f"datasets/{dataset}",
         marginals=[common.Clique(attributes=clique) for clique in cliques],
@@ -238,10 +238,10 @@ WELL: list[tuple[str, Prepare]] = [
     _reads("operations", "ListOperations", lambda *_: operations_pb2.ListOperationsRequest(page_size=3)),
     ("CancelOperation", _cancels),
 ]
-"""Method -> what prepares one good call of it. RunAudit stands in the tour alone: it takes too long."""
+"""Method -> what prepares one good call of it. RunAudit is called only there: it takes too long."""
 
 
-# The tour --------------------------------------------------------------------------------------
+# All calls --------------------------------------------------------------------------------------
 
 
 def main_job(ana: Visitor, dataset: str) -> tuple[str, synthesis_pb2.Release]:

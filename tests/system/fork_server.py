@@ -1,6 +1,6 @@
 """Starts controllers that may be killed, quickly: imports everything once, and forks for each one.
 
-``python -m tests.system.zygote`` takes lines of JSON and answers with lines of JSON:
+``python -m tests.system.fork_server`` takes lines of JSON and answers with lines of JSON:
 
     {"settings": path, "die_at": n, "file_bytes": n, "gate": path}    a new controller
     {"pid": ..., "port": ...}                                         it serves
@@ -27,7 +27,7 @@ from gencard.controller.jobs import process
 from gencard.controller.service import operations as watching
 from gencard.controller.settings.settings import Settings
 from gencard.controller.wiring import serve
-from tests.system import here
+from tests.system import thread_jobs
 from tests.system.faults import Error, Faults
 
 _SERVICE = ("call", "operation", "job")
@@ -73,7 +73,7 @@ def _live(settings: str, die_at: int | None, file_bytes: int | None, gate: str |
     patch, failpoints = pytest.MonkeyPatch(), Failpoints(Path(settings).parent.parent)
     patch.setattr(watching, "LOOK_EVERY", 0.01)
     if gate is None:
-        here.jobs_stay_here(patch)
+        thread_jobs.run_jobs_in_threads(patch)
         failpoints.watch_files(patch)
         failpoints.watch_engine(patch)
     else:

@@ -189,7 +189,7 @@ def state_of(house: House, tables: Iterable[str] = TABLES) -> str:
 
 
 @contextmanager
-def nothing_changes(house: House, tables: Iterable[str] = TABLES) -> Iterator[None]:
+def state_unchanged(house: House, tables: Iterable[str] = TABLES) -> Iterator[None]:
     assert eventually(lambda: not house.controller.operations._runs), "work goes on"
     before = state_of(house, tables)
     yield

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.system.edge import eventually, is_alive
+from tests.system.every_method import Visitor
 from tests.system.house import House
-from tests.system.tour import Visitor
+from tests.system.raw_calls import eventually, is_alive
 
 
 @dataclass
-class Mortal:
+class KillableController:
     """A controller that serves, and ana at its door."""
 
     pid: int
     ana: Visitor
-    zygote: "Zygote"
+    fork_server: "ForkServer"
 
     def arm(self) -> None:
         """Count steps from now on."""
         os.kill(self.pid, signal.SIGUSR1)
-        assert self.zygote.heard() == {"armed": True}
+        assert self.fork_server.heard() == {"armed": True}
 
     def is_alive(self) -> bool:
         return is_alive(self.pid)
@@ -40,37 +40,37 @@ class Mortal:
 
 
 @dataclass
-class Zygote:
-    """Where mortals come from."""
+class ForkServer:
+    """Starts killable controllers."""
 
     house: House
     process: "subprocess.Popen[str]"
 
     def serve(
         self, *, die_at: int | None = None, file_bytes: int | None = None, gate: Path | None = None
-    ) -> Mortal:
-        asked = {
+    ) -> KillableController:
+        settings = {
             "file_bytes": file_bytes,
             "settings": str(self.house.settings_file),
             "die_at": die_at,
             "gate": gate and str(gate),
         }
         assert self.process.stdin is not None
-        print(json.dumps(asked), file=self.process.stdin, flush=True)
+        print(json.dumps(settings), file=self.process.stdin, flush=True)
         born = self.heard()
         ana = Visitor(self.house, "ana", f"localhost:{born['port']}")
-        return Mortal(born["pid"], ana, self)
+        return KillableController(born["pid"], ana, self)
 
     def heard(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        said: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return said
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return message
 
 
 @contextmanager
-def zygote(house: House) -> Iterator[Zygote]:
+def fork_server(house: House) -> Iterator[ForkServer]:
     process = subprocess.Popen(
-        (sys.executable, "-m", "tests.system.zygote"),
+        (sys.executable, "-m", "tests.system.fork_server"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -78,7 +78,7 @@ def zygote(house: House) -> Iterator[Zygote]:
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     try:
-        yield Zygote(house, process)
+        yield ForkServer(house, process)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -24,7 +24,7 @@ def lines_of(controller_state: ControllerState, resource: str | None = None) -> 
     return [line for line in rows if resource in (None, line.resource)]
 
 
-def assert_in_order(controller_state: ControllerState) -> None:
+def assert_consistent(controller_state: ControllerState) -> None:
     """Ledger and log are in order, and the rows of every release lie in their place, and no others."""
     assert_ledger_and_log(controller_state)
     folder = controller_state.settings.state.releases

@@ -11,7 +11,7 @@ from gencard.controller.jobs import executor, worker
 from gencard.controller.jobs.tasks import TASKS
 
 
-class HereExecutor(executor.ProcessExecutor):
+class ThreadExecutor(executor.ProcessExecutor):
     """What a worker would answer is answered here, and passes the same lines of JSON."""
 
     def _run(self, future: Future[Any], task: str, job: Any, progress: Any) -> Any:
@@ -19,7 +19,7 @@ class HereExecutor(executor.ProcessExecutor):
         return self._result_of(task, json.loads(json.dumps(answer)))
 
 
-def jobs_stay_here(patch: pytest.MonkeyPatch) -> None:
+def run_jobs_in_threads(patch: pytest.MonkeyPatch) -> None:
     """Controllers started from now on have no workers."""
-    patch.setattr(wiring, "ProcessExecutor", HereExecutor)
+    patch.setattr(wiring, "ProcessExecutor", ThreadExecutor)
     patch.setattr(executor, "_started", lambda: None)
