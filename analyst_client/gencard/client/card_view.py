@@ -22,12 +22,12 @@ NEXT = {
     CardState.AGREED: "generate(rows=...)",
     CardState.AUDITING: "wait for the audit, then refresh()",
     CardState.AUDITED: "generate(rows=...)",
-    CardState.AUDIT_FAILED: "propose another generator; an audit found that this one leaks",
+    CardState.AUDIT_FAILED: "propose another generator: this one was found to leak",
     CardState.RELEASED: "generate(rows=...), replay(data) or audit()",
     CardState.EXPIRED: "propose it again",
     CardState.TERMINATED: "propose another card",
     CardState.SUSPENDED: "ask the controller's steward",
-    CardState.REVOKED: "stop using its releases, and ask the controller's steward",
+    CardState.REVOKED: "stop using what was made under it, and ask the controller's steward",
 }
 CHANGED = "The offer differs from the proposal:"
 CHANGE_HEADS = ("Field", "Proposed", "Offered", "Reason")
@@ -131,7 +131,7 @@ class CardView(Displayable):
             return 'audit(where="card"), then generate(rows=...)'
         if self.tier is Tier.PRIVATE and self.state is CardState.RELEASED:
             return "generate(rows=...) or audit()"
-        return NEXT[self.state] if self.name else "propose it; so far it was only priced"
+        return NEXT[self.state] if self.name else "propose it: so far it was only priced"
 
     def lines(self) -> list[tuple[str, str]]:
         """The card in names and values."""

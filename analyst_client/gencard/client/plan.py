@@ -74,7 +74,7 @@ class Plan(Displayable):
     def next_step(self) -> str:
         """The next step."""
         if self.lacking:
-            return "plan a smaller formula; the offer does not determine this one"
+            return "plan a smaller formula: the offer would not determine this one"
         return "propose(purpose=...)"
 
     def purposes(self) -> Iterator[tuple[Clique, str]]:
