@@ -1,4 +1,7 @@
 import re
+import shutil
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -6,12 +9,14 @@ import pytest
 from gencard.core.card.terms import Tier
 from gencard.core.coding import StructuralZeros
 from gencard.core.errors import InvalidInputError
+from gencard.core.generators import registry
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.generators.registry import (
     BY_CONSTRUCTION,
     GENERATORS,
     generator_digest,
     generator_named,
+    source_digest,
 )
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
@@ -51,7 +56,22 @@ def test_an_unknown_name_is_refused_and_not_repeated():
     assert "Ann" not in str(caught.value)
 
 
-def test_the_digest_is_of_the_name_and_the_sources():
-    assert len(generator_digest("ipf")) == 64
-    assert generator_digest("ipf") == generator_digest("ipf")
-    assert generator_digest("ipf") != generator_digest("pgm")
+def test_the_digest_is_of_the_name_and_the_version(monkeypatch):
+    digests = set(map(generator_digest, GENERATORS))
+    assert (len(digests), {len(digest) for digest in digests}) == (len(GENERATORS), {64})
+    changed = GENERATORS | {"ipf": replace(GENERATORS["ipf"], version=2)}
+    monkeypatch.setattr(registry, "GENERATORS", changed)
+    assert generator_digest("ipf") not in digests
+    assert generator_digest("graphical") in digests
+
+
+def test_s35_an_edited_source_is_another_source_digest_and_the_same_generator(monkeypatch, tmp_path):
+    """What cards name is the algorithm; sources are stated for information."""
+    copied = tmp_path / "core"
+    shutil.copytree(files("gencard.core"), copied, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(registry, "files", lambda _: copied)
+    before = source_digest.__wrapped__(), generator_digest("ipf")
+    edited = copied / "utility" / "__init__.py"
+    edited.write_text(edited.read_text() + "# A comment.\n")
+    after = source_digest.__wrapped__(), generator_digest("ipf")
+    assert (before[0] != after[0], before[1]) == (True, after[1])

@@ -59,6 +59,9 @@ class BoxEntry:
         within_workload: Whether a fit reads only marginals inside cliques of the workload.
         check: With parameters, workload and domain: raises TooLargeError or ModelTooLargeError where a
             fit would, for a reason that depends on no record.
+        version: Of the algorithm. It rises when the same records, parameters and seed give other rows,
+            or rows of another distribution, and only then.
+        libraries: Distributions that it computes with, besides numpy and scipy.
     """
 
     description: str
@@ -69,6 +72,8 @@ class BoxEntry:
     privacy: Callable[[Parameters], Privacy | None] = promises_nothing
     within_workload: bool = False
     check: Callable[[Parameters, tuple[Clique, ...], Domain], None] = fits_everything
+    version: int = 1
+    libraries: tuple[str, ...] = ("opendp",)
 
 
 APPROXIMATE: Parameters = {"epsilon": "1", "delta": "0.000001", "neighbouring": Neighbouring.ADD_REMOVE}

@@ -23,13 +23,20 @@ from gencard.core.errors import (
     ServiceUnavailableError,
     StorageError,
 )
+from gencard.core.generators.registry import source_digest
 from gencard.core.types import Progress
 from gencard.wire.signatures.identity import Identity, Role
 
 COMPUTES = ("gencard", "numpy", "scipy")
 
 VERSIONS = tuple(
-    sorted(({name: version(name) for name in COMPUTES} | {"python": platform.python_version()}).items())
+    sorted(
+        {
+            **{name: version(name) for name in COMPUTES},
+            "python": platform.python_version(),
+            "sources": f"sha256:{source_digest()}",
+        }.items()
+    )
 )
 """Pairs of name and version, sorted by name; as they were when the service started."""
 

@@ -193,4 +193,5 @@ ENTRY = BoxEntry(
     claim=lambda _: NO_CLAIM,
     make=_make,
     extra="deep",
+    libraries=("opendp", "scikit-learn", "torch"),
 )

@@ -233,4 +233,5 @@ ENTRY = BoxEntry(
     make=_make,
     extra="deep",
     privacy=_privacy,
+    libraries=("opendp", "torch"),
 )

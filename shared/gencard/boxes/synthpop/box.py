@@ -102,4 +102,5 @@ ENTRY = BoxEntry(
     parameters=DEFAULTS,
     claim=lambda _: _CLAIM,
     make=_make,
+    libraries=("opendp", "scikit-learn"),
 )
