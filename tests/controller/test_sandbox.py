@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 
 from gencard.controller.jobs.descriptions import values_of
 from gencard.controller.sandbox import namespaces
-from gencard.controller.sandbox.boxes import built_in_view, sandboxed_box
+from gencard.controller.sandbox.boxes import _BUILT_IN, built_in_program, sandboxed_box
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.namespaces import SandboxUser
 from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, sandboxed_box_of
@@ -162,8 +161,8 @@ def marked(mark: str) -> bool:
 
 
 def celled() -> Sandbox:
-    view = replace(built_in_view("synthpop"), compiled=copies())
-    return Sandbox(LIMITS, Isolation.NAMESPACES, view)
+    environment = built_in_program("synthpop", {}).environment(copies())
+    return Sandbox(LIMITS, Isolation.NAMESPACES, environment)
 
 
 @needs_sandbox
@@ -217,9 +216,8 @@ class TestBuiltIn:
 
 def test_what_starts_for_each_run_of_a_built_in_box_is_small():
     """An audit starts it 50 times, and scipy takes longer than most boxes."""
-    script = (
-        "import gencard.controller.sandbox.built_in, sys; assert not {'scipy', 'torch'} & {*sys.modules}"
-    )
+    imports = "\n".join(line for line in _BUILT_IN.splitlines() if line.startswith("from "))
+    script = f"{imports}\nimport sys\nassert not {{'scipy', 'torch'}} & {{*sys.modules}}"
     subprocess.run([sys.executable, "-I", "-c", script], check=True)
 
 

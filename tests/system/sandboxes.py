@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from gencard.controller.sandbox.boxes import SandboxedProgram
-from gencard.controller.sandbox.contents import CompiledCopies
+from gencard.controller.sandbox.environment import PYTHON, CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.controller.sandbox.trial import check_isolation
-from gencard.controller.sandbox.views import PYTHON
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import IsolationError
@@ -65,8 +64,8 @@ def box(
 ) -> SandboxedProgram:
     """A program of one file, as a black box."""
     program = Program((interpreter, "./box"), (("box", text.encode()),))
-    view = replace(program.view(), compiled=copies() if interpreter == PYTHON else "")
-    return SandboxedProgram(program, Sandbox(replace(LIMITS, **limits), isolation, view))
+    environment = program.environment(copies() if interpreter == PYTHON else "")
+    return SandboxedProgram(program, Sandbox(replace(LIMITS, **limits), isolation, environment))
 
 
 def shell(text: str, **limits) -> SandboxedProgram:

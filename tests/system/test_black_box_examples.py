@@ -43,7 +43,7 @@ fi
 def in_sandbox(program: Program) -> SandboxedProgram:
     processes = 1 if program.command[0] == "python" else 10
     limits = replace(LIMITS, processes=processes)
-    return SandboxedProgram(program, Sandbox(limits, Isolation.NAMESPACES, program.view()))
+    return SandboxedProgram(program, Sandbox(limits, Isolation.NAMESPACES, program.environment()))
 
 
 def records(rows=1_000):

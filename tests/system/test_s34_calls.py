@@ -23,7 +23,7 @@ pytestmark = needs_sandbox
 @contextmanager
 def started(text: str) -> Iterator[int]:
     """A shell program that runs in a cell; gives its process, as it is seen from outside."""
-    keeper = Namespaces(shell("").program.view())
+    keeper = Namespaces(shell("").program.environment())
     process = keeper.start(["/bin/sh", "-c", text], (), LIMITS)
     try:
         assert eventually(lambda: any(_name_of(member) == "sleep" for member in keeper.members(process)))

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.sandbox import boxes as built_in
 from gencard.controller.sandbox import program as programs
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
@@ -16,7 +15,6 @@ from gencard.controller.sandbox.recipes import (
     program_recipe,
     sandboxed_box_of,
 )
-from gencard.controller.sandbox.views import View
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from tests.system.sandboxes import RECORDS, needs_sandbox
 
@@ -108,7 +106,8 @@ def test_s35_no_two_programs_share_their_bytes():
         Program(("/bin/sh",), (("ab", b""),)),
         Program(("/bin/sh",), (("a", b""), ("b", b""))),
     ]
-    assert len({program.digest(View(())) for program in spelled}) == len(spelled)
+    assert len({program.digest({}) for program in spelled}) == len(spelled)
+    assert spelled[0].digest({}) != spelled[0].digest({"libc": "another"})
 
 
 @needs_sandbox
@@ -126,16 +125,28 @@ def test_s35_compiled_copies_do_not_run(folder):
     assert "hidden" not in repr(Program.read(folder, COMMAND, {}).files)
 
 
-def test_s35_a_built_in_box_is_its_name_and_parameters_and_view():
-    approved = in_sandbox(built_in_recipe("synthpop", {}), SandboxLimits(), Isolation.NAMESPACES)
+def test_s35_a_built_in_box_is_its_name_and_version_and_parameters():
+    approved = json.loads(
+        json.dumps(in_sandbox(built_in_recipe("synthpop", {}), SandboxLimits(), Isolation.NAMESPACES))
+    )
     sandboxed_box_of(approved)
-    name, view = next(iter(built_in.BOXES["synthpop"].parameters)), built_in.built_in_view("synthpop")
-    others = [
-        built_in.built_in_digest("synthpop", {name: "other"}, view),
-        built_in.built_in_digest("mst", {}, view),
-        built_in.built_in_digest("synthpop", {}, View(())),
-    ]
-    assert len({approved["digest"], *others}) == 4
+    name = next(iter(approved["parameters"]))
+    others = [{"box": "mst"}, {"runtime": {}}, {"digest": "0" * 64}, {"parameters": {name: "other"}}]
+    for other in others:
+        with pytest.raises((GeneratorChangedError, InvalidInputError)):
+            sandboxed_box_of(approved | other)
+
+
+def test_s35_the_interpreter_of_the_system_is_in_the_digest(folder, tmp_path):
+    """By its content, whether the command names it or the first line of a script."""
+    shell = tmp_path / "interpreter"
+    shell.write_bytes(b"one")
+    script = (("run", b"#!%s -e\n" % bytes(shell)),)
+    before = Program(("./run",), script).runtime()
+    shell.write_bytes(b"two")
+    assert Program(("./run",), script).runtime() != before
+    assert Program(("/bin/sh", "./run"), script).runtime() != before
+    assert Program(("./run",), (("run", b"\x7fELF"),)).runtime() != before
 
 
 @pytest.mark.parametrize(

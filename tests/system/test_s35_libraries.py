@@ -1,5 +1,6 @@
-"""S35: what a cell shows is digested by its content, and a program in Python finds nothing else."""
+"""S35: distributions are those of their RECORDs, and a program in Python finds nothing undeclared."""
 
+import hashlib
 import json
 import os
 import py_compile
@@ -7,57 +8,62 @@ import shutil
 import stat
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from gencard.controller.sandbox import contents, shared_objects, views
-from gencard.controller.sandbox.boxes import built_in_view
-from gencard.controller.sandbox.contents import CompiledCopies, digest_of_view, remember, stamp_of_view
+from gencard.boxes.registry import BOXES
+from gencard.controller.sandbox import distributions
+from gencard.controller.sandbox.boxes import built_in_program
+from gencard.controller.sandbox.distributions import checked, entries_of, stamp_of
+from gencard.controller.sandbox.environment import CompiledCopies, python_environment
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.recipes import (
     built_in_recipe,
     in_sandbox,
     program_recipe,
     sandboxed_box_of,
-    with_copies,
 )
 from gencard.controller.sandbox.sandbox import Sandbox
-from gencard.controller.sandbox.shared_objects import libraries_of, needs_of
-from gencard.controller.sandbox.views import (
-    View,
-    document_of_view,
-    python_view,
-    system_view,
-    view_of,
-    view_of_document,
+from gencard.core.errors import BlackBoxError, GeneratorChangedError, InvalidInputError
+from tests.system.sandboxes import (
+    LIMITS,
+    RECORDS,
+    box,
+    copies,
+    needs_sandbox,
+    reported_value,
+    reporting_box,
 )
-from gencard.core.errors import BlackBoxError, GeneratorChangedError
-from tests.system.sandboxes import LIMITS, RECORDS, needs_sandbox, reported_value, reporting_box
 
-ANSWER = """printf '{"format":"gencard.box.v1","rows":1}\\n\\001\\002\\000'"""
+SOURCES = {"tiny/__init__.py": b"ANSWER = 3\n", "tiny/parts/data.bin": bytes(64), "tiny_top.py": b""}
+
+
+def install(folder: Path, name: str = "tiny", sources=SOURCES, requires: str = "") -> None:
+    """A distribution, as pip would have left it."""
+    info = f"{name}-1.0.dist-info"
+    record = [f"{info}/RECORD,,", f"{name}/__pycache__/__init__.cpython-311.pyc,,", f"../bin/{name},,"]
+    for path, content in sources.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+        value = urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record.append(f"{path},sha256={value},{len(content)}")
+    (folder / info).mkdir(exist_ok=True)
+    (folder / info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n{requires}\n")
+    (folder / info / "RECORD").write_text("\n".join(record) + "\n")
 
 
 @pytest.fixture
-def copied(tmp_path) -> View:
-    """Parts of libraries that a cell shows, elsewhere: Python, compiled code, and what is no code."""
-    shown = python_view().shown
-    numpy = next(path for path in shown if path.endswith("site-packages/numpy"))
-    standard = next(path for path in shown if os.path.isfile(f"{path}/os.py"))
-    taken = [f"{standard}/json", f"{numpy}/random", f"{numpy}/version.py"]
-    taken.append(next(path for path in shown if "/libc.so" in path))
-    for path in taken:
-        target = tmp_path / Path(path).name
-        shutil.copytree(path, target) if os.path.isdir(path) else shutil.copy(path, target)
-    return View(tuple(sorted(map(str, tmp_path.iterdir()))))
-
-
-def files_in(view: View) -> list[Path]:
-    below = [[path, *path.rglob("*")] for path in map(Path, view.shown)]
-    files = [path for group in below for path in group if path.is_file()]
-    return [path for path in files if "__pycache__" not in path.parts]
+def installed(tmp_path, monkeypatch) -> Path:
+    """A folder with one distribution, found by Python."""
+    folder = tmp_path / "site-packages"
+    install(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(distributions, "_checked", {})
+    return folder
 
 
 def flipped(path: Path, place: int) -> None:
@@ -68,191 +74,171 @@ def flipped(path: Path, place: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def test_s35_one_flipped_bit_in_any_file_is_another_digest(copied):
-    before, tried = digest_of_view(copied), 0
-    for path in files_in(copied):
-        size = path.stat().st_size
-        for place in {0, size // 2, size - 1} if size else ():
-            flipped(path, place)
-            assert digest_of_view(copied) != before, (path, place)
-            flipped(path, place)
-            tried += 1
-    assert tried > 50
-    assert digest_of_view(copied) == before
+def sent(recipe):
+    """The recipe as a job is told of it."""
+    return json.loads(
+        json.dumps(in_sandbox(recipe, SandboxLimits(wall_seconds=60), Isolation.NAMESPACES))
+    )
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: (folder / "json" / "more.py").write_text(""),
-        lambda folder: (folder / "json" / "more.pyc").write_text(""),
-        lambda folder: (folder / "json" / "tool.py").unlink(),
-        lambda folder: (folder / "json" / "tool.py").rename(folder / "json" / "tools.py"),
-        lambda folder: (folder / "json" / "link.py").symlink_to("tool.py"),
-    ],
-)
-def test_s35_files_that_come_go_or_move_are_another_digest(copied, tmp_path, change):
-    before = digest_of_view(copied)
-    change(tmp_path)
-    assert digest_of_view(copied) != before
+class TestRecord:
+    def test_s35_one_flipped_bit_in_any_file_is_refused(self, installed):
+        (before,) = checked(["tiny"])
+        for path in (installed / name for name in SOURCES if SOURCES[name]):
+            for place in range(0, path.stat().st_size, 7):
+                flipped(path, place)
+                with pytest.raises(InvalidInputError, match=r"differs from its RECORD"):
+                    checked(["tiny"])
+                flipped(path, place)
+        assert checked(["tiny"]) == (before,)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda folder: (folder / "tiny" / "more.py").write_text(""),
+            lambda folder: (folder / "tiny" / "__init__.cpython-311-x86_64-linux-gnu.so").write_text(""),
+            lambda folder: (folder / "tiny" / "__init__.py").unlink(),
+            lambda folder: (folder / "tiny_top.py").unlink(),
+            lambda folder: (folder / "tiny_top.py").rename(folder / "tiny" / "top.py"),
+            lambda folder: (folder / "tiny" / "link.py").symlink_to("__init__.py"),
+        ],
+    )
+    def test_s35_files_that_come_go_or_move_are_refused(self, installed, change):
+        checked(["tiny"])
+        change(installed)
+        with pytest.raises((InvalidInputError, GeneratorChangedError)):
+            checked(["tiny"])
+
+    def test_s35_another_release_is_another_record(self, installed):
+        (before,) = checked(["tiny"])
+        install(installed, sources=SOURCES | {"tiny/__init__.py": b"ANSWER = 4\n"})
+        (after,) = checked(["tiny"])
+        assert (before.version, before.record != after.record) == (after.version, True)
+
+    def test_what_an_installer_adds_changes_nothing(self, installed):
+        (before,) = checked(["tiny"])
+        record = installed / "tiny-1.0.dist-info" / "RECORD"
+        (installed / "tiny-1.0.dist-info" / "INSTALLER").write_text("another")
+        record.write_text(record.read_text() + "tiny-1.0.dist-info/INSTALLER,sha256=AAAA,7\n")
+        py_compile.compile(str(installed / "tiny" / "__init__.py"))
+        assert checked(["tiny"]) == (before,)
+
+    def test_what_a_distribution_requires_comes_along(self, installed):
+        install(installed, "large", {"large.py": b""}, "Requires-Dist: tiny>=1\nRequires-Dist: absent")
+        assert [each.name for each in checked(["large"])] == ["large", "tiny"]
+        names = {each.name for each in checked(["scikit_learn"])}
+        assert {"scikit-learn", "joblib", "numpy", "scipy"} <= names
+        assert not {"", "torch", "pytest"} & names
+
+    def test_what_cannot_be_compared_is_refused(self, installed):
+        with pytest.raises(InvalidInputError, match="not installed"):
+            checked(["there-is-none-of-this-name"])
+        (installed / "tiny-1.0.dist-info" / "RECORD").unlink()
+        with pytest.raises(InvalidInputError, match="no RECORD"):
+            checked(["tiny"])
+
+    def test_s35_what_was_read_is_not_read_again_unless_it_was_changed(self, installed, monkeypatch):
+        read, real = [], distributions._check_hashes
+        monkeypatch.setattr(distributions, "_check_hashes", lambda *args: read.append(1) or real(*args))
+        checked(["tiny"])
+        before = stamp_of(entries_of(checked(["tiny"])))
+        assert len(read) == 1
+        path = installed / "tiny" / "__init__.py"
+        times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+        flipped(path, 0)
+        os.utime(path, ns=times)
+        assert stamp_of([str(path.parent)]) != before
+        with pytest.raises(InvalidInputError):
+            checked(["tiny"])
+        assert len(read) == 2
+
+    def test_the_distributions_of_built_in_boxes_are_those_of_their_records(self):
+        for entry in BOXES.values():
+            if not entry.extra:
+                assert "opendp" in {each.name for each in checked(entry.libraries)}
 
 
-def test_s35_what_is_not_there_any_more_is_refused(copied, tmp_path):
-    (tmp_path / "version.py").unlink()
-    for look in (digest_of_view, stamp_of_view):
-        with pytest.raises(GeneratorChangedError):
-            look(copied)
+DIGESTS = """
+import sys
+sys.path[:0] = filter(None, [{path!r}])
+from gencard.controller.sandbox.boxes import built_in_program
+from gencard.core.generators.registry import generator_digest, source_digest
+programs = [built_in_program(name, {{}}) for name in ("mst", "synthpop")]
+print(*(program.digest({{}}) for program in programs), generator_digest("ipf"), source_digest())
+"""
 
 
-def test_s35_links_and_the_system_are_in_the_digest(copied):
-    others = [
-        copied,
-        replace(copied, system=True),
-        replace(copied, links=(("/a", "b"),)),
-        replace(copied, shown=copied.shown[1:]),
-        replace(copied, hidden=copied.shown[:1]),
-    ]
-    assert len({contents._stamp(view, list(contents._files_of(view))) for view in others}) == 5
-    assert len(set(map(digest_of_view, others[:4]))) == 4
+class TestDigest:
+    PROGRAM = "from gencard.wire.black_box import black_box\n"
 
+    def recipe(self, installed, tmp_path):
+        folder = tmp_path / "box"
+        folder.mkdir(exist_ok=True)
+        (folder / "box.py").write_text(self.PROGRAM)
+        return program_recipe(folder, ("python", "./box.py"), {}, ("tiny",))
 
-def test_s35_what_was_read_is_not_read_again_unless_it_was_changed(copied, monkeypatch):
-    read = []
-    real = contents._content
-    monkeypatch.setattr(contents, "_content", lambda file: read.append(file.path) or real(file))
-    monkeypatch.setattr(contents, "_SETTLED", -(10**18))
-    monkeypatch.setattr(contents, "_read", {})
-    before = digest_of_view(copied)
-    read.clear()
-    assert (digest_of_view(copied), read) == (before, [])
-    changed = files_in(copied)[0]
-    times = changed.stat().st_atime_ns, changed.stat().st_mtime_ns
-    flipped(changed, 0)
-    os.utime(changed, ns=times)
-    assert digest_of_view(copied) != before
-    assert str(changed) in read
+    def test_s35_a_declared_distribution_is_in_the_digest(self, installed, tmp_path):
+        before = self.recipe(installed, tmp_path)
+        named = {each["name"] for each in before["runtime"]["distributions"]}
+        assert {"tiny", "numpy", "scipy", "rfc8785"} <= named
+        install(installed, sources=SOURCES | {"tiny/__init__.py": b"ANSWER = 4\n"})
+        assert self.recipe(installed, tmp_path)["digest"] != before["digest"]
 
-
-def test_s35_what_was_just_written_is_read_again(copied, monkeypatch):
-    """A second change within the resolution of the clock would not be seen by its time."""
-    monkeypatch.setattr(contents, "_SETTLED", 10**18)
-    digest_of_view(copied)
-    assert stamp_of_view(copied) == ""
-    monkeypatch.setattr(contents, "_SETTLED", -(10**18))
-    digest_of_view(copied)
-    assert len(stamp_of_view(copied)) == 64
-
-
-def test_s35_a_job_takes_the_service_s_word_for_what_did_not_change(copied, monkeypatch):
-    monkeypatch.setattr(contents, "_SETTLED", -(10**18))
-    digest_of_view(copied)
-    remember(stamp_of_view(copied), "as the service read it")
-    assert digest_of_view(copied) == "as the service read it"
-    flipped(files_in(copied)[0], 0)
-    assert digest_of_view(copied) != "as the service read it"
-
-
-def test_s35_a_view_survives_the_way_to_a_job():
-    for view in (
-        python_view(),
-        built_in_view("mst"),
-        system_view("/bin/sh"),
-        View(("/a",), links=(("b", "c"),)),
+    def test_s35_a_distribution_that_was_changed_is_refused_at_the_start_and_by_a_job(
+        self, installed, tmp_path
     ):
-        assert view_of_document(json.loads(json.dumps(document_of_view(view)))) == view
-        assert hash(view)
-
-
-class TestRecipes:
-    """What is in the view decides whether a job runs."""
-
-    @pytest.fixture
-    def library(self, tmp_path) -> Path:
-        made = tmp_path / "library.so"
-        made.write_bytes(b"what a program is loaded with")
-        return made
-
-    @pytest.fixture(params=["program", "built_in"])
-    def approved(self, request, library, tmp_path, monkeypatch):
-        """A recipe whose cell shows that library too."""
-        real_python, real_system = views.python_view, views.system_view
-
-        def with_it(view):
-            return replace(view, shown=(*view.shown, str(library)))
-
-        monkeypatch.setattr(views, "system_view", lambda *args: with_it(real_system(*args)))
-        monkeypatch.setattr(
-            "gencard.controller.sandbox.boxes.python_view",
-            lambda *args, **how: with_it(real_python(*args, **how)),
-        )
-        (tmp_path / "box").mkdir()
-        (tmp_path / "box" / "run.sh").write_text(ANSWER)
-        made = (
-            program_recipe(tmp_path / "box", ("/bin/sh", "./run.sh"), {})
-            if request.param == "program"
-            else built_in_recipe("synthpop", {})
-        )
-        limits = SandboxLimits(wall_seconds=60)
-        return json.loads(json.dumps(in_sandbox(made, limits, Isolation.NAMESPACES)))
-
-    def test_s35_one_flipped_byte_in_a_library_is_refused(self, approved, library):
+        approved = sent(self.recipe(installed, tmp_path))
         sandboxed_box_of(approved)
-        for place in range(0, library.stat().st_size, 9):
-            flipped(library, place)
-            with pytest.raises(GeneratorChangedError):
-                sandboxed_box_of(approved)
-            flipped(library, place)
-        sandboxed_box_of(approved)
-        library.unlink()
+        flipped(installed / "tiny" / "__init__.py", 2)
+        with pytest.raises(InvalidInputError, match="differs from its RECORD"):
+            self.recipe(installed, tmp_path)
         with pytest.raises(GeneratorChangedError):
             sandboxed_box_of(approved)
+        flipped(installed / "tiny" / "__init__.py", 2)
+        self.recipe(installed, tmp_path)
 
     @needs_sandbox
-    def test_s35_a_library_that_changes_between_two_runs_is_refused(self, approved, library):
-        if approved["kind"] != "program":
-            pytest.skip("the cell is the same")
-        made = sandboxed_box_of(approved)
-        assert made(RECORDS, 1, seed=0).codes.tolist() == [[1, 2]]
-        flipped(library, 3)
+    def test_s35_one_that_changes_between_two_runs_is_refused(self, installed):
+        made = box(RESAMPLE)
+        program = replace(made.program, libraries=("tiny",))
+        environment = program.environment(copies())
+        watched = replace(
+            made, program=program, sandbox=Sandbox(LIMITS, Isolation.NAMESPACES, environment)
+        )
+        assert len(watched(RECORDS, 1, seed=0)) == 1
+        flipped(installed / "tiny" / "__init__.py", 2)
         with pytest.raises(GeneratorChangedError):
-            made(RECORDS, 1, seed=0)
+            watched(RECORDS, 1, seed=0)
+
+    def test_s35_an_edited_source_of_gencard_changes_no_digest(self, tmp_path):
+        """Only name and version of an algorithm count; another process imports the edited copy."""
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(str(files("gencard.core")), tmp_path / "gencard" / "core", ignore=ignored)
+        edited = tmp_path / "gencard" / "core" / "utility" / "__init__.py"
+        edited.write_text('"""Other words."""\n')
+        told = [DIGESTS.format(path=path) for path in ("", str(tmp_path))]
+        before, after = (
+            subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+            .stdout.split()
+            for script in told
+        )  # fmt: skip
+        assert (before[:3], before[3] != after[3]) == (after[:3], True)
+
+    def test_s35_another_version_of_an_algorithm_is_another_digest(self, monkeypatch):
+        before = built_in_recipe("mst", {})["digest"]
+        monkeypatch.setitem(BOXES, "mst", replace(BOXES["mst"], version=2))
+        assert built_in_recipe("mst", {})["digest"] != before
 
 
-class TestShared:
-    """ELF headers are read as the loader reads them."""
+RESAMPLE = """
+from gencard.wire.black_box import black_box
 
-    @pytest.mark.parametrize("program", ["/bin/sh", "/usr/bin/awk", "/usr/bin/env", sys.executable])
-    def test_all_that_the_loader_names_is_found(self, program):
-        asked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        named = [word for line in asked.splitlines() for word in line.split() if word.startswith("/")]
-        assert len(named) > 1
-        found = {os.path.realpath(path) for path in libraries_of([os.path.realpath(program)])}
-        assert {os.path.realpath(path) for path in named} <= found
+@black_box
+def resample(table, rows, *, rng):
+    return table.dataset.take(rng.integers(len(table), size=rows))
 
-    def test_what_is_no_such_file_needs_nothing(self, tmp_path):
-        for number, content in enumerate(
-            (b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 90)
-        ):
-            path = tmp_path / str(number)
-            path.write_bytes(content)
-            with path.open("rb") as file:
-                assert not needs_of(file, "/").names
-            assert libraries_of([str(path)]) == ()
-        assert libraries_of([str(tmp_path / "absent")]) == ()
-
-    def test_a_folder_beside_the_file_is_looked_in(self, tmp_path):
-        shutil.copy(os.path.realpath("/bin/sh"), tmp_path / "sh")
-        with (tmp_path / "sh").open("rb") as file:
-            assert needs_of(file, str(tmp_path)).loader.startswith("/")
-        assert shared_objects._folder("${ORIGIN}/../lib", "/here") == "/here/../lib"
-
-    def test_a_script_is_run_by_what_its_first_line_names(self):
-        shell = set(system_view("/bin/sh").shown)
-        for line in (b"#!/bin/sh", b"#! /usr/bin/env sh\n", b"#!/bin/sh -e\nexit"):
-            assert shell <= set(view_of(("./run",), {"run": line}, ()).shown)
-        loaded = view_of(("./run",), {"run": Path(os.path.realpath("/bin/sh")).read_bytes()}, ())
-        assert loaded.system
-        assert shell - set(loaded.shown) <= {os.path.join("/usr/bin", "sh"), "/bin/sh"}
+resample.main()
+"""
 
 
 class TestCompiled:
@@ -260,18 +246,16 @@ class TestCompiled:
 
     def test_s35_one_flipped_byte_in_a_copy_is_refused(self, tmp_path):
         made = CompiledCopies(tmp_path / "work", [])
-        recipe = in_sandbox(built_in_recipe("mst", {}), SandboxLimits(), Isolation.NAMESPACES)
-        approved = json.loads(json.dumps(with_copies(recipe, made.folder())))
-        sandboxed_box_of(approved)
-        assert approved["digest"] == recipe["digest"]
+        recipe = built_in_recipe("mst", {})
+        environment = replace(built_in_program("mst", {}).environment(made.folder()))
+        environment.check_unchanged()
         (copy, *_) = sorted((tmp_path / "work").rglob("numpy/__init__.*.pyc"))
         flipped(copy, copy.stat().st_size // 2)
         with pytest.raises(GeneratorChangedError):
-            sandboxed_box_of(approved)
+            environment.check_unchanged()
         with pytest.raises(GeneratorChangedError):
             made.folder()
-        flipped(copy, copy.stat().st_size // 2)
-        sandboxed_box_of(approved)
+        assert built_in_recipe("mst", {})["digest"] == recipe["digest"]
 
     def test_they_are_made_once_and_nobody_else_comes_near(self, tmp_path):
         made = CompiledCopies(tmp_path, [])
@@ -286,8 +270,7 @@ class TestCompiled:
         (tmp_path / "work").write_text("a file")
         made = CompiledCopies(tmp_path / "work", [])
         assert made.folder() == ""
-        recipe = built_in_recipe("mst", {})
-        assert with_copies(recipe, made.folder()) == recipe
+        assert python_environment((), made.folder()) == python_environment(())
 
     @needs_sandbox
     def test_s35_a_cell_runs_them_and_no_other(self, tmp_path):
@@ -310,47 +293,49 @@ def tried():
     return FOUND + 100 * os.path.exists(json.__cached__)
 """
         made = reporting_box(body)
-        view = replace(made.sandbox.view, shown=(*made.sandbox.view.shown, str(source), str(copy)))
-        shown = replace(made, sandbox=replace(made.sandbox, view=view))
+        environment = made.sandbox.environment
+        environment = replace(environment, shown=(*environment.shown, str(source), str(copy)))
+        shown = replace(made, sandbox=replace(made.sandbox, environment=environment))
         assert shown(RECORDS, 1, seed=0).column("a")[0] == 107
 
 
 class TestPython:
-    """Its cell shows what was digested, and nothing else that could run."""
-
-    def test_torch_is_there_for_those_that_need_it(self, monkeypatch):
-        asked = []
-        monkeypatch.setattr(
-            "gencard.controller.sandbox.boxes.python_view",
-            lambda *args, **how: asked.append((args, how)),
-        )
-        for name in ("mst", "ctgan", "pate-gan"):
-            built_in_view(name)
-        assert [("torch" in names[0]) for names, _ in asked] == [False, True, True]
-
-    def test_what_a_distribution_requires_comes_along(self):
-        names = {Path(path).name for path in views.entries_of(["scikit-learn"])}
-        assert {"sklearn", "joblib", "numpy", "scipy", "scipy.libs"} <= names
-        assert not {"", "..", "torch"} & names
-        assert views.entries_of(["there-is-none-of-this-name"]) == frozenset()
+    """Its cell shows the system, the interpreter, Gencard and what is declared."""
 
     @needs_sandbox
-    def test_s35_every_file_in_the_cell_was_digested(self):
-        """But for the loader's index of names, and compiled copies, which are not run."""
-        view = python_view()
+    def test_s35_every_file_in_the_cell_is_of_the_system_or_declared(self):
+        environment = python_environment(())
         body = f"""
 import os
-SHOWN, HIDDEN = {(*view.shown, "/etc/ld.so.cache")!r}, {view.hidden!r}
-def is_known(path):
-    return os.path.islink(path) or any((path + "/").startswith(known + "/") for known in SHOWN)
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/R")
+SHOWN, HIDDEN = {environment.shown!r}, {environment.hidden!r}
+def is_below(path, folders):
+    return any((path + "/").startswith(known + "/") for known in folders)
 def tried():
     strange = []
     for folder, below, names in os.walk("/"):
-        below[:] = [name for name in below if folder != "/" or name not in ("proc", "dev", "cell")]
+        below[:] = [name for name in below if folder != "/" or name not in ("dev", "cell", "usr")]
         paths = [os.path.join(folder, name) for name in names]
-        strange += [path for path in paths if not is_known(path)]
-        strange += [path for path in paths for folder in HIDDEN if path.startswith(folder + "/")]
+        paths = [path for path in paths if not os.path.islink(path)]
+        strange += [path for path in paths if not is_below(path, SHOWN + SYSTEM)]
+    hidden = [os.path.join(folder, name) for folder in HIDDEN for name in os.listdir(folder)]
+    strange += [path for path in hidden if not is_below(path, SHOWN)]
     return min(len(strange), 200)
+"""
+        assert environment.hidden
+        assert reported_value(body) == 0
+
+    @needs_sandbox
+    def test_s35_nothing_of_the_controller_is_there(self):
+        """Its code either, but the noise of private boxes; no home, no settings of the system."""
+        body = f"""
+import os
+from importlib.util import find_spec
+FOLDERS = ["/home", "/proc", "/sys", "/tmp", "/var", "/run", "/etc/passwd", "/etc/shadow", "/etc/ssl",
+           {str(Path.cwd() / "tests")!r}, {str(Path.cwd() / ".git")!r}]
+MODULES = ["gencard.controller." + name for name in ("sandbox", "records", "state", "wiring")]
+def tried():
+    return sum(map(os.path.exists, FOLDERS)) + sum(find_spec(name) is not None for name in MODULES)
 """
         assert reported_value(body) == 0
 
@@ -359,7 +344,7 @@ def tried():
         body = f"""
 def tried():
     written = 0
-    for folder in {python_view().hidden!r}:
+    for folder in {python_environment(()).hidden!r}:
         try:
             open(folder + "/hello.py", "w")
             written += 1
@@ -389,14 +374,15 @@ def tried():
         assert reported_value(body) == 0
         made = reporting_box(body)
         program = replace(made.program, libraries=("joblib",))
+        environment = program.environment(copies())
         named = replace(
-            made, program=program, sandbox=Sandbox(LIMITS, Isolation.NAMESPACES, program.view())
+            made, program=program, sandbox=Sandbox(LIMITS, Isolation.NAMESPACES, environment)
         )
         assert named(RECORDS, 1, seed=0).column("a")[0] == 1
-        assert Program(("python",), ()).digest(python_view()) != program.digest(program.view())
+        assert made.program.runtime() != program.runtime()
 
     @needs_sandbox
-    def test_s35_the_system_s_programs_are_not_there(self):
+    def test_s35_one_process_starts_no_program_of_the_system(self):
         body = "import subprocess\ndef tried():\n    return len(subprocess.check_output(['ls']))"
         with pytest.raises(BlackBoxError):
-            reported_value(body, processes=4)
+            reported_value(body)

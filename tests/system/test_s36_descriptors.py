@@ -26,7 +26,7 @@ def seen(text: str) -> int:
     """What a program found that is in no file, so that it has opened none."""
     files = tuple((f"part{number}", b"content") for number in range(20))
     program = Program(("/usr/bin/perl", "-e", SEEN.format(text=text)), files)
-    made = SandboxedProgram(program, Sandbox(LIMITS, Isolation.NAMESPACES, program.view()))(
+    made = SandboxedProgram(program, Sandbox(LIMITS, Isolation.NAMESPACES, program.environment()))(
         RECORDS, 1, seed=0
     )
     return int(made.column("a")[0])

@@ -2,20 +2,21 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.blackbox import in_domain
+from gencard.core.blackbox import BlackBox, FittingBox, in_domain
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, InvalidDatasetError
 from gencard.core.generators.contract import rng_of
-from gencard.wire.box_answer import rows_answer
-from gencard.wire.box_request import BoxTask, Values, read_request
+from gencard.core.types import Progress
+from gencard.wire.box_answer import fit_answer, progress_line, refusal_answer, relayed, rows_answer
+from gencard.wire.box_request import BoxRequest, BoxTask, Values, read_request
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,13 +74,13 @@ class PythonBox:
 
     def main(self) -> None:
         """Answer the request on standard input, on standard output; what is printed goes nowhere."""
-        answering = _claim_stdout()
+        channel = _claim_stdout()
         request = read_request(sys.stdin.buffer)
         if request.task is not BoxTask.RUN:
             raise BlackBoxError(problem="it supports the task run only")
         table = Table(request.dataset, request.parameters, request.workload, request.values)
-        with answering:
-            answering.write(rows_answer(self.answer(table, request.rows, seed=request.seed)))
+        with channel:
+            channel.write(rows_answer(self.answer(table, request.rows, seed=request.seed)))
 
 
 def black_box(function: Author) -> PythonBox:
@@ -91,6 +92,44 @@ def black_box(function: Author) -> PythonBox:
     >>> # resample.main()    as the last line of the script
     """
     return PythonBox(function)
+
+
+def serve(make: Callable[[BoxRequest], BlackBox]) -> None:
+    """Answer one request of any task with a box made for it; a built-in box does.
+
+    Errors of its public input are answered as refusals, which the controller relays for built-in boxes.
+    """
+    channel = _claim_stdout()
+    request = read_request(sys.stdin.buffer)
+    with channel:
+        try:
+            channel.write(_answer(make(request), request, _progress_to(channel)))
+        except relayed() as error:
+            channel.write(refusal_answer(error.reason, error.fields))
+
+
+def _answer(box: BlackBox, request: BoxRequest, progress: Progress) -> bytes:
+    if request.task is BoxTask.RUN:
+        return rows_answer(box(request.dataset, request.rows, seed=request.seed))
+    if not isinstance(box, FittingBox):
+        raise BlackBoxError(problem="its fit cannot be saved")
+    if request.task is BoxTask.FIT:
+        return fit_answer(box.fit(request.dataset, seed=request.seed, progress=progress).save())
+    return rows_answer(box.load(request.saved).sample(request.rows, seed=request.seed))
+
+
+def _progress_to(channel: BinaryIO) -> Progress:
+    reported = -1
+
+    def report(_stage: str, fraction: float) -> None:
+        nonlocal reported
+        hundredths = min(100, int(100 * fraction))
+        if hundredths > reported:
+            reported = hundredths
+            channel.write(progress_line(hundredths))
+            channel.flush()
+
+    return report
 
 
 def _as_dataset(output: object, domain: Domain) -> object:
@@ -107,6 +146,7 @@ def _as_dataset(output: object, domain: Domain) -> object:
 
 
 def _claim_stdout() -> BinaryIO:
+    """The channel of the answer; what a library prints from now on must not become part of it."""
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return channel

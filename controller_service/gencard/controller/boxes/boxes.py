@@ -1,7 +1,7 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from gencard.boxes.registry import BOXES
@@ -14,8 +14,8 @@ from gencard.controller.boxes.generator_facts import (
     privacy_of_box,
     reviewer_of_box,
 )
-from gencard.controller.sandbox.contents import CompiledCopies
-from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, program_recipe, with_copies
+from gencard.controller.sandbox.environment import CompiledCopies, python_environment
+from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, program_recipe
 from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
@@ -67,7 +67,7 @@ class CatalogueEntry:
 class Boxes:
     """All of them, by name; the settings give no black box a generator's name.
 
-    Their code is digested here, at the start of the service and not when somebody first asks.
+    Their digests are made at the start of the service, and not when somebody first asks.
 
     Args:
         boxes: The black boxes of the settings.
@@ -76,8 +76,9 @@ class Boxes:
         work: A private folder for compiled copies.
 
     Raises:
-        InvalidInputError: A program cannot be read; a built-in box is unknown, or a parameter wrong.
-        GeneratorChangedError: What a sandbox shows changes while it is read.
+        InvalidInputError: A program cannot be read, a built-in box is unknown, a parameter is wrong, or
+            a distribution differs from its RECORD.
+        GeneratorChangedError: A distribution changes while it is read.
     """
 
     def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable, work: Path) -> None:
@@ -99,7 +100,7 @@ class Boxes:
         Raises:
             GeneratorChangedError: See ``recipe``.
         """
-        if not all(recipe["view"]["system"] for recipe in self._in_cells.values()):
+        if any(map(_is_python, self._in_cells.values())):
             self._copies.folder()
 
     @property
@@ -171,7 +172,7 @@ class Boxes:
         return box.author if isinstance(box, ProgramBox) else OURS
 
     def check_unchanged(self, card: CardTerms) -> None:
-        """Look before a black box runs under a card: it is to be what the card names, to the last byte.
+        """Look before a black box runs under a card: its digest must be the one that the card names.
 
         Raises:
             GeneratorChangedError: It is not, or there is none of this name any more.
@@ -203,7 +204,7 @@ class Boxes:
             return ""
 
     def digest(self, name: str) -> str:
-        """SHA-256, in hex, of all that runs: code and recipe, and not the name it goes by."""
+        """SHA-256, in hex, that cards name it by: of program or generator, and not of its name here."""
         if name in self._in_cells:
             return str(self._in_cells[name]["digest"])
         recipe = self.recipe(name)
@@ -214,15 +215,14 @@ class Boxes:
 
         Raises:
             NotFoundError: Neither a generator nor a black box of this name.
-            GeneratorChangedError: Compiled copies for its sandbox are not as they were made.
+            GeneratorChangedError: A distribution or a compiled copy is not as it was.
         """
         if name in GENERATORS:
             return _recipe(HONEST, name, statistics, {})
         if name not in self._boxes:
             raise NotFoundError
         if name in self._in_cells:
-            recipe = with_copies(self._in_cells[name], self._copies_for(name))
-            return {**recipe, **_statistics(statistics)}
+            return {**self._now(self._in_cells[name]), **_statistics(statistics)}
         match box := self._boxes[name]:
             case AddsMarginalBox():
                 more: Document = {"extra": list(box.clique)}
@@ -232,13 +232,24 @@ class Boxes:
                 more = {}
         return _recipe(box.kind, parameters_of_box(box)["generator"], statistics, more)
 
-    def _copies_for(self, name: str) -> str:
-        """Where a sandbox finds compiled copies; empty for a program of the system, which has none."""
-        return "" if self._in_cells[name]["view"]["system"] else self._copies.folder()
+    def _now(self, recipe: Document) -> Document:
+        """The recipe with its environment compared again, and compiled copies."""
+        if not _is_python(recipe):
+            return recipe
+        try:
+            environment = python_environment(recipe["libraries"], self._copies.folder())
+        except InvalidInputError:
+            raise GeneratorChangedError from None
+        return {**recipe, "environment": asdict(environment)}
+
+
+def _is_python(recipe: Document) -> bool:
+    """Programs of the system have no distributions and no compiled copies."""
+    return bool(recipe["environment"]["stamp"])
 
 
 def _read(box: ProgramBox | BuiltInBox) -> Document:
-    """The recipe of what is to run in a sandbox, with the digest of its bytes as they are now."""
+    """The recipe of what is to run in a sandbox, with its digest as it is now."""
     try:
         if isinstance(box, ProgramBox):
             return program_recipe(box.folder, box.command, box.parameters, box.libraries)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.catalogue import DatasetEntry, table_of_schema
-from gencard.controller.sandbox.recipes import KINDS
+from gencard.controller.sandbox.recipes import PROGRAM
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges, Labels
@@ -201,7 +201,7 @@ class Descriptions:
 
 def whole_recipe(recipe: Mapping[str, Any], dataset_entry: DatasetEntry, model_cells: int) -> Job:
     """The recipe of a black box, whole: numbers for what runs in a sandbox, else zeros and a bound."""
-    if recipe["kind"] in KINDS:
+    if recipe["kind"] == PROGRAM:
         values = values_of(dataset_entry.schema.coding)
         return {**recipe, "values": {name: list(map(_written, row)) for name, row in values.items()}}
     return {**recipe, "zeros": zeros_of(dataset_entry), "max_cells": model_cells}

@@ -1,4 +1,4 @@
-"""Black boxes that run in a sandbox: a program of a steward, or a box that comes with Gencard."""
+"""Black boxes that run in a sandbox: programs of others, and built-in ones, which are programs too."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,18 +7,17 @@ import numpy as np
 
 from gencard.boxes.entry import Parameters, Surroundings
 from gencard.boxes.registry import BOXES, box_named, complete
-from gencard.controller.sandbox.contents import digest_of_view
+from gencard.controller.sandbox.environment import PYTHON
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
-from gencard.controller.sandbox.views import View, python_view
 from gencard.core.blackbox import BlackBox, FittingBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError
+from gencard.core.errors import BlackBoxError, GencardError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.box_answer import AnswerReader, HundredthsReport, error_of_refusal
 from gencard.wire.box_request import BoxRequest, BoxTask, Values
-from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes
+from gencard.wire.signatures.canonical import document_of, json_bytes
 
 
 def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:
@@ -32,7 +31,7 @@ def ignore_hundredths(_hundredths: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedProgram:
-    """A program as a ``core.blackbox.contract.BlackBox``; each call is a separate run.
+    """A program as a ``core.blackbox.BlackBox``; each call is a separate run.
 
     Args:
         workload: The cliques of the card.
@@ -52,17 +51,45 @@ class SandboxedProgram:
             JobLimitError: It takes too long.
             IsolationError: Nothing can be run in a sandbox here.
         """
-        request = BoxRequest(
-            BoxTask.RUN,
-            dataset,
-            rows,
-            seed,
-            self.program.parameters,
-            self.workload,
-            values_of_attributes(self.values, dataset),
-        )
-        program = self.program
-        return self.sandbox.ask(program.command, program.files, request, report=ignore_hundredths).rows()
+        return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
+
+    def ask(
+        self,
+        task: BoxTask,
+        dataset: Dataset,
+        rows: int,
+        seed: int,
+        *,
+        saved: bytes = b"",
+        report: HundredthsReport = ignore_hundredths,
+    ) -> AnswerReader:
+        """The answer to one request; raises as a call does."""
+        values = values_of_attributes(self.values, dataset)
+        parameters = self.program.parameters
+        request = BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
+        return self.sandbox.ask(self.program.command, self.program.files, request, report=report)
+
+
+class BuiltInProgram(SandboxedProgram):
+    """A program that comes with Gencard: its refusals are relayed, because its code tells no record."""
+
+    __slots__ = ()
+
+    def ask(
+        self,
+        task: BoxTask,
+        dataset: Dataset,
+        rows: int,
+        seed: int,
+        *,
+        saved: bytes = b"",
+        report: HundredthsReport = ignore_hundredths,
+    ) -> AnswerReader:
+        """See ``SandboxedProgram``; also raises what the box refuses by its public input."""
+        reader = SandboxedProgram.ask(self, task, dataset, rows, seed, saved=saved, report=report)
+        if refusal := reader.refusal():
+            raise error_of_refusal(*refusal)
+        return reader
 
 
 Sampling = Callable[[Dataset, bytes, int, int], Dataset]
@@ -104,59 +131,8 @@ class SandboxedFit:
         raise BlackBoxError(problem="the bytes are not a saved fit")
 
 
-_COMMAND = ("python", "-I", "-m", "gencard.controller.sandbox.built_in")
-
-_LIBRARIES = {
-    "synthpop": ("opendp", "scikit-learn"),
-    "ctgan": ("opendp", "scikit-learn", "torch"),
-    "pate-gan": ("opendp", "torch"),
-}
-"""Distributions that boxes compute with besides numpy and scipy."""
-
-_NOISE = ("opendp",)
-"""Those of all others."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SandboxedBox:
-    """See ``core.blackbox.contract.BlackBox``; made by ``built_in_box``.
-
-    Args:
-        parameters: Those that have not their defaults.
-        values: For ordered attributes, the number that each code stands for, NaN for missing.
-    """
-
-    name: str
-    parameters: Parameters
-    sandbox: Sandbox
-    workload: tuple[Clique, ...] = ()
-    values: Values = field(default_factory=dict)
-
-    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """See ``SandboxedProgram``; also raises what the box refuses by its public input."""
-        return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
-
-    def ask(
-        self,
-        task: BoxTask,
-        dataset: Dataset,
-        rows: int,
-        seed: int,
-        *,
-        saved: bytes = b"",
-        report: HundredthsReport = ignore_hundredths,
-    ) -> AnswerReader:
-        """The answer to one request, which is no refusal."""
-        values = values_of_attributes(self.values, dataset)
-        request = BoxRequest(task, dataset, rows, seed, self.parameters, self.workload, values, saved)
-        reader = self.sandbox.ask((*_COMMAND, self.name), (), request, report=report)
-        if refusal := reader.refusal():
-            raise error_of_refusal(*refusal)
-        return reader
-
-
-class FittingSandboxedBox(SandboxedBox):
-    """See ``core.blackbox.contract.FittingBox``; fits and samples are made in sandboxes of their own."""
+class FittingProgram(BuiltInProgram):
+    """See ``core.blackbox.FittingBox``; fits and samples are made in sandboxes of their own."""
 
     __slots__ = ()
 
@@ -178,6 +154,35 @@ class FittingSandboxedBox(SandboxedBox):
         return self.ask(BoxTask.SAMPLE, none, rows, seed, saved=saved).rows()
 
 
+_BUILT_IN = """# {name}, version {version}
+from gencard.boxes.entry import Surroundings
+from gencard.boxes.registry import box_named
+from gencard.controller.noise import OpenDpNoise
+from gencard.wire.black_box import serve
+
+
+def box(request):
+    around = Surroundings(request.workload, request.values, OpenDpNoise())
+    return box_named("{name}", request.parameters, around)
+
+
+serve(box)
+"""
+
+
+def built_in_program(name: str, parameters: Parameters) -> Program:
+    """A box of the registry as a program; its digest changes with the version of the algorithm.
+
+    Raises:
+        InvalidInputError: There is none of this name, or a parameter is wrong.
+    """
+    _unconfined(name, parameters)
+    entry = BOXES[name]
+    text = _BUILT_IN.format(name=name, version=entry.version)
+    files = (("box.py", text.encode()),)
+    return Program((PYTHON, "./box.py"), files, dict(complete(entry, parameters)), entry.libraries)
+
+
 def sandboxed_box(
     name: str,
     parameters: Parameters,
@@ -185,54 +190,16 @@ def sandboxed_box(
     *,
     workload: tuple[Clique, ...] = (),
     values: Values | None = None,
-) -> SandboxedBox:
-    """A box of the registry, in a sandbox.
-
-    Raises:
-        InvalidInputError: There is none of this name, or a parameter is wrong.
-    """
-    known = values or {}
-    inside = unconfined(name, parameters, workload, known)
-    kind = FittingSandboxedBox if isinstance(inside, FittingBox) else SandboxedBox
-    return kind(name, parameters, sandbox, workload, known)
+) -> BuiltInProgram:
+    """A box of the registry, in a sandbox; raises as ``built_in_program``."""
+    program = built_in_program(name, parameters)
+    fits = isinstance(_unconfined(name, parameters), FittingBox)
+    kind = FittingProgram if fits else BuiltInProgram
+    return kind(program, sandbox, workload, values or {})
 
 
-def unconfined(
-    name: str, parameters: Parameters, workload: tuple[Clique, ...] = (), values: Values | None = None
-) -> BlackBox:
-    """The box outside a sandbox, for inspection only; it must never be run.
-
-    Raises:
-        InvalidInputError: There is none of this name, or a parameter is wrong.
-    """
+def _unconfined(name: str, parameters: Parameters) -> BlackBox:
+    """The box outside a sandbox, for inspection only; it must never be run."""
     from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - OpenDP takes its time
 
-    return box_named(name, parameters, Surroundings(workload, values or {}, OpenDpNoise()))
-
-
-def built_in_view(name: str) -> View:
-    """What the sandbox of a box of the registry shows of the machine.
-
-    Raises:
-        InvalidInputError: There is none of this name.
-    """
-    if name not in BOXES:
-        raise InvalidInputError(field="black_box", problem="no black box has this name")
-    return python_view(_LIBRARIES.get(name, _NOISE), controller=True)
-
-
-def built_in_digest(name: str, parameters: Mapping[str, str], view: View) -> str:
-    """SHA-256, in hex, of all that runs in the sandbox.
-
-    Raises:
-        InvalidInputError: The box has no such parameter.
-        GeneratorChangedError: What the view names is not there any more.
-    """
-    return digest_of(
-        {
-            "format": "gencard.built-in.v2",
-            "box": name,
-            "parameters": dict(complete(BOXES[name], parameters)),
-            "view": digest_of_view(view),
-        }
-    )
+    return box_named(name, parameters, Surroundings(noise=OpenDpNoise()))

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from gencard.controller.sandbox.environment import Environment
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits, limited
 from gencard.controller.sandbox.memory_watch import tree_of
 from gencard.controller.sandbox.namespaces import VARIABLES, Namespaces
-from gencard.controller.sandbox.views import View
 
 
 class Confinement(Protocol):
@@ -95,6 +95,6 @@ class Processes:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def confinement(isolation: Isolation, view: View) -> Confinement:
-    """A fresh one, that shows this view where it can show less than all."""
-    return Namespaces(view) if isolation is Isolation.NAMESPACES else Processes()
+def confinement(isolation: Isolation, environment: Environment) -> Confinement:
+    """A fresh one, that shows this environment where it can show less than all."""
+    return Namespaces(environment) if isolation is Isolation.NAMESPACES else Processes()

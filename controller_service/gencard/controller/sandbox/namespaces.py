@@ -19,10 +19,9 @@ from pathlib import Path
 from types import TracebackType
 
 from gencard.controller.sandbox.call_filter import call_filter
+from gencard.controller.sandbox.environment import Environment, closing_of, root_of
 from gencard.controller.sandbox.limits import SandboxLimits, limited
 from gencard.controller.sandbox.memory_watch import children_of, tree_of
-from gencard.controller.sandbox.root import closing_of, root_of
-from gencard.controller.sandbox.views import View
 
 
 class MemoryFiles:
@@ -118,11 +117,11 @@ class Namespaces:
     """See ``confinement.Confinement``. The first process is held, for with it all others end.
 
     Args:
-        view: What of the machine is there inside.
+        environment: What of the machine is there inside.
     """
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
         self._first: int | None = None
         self._user = ExitStack()
 
@@ -138,7 +137,7 @@ class Namespaces:
             ]
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
             closed = [*_closed(), "--seccomp", str(memory.of(calls))]
-            words = [*closed, *root_of(self._view), *placed, *self._folders(limits)]
+            words = [*closed, *root_of(self._environment), *placed, *self._folders(limits)]
             inside = [*_dropped(held), *limited(limits, others=_others()), *command]
             process = self._started(words, inside, memory)
             self._user = held.pop_all()
@@ -147,7 +146,7 @@ class Namespaces:
     def _folders(self, limits: SandboxLimits) -> list[str]:
         """There is no /proc: it shows the machine's memory and load, and which pages others map."""
         work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
-        system = [*_devices(), *closing_of(self._view), "--remount-ro", "/"]
+        system = [*_devices(), *closing_of(self._environment), "--remount-ro", "/"]
         variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
         return [*work, *system, *variables, "--chdir", str(WORK)]
 

@@ -1,4 +1,4 @@
-"""A program of a stranger: its files, its command line, and the digest of every byte that runs."""
+"""A program that makes rows: its files, its command line, and the digest that names it on cards."""
 
 import hashlib
 import stat
@@ -6,9 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gencard.controller.sandbox.contents import COPIES, digest_of_view
-from gencard.controller.sandbox.views import PYTHON, View, view_of
+from gencard.controller.sandbox.distributions import BYTECODE
+from gencard.controller.sandbox.environment import (
+    PYTHON,
+    Environment,
+    libc,
+    python_environment,
+    python_runtime,
+)
 from gencard.core.errors import InvalidInputError
+from gencard.wire.signatures.canonical import Document, digest_of
 
 MOST_FILES = 200
 MOST_BYTES = 16 << 20
@@ -16,10 +23,10 @@ MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Everything that runs for a black box, as bytes in memory.
+    """Everything that an author gives, as bytes in memory.
 
     Its files are digested as they are put into the sandbox: there is no moment between the two at which
-    one on disk could change. What the sandbox shows besides is its view, see ``view.View``.
+    one on disk could change.
 
     Args:
         command: First "python", the path of an interpreter of the system, or a file of the program; then
@@ -52,31 +59,63 @@ class Program:
         _check_command(command, dict(files))
         return cls(tuple(command), files, dict(parameters), tuple(libraries))
 
-    def view(self) -> View:
-        """What of the machine its sandbox shows."""
-        return view_of(self.command, dict(self.files), self.libraries)
+    @property
+    def is_python(self) -> bool:
+        """Whether the controller's own interpreter runs it; any other is one of the system."""
+        return self.command[0] == PYTHON
 
-    def digest(self, view: View) -> str:
-        """SHA-256, in hex, of command, parameters, view and every file, each with its length.
+    def environment(self, compiled: str = "") -> Environment:
+        """What its sandbox shows of the machine, with a folder of compiled copies where it is Python.
 
         Raises:
-            GeneratorChangedError: What the view names is not there any more.
+            InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
         """
-        hasher = hashlib.sha256(b"gencard.program.v2\x00")
-        parts = [digest_of_view(view), *self.command, *_flat(self.parameters)]
-        for part in (str(len(self.command)), str(len(self.parameters)), *parts):
-            data = part.encode()
-            hasher.update(b"%d\x00" % len(data) + data)
-        for path, content in self.files:
-            name = path.encode()
-            hasher.update(b"%d\x00%d\x00" % (len(name), len(content)) + name + content)
-        return hasher.hexdigest()
+        return python_environment(self.libraries, compiled) if self.is_python else Environment()
+
+    def runtime(self) -> Document:
+        """What runs it: Python and the C library by version, distributions by name, version and RECORD.
+
+        An interpreter of the system is named by the content of its file.
+
+        Raises:
+            InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
+        """
+        return python_runtime(self.libraries) if self.is_python else self._system_runtime()
+
+    def digest(self, runtime: Document) -> str:
+        """SHA-256, in hex, of what its author and the steward chose, and of what runs it.
+
+        Gencard itself is not in it: the controller is trusted to run what it says.
+
+        Args:
+            runtime: As ``runtime`` gives it.
+        """
+        return digest_of(
+            {
+                "format": "gencard.program.v3",
+                "command": list(self.command),
+                "files": {path: hashlib.sha256(content).hexdigest() for path, content in self.files},
+                "parameters": dict(self.parameters),
+                "runtime": runtime,
+            }
+        )
+
+    def _system_runtime(self) -> Document:
+        """The interpreter that the command names, or the first line of the script that it names."""
+        first = self.command[0]
+        if first.startswith("./"):
+            line = dict(self.files)[first[2:]].partition(b"\n")[0]
+            first = line[2:].split()[0].decode(errors="replace") if line[2:].split() else ""
+            first = first if line.startswith(b"#!") else ""
+        path = Path(first)
+        content = path.read_bytes() if first and path.is_file() else b""
+        return {"interpreter": hashlib.sha256(content).hexdigest(), "libc": libc()}
 
 
 def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
     left = MOST_BYTES
     try:
-        paths = [path for path in sorted(folder.rglob("*")) if COPIES not in path.parts]
+        paths = [path for path in sorted(folder.rglob("*")) if BYTECODE not in path.parts]
         for number, path in enumerate(path for path in paths if not _is_folder(path)):
             left -= path.lstat().st_size
             if number >= MOST_FILES or left < 0:
@@ -112,10 +151,6 @@ def _is_of_the_system(interpreter: str) -> bool:
     path = Path(interpreter).resolve()
     inside = any(path.is_relative_to(folder) for folder in ("/usr", "/bin", "/sbin"))
     return interpreter.startswith("/") and inside and path.is_file()
-
-
-def _flat(parameters: Mapping[str, str]) -> list[str]:
-    return [word for pair in sorted(parameters.items()) for word in pair]
 
 
 def _refusal(field_name: str, problem: str) -> InvalidInputError:

@@ -1,39 +1,30 @@
-"""Boxes that run in sandboxes, as the settings name them and as a job is told of them.
+"""Programs in sandboxes, as the settings name them and as a job is told of them.
 
-{"kind": "program", "folder": path, "command": [word, ...], "parameters": {name: word},
- "libraries": [name, ...], "digest": hex, "view": see below, "isolation": word, "limits": {name: int}}
-{"kind": "built_in", "box": name, "parameters": {name: word}, "digest": hex, "view": see below,
+{"kind": "program", "box": name in the registry, or empty, "folder": path, or empty,
+ "command": [word, ...], "parameters": {name: word}, "libraries": [name, ...], "digest": hex,
+ "runtime": see ``Program.runtime``, "environment": {"shown": [path, ...], ..., "stamp": hex},
  "isolation": word, "limits": {name: int}}
 
-"view": {"shown": [path, ...], ..., "stamp": hex, "digest": hex}    as ``view.View`` has it; with
-what was found when it was looked at and when it was read, for a job reads only what has changed since.
-"copies", of the same form, for a folder of compiled copies
+The service compares distributions with their RECORDs; a job refuses what has changed since, by the
+stamp, and reads the files of a program again.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from gencard.controller.sandbox.boxes import (
-    SandboxedProgram,
-    built_in_digest,
-    built_in_view,
-    sandboxed_box,
-    unconfined,
-)
-from gencard.controller.sandbox.contents import digest_of_view, remember, stamp_of_view
+from gencard.controller.sandbox.boxes import SandboxedProgram, built_in_program, sandboxed_box
+from gencard.controller.sandbox.environment import environment_of_document
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
-from gencard.controller.sandbox.views import View, document_of_view, view_of_document
 from gencard.core.blackbox import BlackBox
 from gencard.core.domain import Clique
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.wire.box_request import Values
 from gencard.wire.signatures.canonical import Document
 
-KINDS = ("program", "built_in")
+PROGRAM = "program"
 
 
 def program_recipe(
@@ -45,55 +36,31 @@ def program_recipe(
     """A program as it stands in its folder now.
 
     Raises:
-        InvalidInputError: See ``Program.read``.
-        GeneratorChangedError: What its sandbox would show changes while it is read.
+        InvalidInputError: See ``Program.read`` and ``distributions.checked``.
+        GeneratorChangedError: A distribution changes while it is read.
     """
     program = Program.read(folder, command, parameters, libraries)
-    view = program.view()
-    return {
-        "kind": "program",
-        "folder": str(folder),
-        "command": list(command),
-        "parameters": dict(parameters),
-        "libraries": list(libraries),
-        "digest": program.digest(view),
-        "view": _seen(view),
-    }
+    return _recipe(program, box="", folder=str(folder))
 
 
 def built_in_recipe(box: str, parameters: Mapping[str, str]) -> Document:
-    """A box of the registry with these parameters.
+    """A box of the registry with these parameters; raises as ``program_recipe`` and ``box_named``."""
+    return _recipe(built_in_program(box, parameters), box=box, folder="")
 
-    Raises:
-        InvalidInputError: There is none of this name, or a parameter is wrong.
-        GeneratorChangedError: What its sandbox would show changes while it is read.
-    """
-    unconfined(box, parameters)
-    view = built_in_view(box)
+
+def _recipe(program: Program, *, box: str, folder: str) -> Document:
+    runtime = program.runtime()
     return {
-        "kind": "built_in",
+        "kind": PROGRAM,
         "box": box,
-        "parameters": dict(parameters),
-        "digest": built_in_digest(box, parameters, view),
-        "view": _seen(view),
+        "folder": folder,
+        "command": list(program.command),
+        "parameters": dict(program.parameters),
+        "libraries": list(program.libraries),
+        "digest": program.digest(runtime),
+        "runtime": runtime,
+        "environment": asdict(program.environment()),
     }
-
-
-def _seen(view: View) -> Document:
-    digest = digest_of_view(view)
-    return {**document_of_view(view), "stamp": stamp_of_view(view), "digest": digest}
-
-
-def with_copies(recipe: Document, folder: str) -> Document:
-    """The same recipe, with a folder of ``compiled.CompiledCopies``; empty for none.
-
-    Raises:
-        GeneratorChangedError: The folder changes while it is read.
-    """
-    if not folder:
-        return recipe
-    view = {**recipe["view"], "compiled": folder}
-    return {**recipe, "view": view, "copies": _seen(View((folder,)))}
 
 
 def in_sandbox(recipe: Document, limits: SandboxLimits, isolation: Isolation) -> Document:
@@ -114,33 +81,23 @@ def sandboxed_box_of(
         GeneratorChangedError: What is there now has another digest.
         InvalidInputError: The recipe is of another kind, or its program cannot be read.
     """
-    if recipe["kind"] not in KINDS:
+    if recipe["kind"] != PROGRAM:
         raise InvalidInputError(field="black_box", problem="is of an unknown kind")
-    (view, _), *_ = seen = tuple(_taken(recipe[name]) for name in ("view", "copies") if name in recipe)
-    sandbox = Sandbox(SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"]), view, seen)
-    parameters = recipe["parameters"]
-    if recipe["kind"] == "program":
-        folder, command, libraries = Path(recipe["folder"]), recipe["command"], recipe["libraries"]
-        program = Program.read(folder, command, parameters, libraries)
-        _check(program.digest(view), recipe)
-        return SandboxedProgram(program, sandbox, workload, values or {})
-    _check(built_in_digest(recipe["box"], parameters, view), recipe)
-    return sandboxed_box(recipe["box"], parameters, sandbox, workload=workload, values=values)
-
-
-def _taken(recorded: Mapping[str, Any]) -> tuple[View, str]:
-    """A view that the service read, and its digest, which it has now.
-
-    Raises:
-        GeneratorChangedError: It has another one.
-    """
-    view, digest = view_of_document(recorded), str(recorded["digest"])
-    remember(recorded["stamp"], digest)
-    if digest_of_view(view) != digest:
+    environment = environment_of_document(recipe["environment"])
+    environment.check_unchanged()
+    sandbox = Sandbox(SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"]), environment)
+    program = _program_of(recipe)
+    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
         raise GeneratorChangedError
-    return view, digest
+    if recipe["box"]:
+        return sandboxed_box(
+            recipe["box"], program.parameters, sandbox, workload=workload, values=values
+        )
+    return SandboxedProgram(program, sandbox, workload, values or {})
 
 
-def _check(digest: str, recipe: Document) -> None:
-    if digest != recipe["digest"]:
-        raise GeneratorChangedError
+def _program_of(recipe: Document) -> Program:
+    if recipe["box"]:
+        return built_in_program(recipe["box"], recipe["parameters"])
+    folder = Path(recipe["folder"])
+    return Program.read(folder, recipe["command"], recipe["parameters"], recipe["libraries"])

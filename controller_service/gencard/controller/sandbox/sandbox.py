@@ -14,12 +14,10 @@ from functools import partial
 from typing import IO, cast
 
 from gencard.controller.sandbox.confinement import Confinement, confinement
-from gencard.controller.sandbox.contents import digest_of_view
+from gencard.controller.sandbox.environment import COMPILED, PYTHON, Environment
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.memory_watch import MemoryWatch
-from gencard.controller.sandbox.root import COMPILED
-from gencard.controller.sandbox.views import PYTHON, View
-from gencard.core.errors import BlackBoxError, GeneratorChangedError, IsolationError, JobLimitError
+from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
 from gencard.wire.box_answer import AnswerReader, HundredthsReport, longest_answer
 from gencard.wire.box_request import BoxRequest, bytes_of_request
 
@@ -72,14 +70,12 @@ class Sandbox:
     """Runs programs, each in a new process with a new folder, so that no run can learn of another.
 
     Args:
-        view: What a program finds of the machine.
-        seen: Views and the digests that they are to have after each run too.
+        environment: What a program finds of the machine.
     """
 
     limits: SandboxLimits
     isolation: Isolation
-    view: View
-    seen: tuple[tuple[View, str], ...] = ()
+    environment: Environment
 
     def ask(
         self,
@@ -94,16 +90,16 @@ class Sandbox:
         Args:
             command: As ``program.Program`` has it.
             files: What it finds in its folder.
-            told: Hears of the progress; it may raise.
+            report: Called with the progress; it may raise.
 
         Raises:
             BlackBoxError: It fails, or its answer cannot be right.
             JobLimitError: It takes too long, or too much memory.
             IsolationError: Nothing can be run in a sandbox here.
-            GeneratorChangedError: What the sandbox shows was changed since it was digested.
+            GeneratorChangedError: A distribution was changed since it was compared with its RECORD.
         """
         reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)
-        keeper = confinement(self.isolation, self.view)
+        keeper = confinement(self.isolation, self.environment)
         process = self._started(keeper, command, files)
         try:
             self._watched(keeper, process, request, reader)
@@ -114,13 +110,8 @@ class Sandbox:
                 with suppress(OSError):
                     if pipe:
                         pipe.close()
-        self._check_unchanged()
+        self.environment.check_unchanged()  # so what the program read is what the digest names
         return reader
-
-    def _check_unchanged(self) -> None:
-        """Digests are equal before and after the run, so what the program read is what was digested."""
-        if any(digest_of_view(view) != digest for view, digest in self.seen):
-            raise GeneratorChangedError
 
     def _started(
         self, keeper: Confinement, command: Sequence[str], files: Sequence[tuple[str, bytes]]

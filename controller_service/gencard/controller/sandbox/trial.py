@@ -55,7 +55,9 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
     seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
     text = _RESAMPLES.format(hidden=seen, get_filter=_PR_GET_SECCOMP, filtered=_FILTERED)
     program = Program(("python", "./box.py"), (("box.py", text.encode()),))
-    box = SandboxedProgram(program, Sandbox(SandboxLimits(wall_seconds=60), isolation, program.view()))
+    box = SandboxedProgram(
+        program, Sandbox(SandboxLimits(wall_seconds=60), isolation, program.environment())
+    )
     dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
     try:
         box(dataset, 1, seed=0)

@@ -1,0 +1,248 @@
+"""Installed distributions: name, version and RECORD, and whether their files are those of the RECORD.
+
+An installer leaves a RECORD of the files that it wrote, with their hashes. Files are compared with
+these hashes once; afterwards only times, sizes and inode numbers are compared, because only root can
+set the time of a file's last change (ctime).
+"""
+
+import csv
+import hashlib
+import importlib.metadata
+import os
+import re
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+from stat import S_ISREG
+from typing import NamedTuple
+
+from gencard.core.errors import GeneratorChangedError, InvalidInputError
+
+BYTECODE = "__pycache__"
+"""Python's compiled copies beside sources: in no RECORD with a hash, and never run in a sandbox."""
+
+_TICK = 0.1
+"""Seconds after which a further change is certain to get a later time than the last one."""
+
+_READERS = 2
+_REQUIREMENT = re.compile(r"^[A-Za-z0-9._-]+")
+_OPTIONAL = re.compile(r"extra\s*==")
+
+
+class _File(NamedTuple):
+    path: str
+    inode: int
+    size: int
+    written: int
+    changed: int
+
+
+_hashes: dict[tuple[_File, str], str] = {}
+"""Hashes of files that were read, by what identified the files then, and algorithm."""
+
+
+_checked: dict[tuple[str, ...], "tuple[str, tuple[Installed, ...]]"] = {}
+"""Distributions that were compared, and the stamp of their files then, by the names that led to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One distribution as it lies on the disk.
+
+    Args:
+        entries: Paths of the files and folders that it has at the top.
+        hashes: Algorithm and hash of each file that it runs or reads, by path; as its RECORD has them.
+        record: SHA-256, in hex, of these, by paths relative to where it is installed.
+    """
+
+    name: str
+    version: str
+    entries: tuple[str, ...]
+    hashes: Mapping[str, str]
+    record: str
+
+
+def checked(names: Iterable[str]) -> tuple[Installed, ...]:
+    """These distributions and all that they require, by name, after a comparison with their RECORDs.
+
+    Nothing is read again while every file has the same inode number, size and times.
+
+    Raises:
+        InvalidInputError: One of the names is not installed or has no RECORD, or a file is missing,
+            differs from its RECORD or is in none.
+        GeneratorChangedError: A file changes while it is read, or is neither a file nor a folder.
+    """
+    wanted = tuple(sorted(names))
+    if wanted in _checked:
+        stamp, known = _checked[wanted]
+        with suppress(GeneratorChangedError):
+            if stamp_of(entries_of(known)) == stamp:
+                return known
+    distributions = tuple(map(_installed, _required(wanted)))
+    _checked[wanted] = _compared(distributions), distributions
+    return distributions
+
+
+def _compared(distributions: tuple[Installed, ...]) -> str:
+    """The stamp of files that have the hashes of their RECORDs."""
+    entries = entries_of(distributions)
+    _wait_for_clock(entries)
+    stamp, files = stamp_of(entries), set(_files_in(entries))
+    try:
+        _check_hashes(distributions, files)
+    except OSError:
+        raise GeneratorChangedError from None
+    if stamp_of(entries) != stamp:
+        raise GeneratorChangedError
+    return stamp
+
+
+def entries_of(distributions: Iterable[Installed]) -> tuple[str, ...]:
+    """Paths of all that the distributions have at the top."""
+    return tuple(sorted({path for each in distributions for path in each.entries}))
+
+
+def stamp_of(paths: Collection[str]) -> str:
+    """Changes with every change of a file below these paths, and takes no reading.
+
+    Raises:
+        GeneratorChangedError: One is not there any more, or is neither a file nor a folder.
+    """
+    return hashlib.sha256(repr(sorted(map(tuple, _files_in(paths)))).encode()).hexdigest()
+
+
+def _required(names: Iterable[str]) -> list[str]:
+    """The names and all that they require; requirements of other systems and extras may be absent."""
+    left, known = [_normal(name) for name in names], set[str]()
+    while left:
+        name = left.pop()
+        if name in known:
+            continue
+        required = _distribution(name).requires or ()
+        known.add(name)
+        needed = {_normal(words) for words in required if not _OPTIONAL.search(words)}
+        left += filter(_is_installed, needed)
+    return sorted(known)
+
+
+def _normal(requirement: str) -> str:
+    match = _REQUIREMENT.match(requirement)
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _distribution(name: str) -> Distribution:
+    try:
+        return importlib.metadata.distribution(name)
+    except PackageNotFoundError:
+        pass
+    raise _refusal(name, "is not installed")
+
+
+def _installed(name: str) -> Installed:
+    distribution = _distribution(name)
+    record = distribution.read_text("RECORD")
+    if not record:
+        raise _refusal(name, "has no RECORD of its files; install it from a wheel")
+    rows = [row for row in csv.reader(record.splitlines()) if len(row) == 3]
+    inside = [(path, algorithm) for path, algorithm, _ in rows if not path.startswith(("..", "/"))]
+    listed = sorted((path, known) for path, known in inside if _is_compared(path))
+    tops = {path.partition("/")[0] for path, _ in inside if BYTECODE not in Path(path).parts}
+    entries = tuple(sorted(str(distribution.locate_file(top)) for top in tops))
+    if missing := [Path(path).name for path in entries if not os.path.lexists(path)]:
+        raise _refusal(name, f"differs from its RECORD in {missing[0]}; reinstall it")
+    told = "".join(f"{path}\x00{known}\n" for path, known in listed)
+    return Installed(
+        name,
+        distribution.version,
+        entries,
+        {str(distribution.locate_file(path)): known for path, known in listed},
+        hashlib.sha256(told.encode()).hexdigest(),
+    )
+
+
+def _is_compared(path: str) -> bool:
+    """What an installer writes besides the wheel's own files differs from machine to machine."""
+    parts = Path(path).parts
+    return not parts[0].endswith(".dist-info") and BYTECODE not in parts
+
+
+def _check_hashes(distributions: Iterable[Installed], files: Collection[_File]) -> None:
+    by_path = {file.path: file for file in files if _is_compared_file(file)}
+    for each in distributions:
+        there = [by_path.pop(path, None) for path in each.hashes]
+        with ThreadPoolExecutor(_READERS) as readers:
+            same = list(readers.map(_has_hash, there, each.hashes.values()))
+        wrong = [path for path, is_same in zip(each.hashes, same, strict=True) if not is_same]
+        if wrong:
+            raise _refusal(each.name, f"differs from its RECORD in {Path(wrong[0]).name}; reinstall it")
+    for path in by_path:
+        owner = next(each for each in distributions if path.startswith(each.entries))
+        raise _refusal(owner.name, f"has a file that is not in its RECORD: {Path(path).name}")
+
+
+def _is_compared_file(file: _File) -> bool:
+    return not any(part.endswith(".dist-info") for part in Path(file.path).parts)
+
+
+def _has_hash(file: _File | None, expected: str) -> bool:
+    """Whether the file is there and has the hash that a RECORD writes as ``sha256=...``."""
+    algorithm, _, value = expected.partition("=")
+    if file is None or algorithm not in {"sha256", "sha384", "sha512"}:
+        return False
+    if (file, algorithm) not in _hashes:
+        with open(file.path, "rb") as opened:
+            digest = hashlib.file_digest(opened, algorithm).digest()
+        _hashes[file, algorithm] = urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return _hashes[file, algorithm] == value
+
+
+def _wait_for_clock(paths: Collection[str]) -> None:
+    """Until the clock has passed the last change of a file: a change from then on shows in its time."""
+    newest = max((file.changed for file in _files_in(paths)), default=0)
+    time.sleep(min(_TICK, max(0.0, newest / 1e9 + _TICK - time.time())))
+
+
+def _files_in(paths: Iterable[str]) -> Iterator[_File]:
+    left = list(paths)
+    try:
+        while left:
+            path = left.pop()
+            if os.path.isdir(path) and not os.path.islink(path):
+                with os.scandir(path) as entries:
+                    inside = [entry for entry in entries if entry.name != BYTECODE]
+                left += [entry.path for entry in inside if entry.is_dir(follow_symlinks=False)]
+                yield from (
+                    _file(entry.path, entry.stat(follow_symlinks=False))
+                    for entry in inside
+                    if not entry.is_dir(follow_symlinks=False)
+                )
+            else:
+                yield _file(path, os.lstat(path))
+        return
+    except OSError:
+        pass
+    raise GeneratorChangedError
+
+
+def _file(path: str, status: os.stat_result) -> _File:
+    """A link would lead to what is not looked at, so it is refused."""
+    if not S_ISREG(status.st_mode):
+        raise GeneratorChangedError
+    return _File(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _refusal(name: str, problem: str) -> InvalidInputError:
+    return InvalidInputError(field="libraries", problem=f"name '{name}', which {problem}")

@@ -1,0 +1,270 @@
+"""What a sandbox shows: system and interpreter, and for Python Gencard and declared distributions.
+
+All of it is read-only, at the paths that it has outside. Nothing of the controller is there: no
+settings, keys, state or records.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from glob import glob
+from importlib.metadata import distribution
+from importlib.resources import files
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from gencard.controller.sandbox.distributions import checked, entries_of, stamp_of
+from gencard.core.errors import GeneratorChangedError
+from gencard.wire.signatures.canonical import Document
+
+PYTHON = "python"
+"""As the first word of a command: the controller's own interpreter, with Gencard to import."""
+
+BASE = ("numpy", "rfc8785", "scipy")
+"""Distributions that every program in Python finds besides Gencard."""
+
+COMPILED = "/cell/compiled"
+"""Where Python looks for compiled copies, and nowhere else."""
+
+_OURS = "gencard"
+_PACKAGES = ("gencard.boxes", "gencard.core", "gencard.wire")
+_OF_THE_CONTROLLER = ("__init__.py", "noise.py")
+"""Where the noise of private boxes comes from."""
+
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/R")
+"""Of the system's settings, what finds its libraries and interpreters."""
+
+_UNDECLARED = (
+    "/usr/lib/python3*/dist-packages",
+    "/usr/local/lib/python3*/dist-packages",
+    "/usr/local/lib/python3*/site-packages",
+)
+"""Where packages lie that no box declares: hidden from Python, since its digest does not cover them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What of the machine is there inside, besides the system.
+
+    Args:
+        shown: Files and folders.
+        hidden: Folders that are empty inside; what of ``shown`` lies in them is there.
+        links: Symbolic links that lead to the interpreter: where they are and what they say.
+        compiled: A folder of compiled copies, see ``CompiledCopies``; empty for none.
+        distributions: Those of ``shown`` that were compared with RECORDs.
+        stamp: Of distributions and compiled copies then; empty where there are none.
+    """
+
+    shown: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    compiled: str = ""
+    distributions: tuple[str, ...] = ()
+    stamp: str = ""
+
+    def check_unchanged(self) -> None:
+        """Raises GeneratorChangedError where a file has been changed since it was compared."""
+        if self.stamp and stamp_of(_watched(self.distributions, self.compiled)) != self.stamp:
+            raise GeneratorChangedError
+
+
+def environment_of_document(document: Mapping[str, Any]) -> Environment:
+    """From ``dataclasses.asdict``, which may have been JSON in between."""
+    return Environment(
+        tuple(document["shown"]),
+        tuple(document["hidden"]),
+        tuple((path, target) for path, target in document["links"]),
+        document["compiled"],
+        tuple(document["distributions"]),
+        document["stamp"],
+    )
+
+
+def python_environment(libraries: Iterable[str], compiled: str = "") -> Environment:
+    """The controller's interpreter, Gencard, and distributions with all that they require.
+
+    Args:
+        libraries: Distributions besides ``BASE``.
+
+    Raises:
+        InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
+    """
+    entries = entries_of(checked((*BASE, *libraries)))
+    shown, hidden, links = _interpreter()
+    stamp = stamp_of(_watched(entries, compiled))
+    return Environment(tuple(sorted({*shown, *entries})), hidden, links, compiled, entries, stamp)
+
+
+def _watched(distributions: tuple[str, ...], compiled: str) -> tuple[str, ...]:
+    return (*distributions, compiled) if compiled else distributions
+
+
+def python_runtime(libraries: Iterable[str]) -> Document:
+    """Interpreter and C library by version, distributions by version and RECORD; raises the same."""
+    return {
+        "distributions": [
+            {"name": each.name, "version": each.version, "record": each.record}
+            for each in checked((*BASE, *libraries))
+        ],
+        "interpreter": f"{platform.python_implementation()} {platform.python_version()}",
+        "libc": libc(),
+    }
+
+
+def libc() -> str:
+    """Name and version of the C library, and the kind of machine."""
+    return f"{' '.join(platform.libc_ver())} {platform.machine()}"
+
+
+@cache
+def _interpreter() -> tuple[frozenset[str], tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Paths that the interpreter needs besides the system's, folders to hide, and links to it."""
+    path, links = Path(sys.executable), []
+    while path.is_symlink():
+        links.append((str(path), os.readlink(path)))
+        path = Path(os.path.normpath(path.parent / path.readlink()))
+    standard = sysconfig.get_paths()["stdlib"]
+    undeclared = [*_UNDECLARED, f"{standard}/site-packages", f"{standard}/dist-packages"]
+    hidden = sorted({found for pattern in undeclared for found in glob(pattern)})
+    needed = {str(path), str(Path(standard).parent), f"{sys.prefix}/pyvenv.cfg", *_ours()}
+    shown = frozenset(each for each in needed if os.path.exists(each) and not _is_of_the_system(each))
+    return shown, tuple(hidden), tuple(links)
+
+
+def _is_of_the_system(path: str) -> bool:
+    """Whether it is there anyway; site-packages below /usr are hidden, so what is in them is not."""
+    return path.startswith("/usr/") and "-packages/" not in path
+
+
+def _ours() -> Iterator[str]:
+    """Our packages, and where they are not installed by copying, what says where they are."""
+    yield from (str(files(package)) for package in _PACKAGES)
+    yield from (str(files("gencard.controller") / name) for name in _OF_THE_CONTROLLER)
+    installed = distribution(_OURS)
+    yield from (
+        str(installed.locate_file(file)) for file in installed.files or () if file.suffix == ".pth"
+    )
+
+
+def root_of(environment: Environment) -> Iterator[str]:
+    """The root of a sandbox as arguments of bubblewrap, before the program's own files are there."""
+    yield from ("--ro-bind", "/usr", "/usr")
+    for path in map(Path, _SYSTEM):
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), str(path))
+        elif path.is_dir():
+            yield from ("--ro-bind", str(path), str(path))
+    made = {Path("/usr"), *map(Path, _SYSTEM)}
+    for name in _SETTINGS:
+        yield from (*_folders_above(Path(name), made), "--ro-bind-try", name, name)
+    for name in sorted(
+        {*environment.shown, *environment.hidden}
+    ):  # hidden folders before what is in them
+        hides = name in environment.hidden
+        yield from _folders_above(Path(name), made)
+        yield from ("--perms", "0755", "--tmpfs", name) if hides else ("--ro-bind", name, name)
+    for name, target in environment.links:
+        yield from (*_folders_above(Path(name), made), "--symlink", target, name)
+    if environment.compiled:
+        yield from (*_folders_above(Path(COMPILED), made), "--ro-bind", environment.compiled, COMPILED)
+
+
+def closing_of(environment: Environment) -> Iterator[str]:
+    """What can only be done once all is there: nothing is written into hidden folders either."""
+    for path in environment.hidden:
+        yield from ("--remount-ro", path)
+
+
+def _folders_above(path: Path, made: set[Path]) -> Iterator[str]:
+    """Empty folders above a path that is not the system's, which others than root may pass too."""
+    for above in reversed(path.parents[:-1]):
+        if above not in made and not above.is_relative_to("/usr"):
+            made.add(above)
+            yield from ("--perms", "0755", "--dir", str(above))
+
+
+_MODULES = (
+    "gencard.wire.black_box",
+    "gencard.boxes.registry",
+    "gencard.controller.noise",
+    "numpy.random",
+)
+"""What programs in Python start with."""
+
+_MODULES_OF = {
+    "synthpop": ("sklearn.tree",),
+    "ctgan": ("gencard.boxes.nets.ctgan_training", "sklearn.mixture"),
+    "pate-gan": ("gencard.boxes.nets.pate_gan_training", "scipy.stats"),
+}
+"""What built-in boxes load besides."""
+
+_PATIENCE = 300.0
+"""Seconds for all of them."""
+
+_READABLE = 0o022
+"""What others may not do with a copy: write. In a sandbox it is another user who reads."""
+
+
+class CompiledCopies:
+    """A folder of Python's compiled copies, so that programs start sooner; made when first needed.
+
+    Copies that lie beside sources are never run in a sandbox: Python runs any copy whose recorded time
+    and size match the source, whatever it holds. So the service makes its own.
+
+    Args:
+        work: A private folder, in which it is made.
+        boxes: Names of the built-in boxes that will run.
+    """
+
+    def __init__(self, work: Path, boxes: Iterable[str]) -> None:
+        self._parent = work / "compiled"
+        special = [name for box in boxes for name in _MODULES_OF.get(box, ())]
+        self._modules = ", ".join((*_MODULES, *special))
+        self._stamp: str | None = None
+        self._making = Lock()
+
+    def folder(self) -> str:
+        """Where they are; empty where they cannot be made, and programs start later.
+
+        Raises:
+            GeneratorChangedError: Something there is not as it was made.
+        """
+        made = str(self._parent / "copies")
+        with self._making:
+            if self._stamp is None:
+                self._stamp = stamp_of([made]) if self._are_made(Path(made)) else ""
+        if self._stamp and stamp_of([made]) != self._stamp:
+            raise GeneratorChangedError
+        return made if self._stamp else ""
+
+    def _are_made(self, folder: Path) -> bool:
+        """Copies of other modules that are imported on the way come along, and are as good."""
+        shutil.rmtree(self._parent, ignore_errors=True)
+        try:
+            folder.mkdir(parents=True)
+            self._parent.chmod(0o700)
+            folder.chmod(0o755)
+            return self._compile(folder) == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+    def _compile(self, folder: Path) -> int:
+        return subprocess.run(
+            [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", f"import {self._modules}"],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            umask=_READABLE,
+            timeout=_PATIENCE,
+        ).returncode
