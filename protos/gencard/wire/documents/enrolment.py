@@ -26,8 +26,8 @@ from gencard.core.errors import InvalidInputError, UnauthenticatedError, Verific
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import DOCUMENT, document_of, json_bytes, sha256
-from gencard.wire.signatures.dsse import ENROLMENT_REQUEST, predicate_of, statement
+from gencard.wire.signatures.canonical import document_of, json_bytes, sha256
+from gencard.wire.signatures.dsse import DOCUMENT, ENROLMENT_REQUEST, predicate_of, statement
 from gencard.wire.signatures.identity import Identity, Role
 
 LARGEST = 1 << 16

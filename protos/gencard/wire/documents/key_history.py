@@ -17,14 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.core.types import Time
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import (
-    DOCUMENT,
-    document_of,
-    json_bytes,
-    read_document,
-    time_text_of,
-)
-from gencard.wire.signatures.dsse import KEY_CHANGE, predicate_of, statement
+from gencard.wire.signatures.canonical import document_of, json_bytes, time_text_of
+from gencard.wire.signatures.dsse import DOCUMENT, KEY_CHANGE, predicate_of, read_document, statement
 
 CARDS, LOG = "cards", "log"
 """What the controller's two keys sign: cards, receipts, verdicts and revocations; checkpoints."""

@@ -6,8 +6,8 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import PAIRS_AS_OBJECT
 from gencard.core.types import Time
-from gencard.wire.signatures.canonical import DOCUMENT, Document, read_document
-from gencard.wire.signatures.dsse import RECEIPT, statement
+from gencard.wire.signatures.canonical import Document
+from gencard.wire.signatures.dsse import DOCUMENT, RECEIPT, read_document, statement
 
 
 @dataclass(frozen=True, slots=True)

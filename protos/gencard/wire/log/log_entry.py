@@ -11,7 +11,8 @@ from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log.merkle import check_inclusion, leaf_hash
-from gencard.wire.signatures.canonical import DOCUMENT, Document, document_of, json_bytes, read_document
+from gencard.wire.signatures.canonical import Document, document_of, json_bytes
+from gencard.wire.signatures.dsse import DOCUMENT, read_document
 
 FORMAT = "gencard.log-entry.v1"
 _FIELDS = {"entry", "format", "path", "size"}

@@ -2,19 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import isinf
-from typing import Any, TypeVar
+from typing import Any
 
 import rfc8785
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.core.errors import GencardError, InvalidInputError, VerificationError
-from gencard.core.json_codecs import Scalar
-from gencard.core.typed_json import AS_IT_IS, INTEGER_TEXT, JsonForm, text_scalar
-from gencard.core.types import Time
+from gencard.core.errors import InvalidInputError
 
 Document = dict[str, Any]
 """A JSON object; numbers that matter (counts, budgets, seeds) are decimal strings."""
@@ -130,11 +125,6 @@ def _no_such_number(_: str) -> None:
     raise ValueError
 
 
-def _camel_case(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
 LONGEST_DECIMAL = 32
 """Characters."""
 
@@ -145,48 +135,8 @@ def decimal_text(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _decimal_of(text: str) -> Decimal:
+def decimal_of_text(text: str) -> Decimal:
     """Raises ValueError."""
     if len(text) > LONGEST_DECIMAL or not text.replace(".", "", 1).isdecimal():
         raise ValueError
     return Decimal(text)
-
-
-def _key_of(text: str) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-
-
-DOCUMENT = JsonForm(
-    {
-        str: AS_IT_IS[str],
-        bool: AS_IT_IS[bool],
-        int: INTEGER_TEXT,
-        float: text_scalar(repr, float),
-        Decimal: text_scalar(decimal_text, _decimal_of),
-        bytes: text_scalar(bytes.hex, bytes.fromhex),
-        Time: Scalar(str, time_text_of),
-        Ed25519PublicKey: text_scalar(lambda key: key.public_bytes_raw().hex(), _key_of),
-    },
-    _camel_case,
-)
-"""Numbers as decimal strings, bytes and keys in hex, names in camel case: all that is signed."""
-
-T = TypeVar("T")
-
-
-def read_document(kind: Callable[..., T], document: object, what: str) -> T:
-    """The value that a document stands for.
-
-    Args:
-        what: The document by its name, such as "a receipt".
-
-    Raises:
-        VerificationError: It is no such document; names the field.
-    """
-    try:
-        return DOCUMENT.read(kind, document, field=what)
-    except GencardError as error:
-        named = type(error) is InvalidInputError  # others may quote what stands in the document
-        field = error.fields["field"].removeprefix(what).removeprefix(".") if named else ""
-    where = f" (see {field})" if field else ""
-    raise VerificationError(problem=f"the document is not {what}{where}")

@@ -2,13 +2,27 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes, text_of
+from gencard.core.errors import GencardError, InvalidInputError, VerificationError
+from gencard.core.json_codecs import Scalar
+from gencard.core.typed_json import AS_IT_IS, INTEGER_TEXT, JsonForm, text_scalar
+from gencard.core.types import Time
+from gencard.wire.signatures.canonical import (
+    Document,
+    decimal_of_text,
+    decimal_text,
+    digest_of,
+    document_of,
+    json_bytes,
+    text_of,
+    time_text_of,
+)
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 """Payload type of everything signed here."""
@@ -146,3 +160,48 @@ def subject_digest(payload: bytes) -> str:
         return text_of(document_of(payload, "statement")["subject"][0]["digest"]["sha256"])
     except (KeyError, TypeError, IndexError, InvalidInputError):
         raise VerificationError(problem="the statement has no subject") from None
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _key_of(text: str) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
+
+
+DOCUMENT = JsonForm(
+    {
+        str: AS_IT_IS[str],
+        bool: AS_IT_IS[bool],
+        int: INTEGER_TEXT,
+        float: text_scalar(repr, float),
+        Decimal: text_scalar(decimal_text, decimal_of_text),
+        bytes: text_scalar(bytes.hex, bytes.fromhex),
+        Time: Scalar(str, time_text_of),
+        Ed25519PublicKey: text_scalar(lambda key: key.public_bytes_raw().hex(), _key_of),
+    },
+    _camel_case,
+)
+"""Numbers as decimal strings, bytes and keys in hex, names in camel case: all that is signed."""
+
+T = TypeVar("T")
+
+
+def read_document(kind: Callable[..., T], document: object, what: str) -> T:
+    """The value that a document stands for.
+
+    Args:
+        what: The document by its name, such as "a receipt".
+
+    Raises:
+        VerificationError: It is no such document; names the field.
+    """
+    try:
+        return DOCUMENT.read(kind, document, field=what)
+    except GencardError as error:
+        named = type(error) is InvalidInputError  # others may quote what stands in the document
+        field = error.fields["field"].removeprefix(what).removeprefix(".") if named else ""
+    where = f" (see {field})" if field else ""
+    raise VerificationError(problem=f"the document is not {what}{where}")
