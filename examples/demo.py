@@ -71,10 +71,10 @@ def prepare() -> None:
     (CONTROLLER / "schema.toml").write_text(SCHEMA)
     settings = CONTROLLER / "controller.toml"
     settings.write_text(offering_exact_counts(settings.read_text()) + BLACK_BOXES)
-    say("Created: 6,366 records, a schema written by a steward, a certificate authority, and keys for")
+    say("Created: 6,366 records, a schema that a steward wrote, a certificate authority, and keys for")
     say("[bold]ana[/] (analyst), [bold]aud[/] (auditor) and [bold]sam[/] (steward).")
-    say("[yellow]Demonstration only:[/] the controller made their keys and could sign in their names;")
-    say("in practice each person makes keys on their own machine with [bold]gencard enrol[/].")
+    say("[yellow]Demonstration only:[/] the controller made these keys and could sign in their names.")
+    say("In practice, each person makes keys on their own machine with [bold]gencard enrol[/].")
     say("The survey is public, so the policy offers exact counts; drafted policies offer noise only.")
 
 
@@ -130,8 +130,9 @@ def propose(meter: WireMeter, analyst: Analyst) -> Card:
         f'gencard propose fair --marginals-of-order 3 --rows {ROWS} --purpose "{PURPOSE}"',
     )
     card = analyst.propose("fair", list(combinations(ATTRIBUTES, 3)), purpose=PURPOSE, rows=ROWS)
-    say(f"Proposed Phi: all {len(card.negotiation.proposed.marginals)} marginals (tables of counts) of")
-    say("three attributes. The controller's counter-offer, with the price in independent statistics:")
+    number = len(card.negotiation.proposed.marginals)
+    say(f"Proposed Phi: all {number} marginals (tables of counts) of three attributes.")
+    say("The counter-offer; its price is the number of independent statistics in the offered Phi:")
     console.print(card)
     crossed(meter, "a proposal and a counter-offer with its price; no record was read")
     return card
