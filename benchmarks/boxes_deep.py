@@ -106,9 +106,9 @@ def _ctgan_table(ours: Sequence[Run], peer: Peer | None) -> bench.Table:
     rows = [
         (
             f"{program}: CTGAN",
-            len(figures["variation"]),
+            int(sum(figures.get("runs", [len(figures["variation"])]))),
             fmean(figures["variation"]),
-            _error(figures["variation"]),
+            _error(figures),
             fmean(figures["seconds"]),
         )
         for program, figures in programs.items()
@@ -137,7 +137,7 @@ def _pate_gan_table(dataset: Dataset, told: Sequence[Mapping[str, str]]) -> benc
 def _targets(ours: Sequence[Run], peer: Peer) -> list[bench.Target]:
     own, theirs = _recordable(ours), peer.figures
     gap = fmean(own["variation"]) - fmean(theirs["variation"])
-    noise = float(np.hypot(_error(own["variation"]), _error(theirs["variation"])))
+    noise = float(np.hypot(_error(own), _error(theirs)))
     ratio = fmean(theirs["seconds"]) / fmean(own["seconds"])
     return [
         bench.Target("CTGAN's variation less ctgan's, by its standard error", gap / noise, 3, "at most"),
@@ -145,9 +145,11 @@ def _targets(ours: Sequence[Run], peer: Peer) -> list[bench.Target]:
     ]
 
 
-def _error(values: Sequence[float]) -> float:
-    """Standard error of the mean."""
-    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+def _error(runs: Figures) -> float:
+    """Standard error of the mean, also where it is all that was recorded; 0 of one run."""
+    if "error" in runs:
+        return runs["error"][0]
+    return stdev(values) / len(values) ** 0.5 if len(values := runs["variation"]) > 1 else 0.0
 
 
 if __name__ == "__main__":

@@ -121,17 +121,20 @@ def _runs(runs: int, dataset: Dataset, command: Sequence[str]) -> list[Accuracy]
 def _cells(runs: Figures) -> tuple[bench.Cell, ...]:
     means = runs["mean"]
     return (
-        len(means),
+        sum(runs.get("runs", [len(means)])),
         fmean(means),
-        _error(means) if len(means) > 1 else None,
-        fmean(runs["worst"]),
+        _error(runs),
+        fmean(runs["worst"]) if "worst" in runs else None,
         median(runs["seconds"]),
     )
 
 
-def _error(values: Sequence[float]) -> float:
-    """Standard error of the mean."""
-    return float(np.std(values, ddof=1)) / float(np.sqrt(len(values)))
+def _error(runs: Figures) -> float | None:
+    """Standard error of the mean, also where it is all that was recorded; None of one run."""
+    if "error" in runs:
+        return runs["error"][0]
+    means = runs["mean"]
+    return float(np.std(means, ddof=1)) / len(means) ** 0.5 if len(means) > 1 else None
 
 
 def _targets(ours: Mapping[str, Sequence[Accuracy]], peers: Mapping[Race, Peer]) -> list[bench.Target]:
@@ -139,7 +142,7 @@ def _targets(ours: Mapping[str, Sequence[Accuracy]], peers: Mapping[Race, Peer])
     targets = []
     for race, peer in peers.items():
         own, theirs = figures(ours[race.box]), peer.figures
-        chance = 2 * (_error(own["mean"]) ** 2 + _error(theirs["mean"]) ** 2) ** 0.5
+        chance = 2 * float(np.hypot(_error(own) or 0.0, _error(theirs) or 0.0))
         error = (fmean(own["mean"]) - chance) / fmean(theirs["mean"])
         times = peer.median("seconds") / median(own["seconds"])
         targets += [

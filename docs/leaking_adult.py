@@ -143,4 +143,6 @@ def main(folder: str, page: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise SystemExit("usage: python -m docs.leaking_adult FOLDER PAGE")
     main(*sys.argv[1:])
