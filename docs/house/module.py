@@ -5,7 +5,7 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,9 @@ REPLACED_WORDS = frozenset(
     )
 )
 """Names of variables, functions and classes that the plan replaces; case does not matter."""
+
+Nodes = Sequence[ast.AST]
+"""All nodes of one module, walked once: that takes most of the time."""
 
 _PRAGMAS = ("noqa", "type:", "fmt:", "pragma:")
 
@@ -63,24 +66,24 @@ class ModuleFacts:
 def facts_of(name: str, path: Path, root: Path) -> ModuleFacts:
     """Read one module of the checkout at ``root``."""
     text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
+    nodes = list(ast.walk(ast.parse(text)))
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     return ModuleFacts(
         package=path.name == "__init__.py",
         folder=str(path.parent.relative_to(root)),
         lines=len(text.splitlines()),
-        code_lines=_code_lines(tree, tokens),
-        import_lines=sum(map(_extent, _nodes(tree, ast.Import, ast.ImportFrom))),
+        code_lines=_code_lines(nodes, tokens),
+        import_lines=sum(map(_extent, _of_kind(nodes, ast.Import, ast.ImportFrom))),
         comments=sum(map(_explains, tokens)),
-        words=Counter(word for word in _names(tree) if word in REPLACED_WORDS),
-        imports=frozenset(imports_in(tree)),
-        strings=frozenset(str(node.value) for node in _constants(tree)),
-        prefixes=frozenset(_prefixes(name, tree)),
+        words=Counter(word for word in _names(nodes) if word in REPLACED_WORDS),
+        imports=frozenset(imports_in(nodes)),
+        strings=frozenset(str(node.value) for node in _constants(nodes)),
+        prefixes=frozenset(_prefixes(name, nodes)),
     )
 
 
-def _nodes(tree: ast.Module, *kinds: type[ast.stmt]) -> Iterator[ast.stmt]:
-    return (node for node in ast.walk(tree) if isinstance(node, kinds))
+def _of_kind(nodes: Nodes, *kinds: type[ast.stmt]) -> Iterator[ast.stmt]:
+    return (node for node in nodes if isinstance(node, kinds))
 
 
 def _extent(node: ast.stmt) -> int:
@@ -91,21 +94,21 @@ def _explains(token: tokenize.TokenInfo) -> bool:
     return token.type == tokenize.COMMENT and not token.string.lstrip("# ").startswith(_PRAGMAS)
 
 
-def _code_lines(tree: ast.Module, tokens: list[tokenize.TokenInfo]) -> int:
+def _code_lines(nodes: Nodes, tokens: list[tokenize.TokenInfo]) -> int:
     lines = {
         line
         for token in tokens
         if token.type not in _LAYOUT
         for line in range(token.start[0], token.end[0] + 1)
     }
-    for node in _nodes(tree, ast.Expr):
+    for node in _of_kind(nodes, ast.Expr):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             lines -= set(range(node.lineno, node.lineno + _extent(node)))
     return len(lines)
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _names(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
         match node:
             case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
                 yield name.lower()
@@ -113,15 +116,15 @@ def _names(tree: ast.Module) -> Iterator[str]:
                 yield name.lower()
 
 
-def _constants(tree: ast.Module) -> Iterator[ast.Constant]:
-    for node in ast.walk(tree):
+def _constants(nodes: Nodes) -> Iterator[ast.Constant]:
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node
 
 
-def _prefixes(module: str, tree: ast.Module) -> Iterator[str]:
+def _prefixes(module: str, nodes: Nodes) -> Iterator[str]:
     """Beginnings of names put together as ``f"gencard.package.{name}"`` or ``f"{__name__}.{name}"``."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
             head = node.values[0]
             if isinstance(head, ast.Constant) and re.fullmatch(r"gencard\.([\w.]+\.)?", str(head.value)):

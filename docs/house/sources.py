@@ -1,7 +1,7 @@
 """Every module written by hand, and which modules each one imports."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -29,15 +29,15 @@ def imported_by(source: str) -> frozenset[str]:
     Raises:
         ValueError: An import is relative.
     """
-    return frozenset(imports_in(ast.parse(source)))
+    return frozenset(imports_in(ast.walk(ast.parse(source))))
 
 
-def imports_in(tree: ast.Module) -> Iterator[str]:
-    """The same of a parsed source.
+def imports_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The same of the nodes of a parsed source.
 
     ``from package import name`` gives both ``package`` and ``package.name``: the name may be a module.
     """
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -46,7 +46,7 @@ def trace(root: Path = ROOT) -> Trace:
         (folder / "phase").write_text(IDLE)
         (folder / "log").touch()
         python = _traced_python(folder, root)
-        with _serving(python, folder) as person:
+        with _serving(python, folder, root) as person:
             command = [str(python), "-I", str(_SESSION), str(person), str(folder / "phase")]
             subprocess.run(command, check=True, cwd=folder)
         return _read(folder / "log", root)
@@ -76,16 +76,18 @@ def _traced_python(folder: Path, root: Path) -> Path:
 
 
 @contextmanager
-def _serving(python: Path, folder: Path) -> Iterator[Path]:
+def _serving(python: Path, folder: Path, root: Path) -> Iterator[Path]:
     """A controller with a small made-up survey; gives the connection folder of an analyst."""
     (folder / "records.csv").write_text(_RECORDS)
     home = folder / "controller"
     shell = [str(python), "-I", "-c", _SHELL]
     environment = os.environ | {"GENCARD_SERVER__ADDRESS": "localhost:0", "NO_COLOR": "1"}
     drafting = [*shell, "init", str(home), "--data", str(folder / "records.csv")]
-    if "--demo-people" in _output([*shell, "init", "--help"], environment):
+    if any('"--demo-people"' in path.read_text(encoding="utf-8") for _, path in sources(root)):
         drafting.append("--demo-people")  # earlier versions made them without being told
-    _output(drafting, environment)
+    subprocess.run(
+        drafting, check=True, env=environment | {tracer.UNTRACED: "1"}, stdout=subprocess.DEVNULL
+    )
     serving = ["serve", "--unreviewed", "--config", str(home / "controller.toml")]
     with subprocess.Popen(
         [*shell, *serving], env=environment, stdout=subprocess.PIPE, text=True
@@ -97,7 +99,3 @@ def _serving(python: Path, folder: Path) -> Iterator[Path]:
             yield home / "people/ana"
         finally:
             process.terminate()
-
-
-def _output(command: list[str], environment: dict[str, str]) -> str:
-    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout

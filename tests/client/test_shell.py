@@ -92,7 +92,7 @@ class TestNegotiation:
             "ORDER_TOO_HIGH",
             "sex, age, health",
             "12 exact statistics",
-            "accept()",
+            "→ gencard accept datasets/survey/cards/",
             "[bold]x[/]",
         ):
             assert words in shown

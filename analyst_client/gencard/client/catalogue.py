@@ -62,7 +62,8 @@ class Policy:
         yield "Forbidden combinations", "; ".join(" × ".join(clique) for clique in self.forbidden) or "—"
         yield "Generators", ", ".join(self.generators)
         yield "Mechanisms", ", ".join(self.mechanisms)
-        yield "Exact counts", str(self.transform)
+        if "exact" in self.mechanisms:
+            yield "Exact counts", str(self.transform)
         if self.moments:
             yield "Moments", f"{', '.join(self.moments)}; up to order {self.highest_moment}"
         if self.measures:

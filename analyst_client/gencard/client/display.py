@@ -42,6 +42,10 @@ class Facts:
 
     lines: Iterable[tuple[str, str]]
 
+    def without(self, name: str) -> "Facts":
+        """The table without the lines of this name."""
+        return Facts([line for line in self.lines if line[0] != name])
+
     def html(self) -> str:
         rows = "".join(
             f'<tr><th scope="row" style="{_CELL_STYLE};{_NAME_STYLE}">{html_escape(name)}</th>'
@@ -102,7 +106,17 @@ class Displayable(ABC):
         return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
 
     def __rich__(self) -> Panel:
+        return self.panel()
+
+    def panel(self, without: str = "") -> Panel:
+        """The panel for a terminal.
+
+        Args:
+            without: Name of a line that is left out.
+        """
         title, parts = self._panel()
+        if without:
+            parts = [part.without(without) if isinstance(part, Facts) else part for part in parts]
         group = Group(*(plain(part) if isinstance(part, str) else part.rich() for part in parts))
         return Panel(group, title=f"[bold]{plain(title)}[/]", title_align="left", expand=False)
 

@@ -127,7 +127,8 @@ def cards(
         say_json([_document(card) for card in listed])
         return
     lines = [
-        (card.name, str(card.state), str(card.turn), _price(card), card.next_step) for card in listed
+        (card.name, str(card.state), str(card.turn), _price(card), _next(card, "CARD"))
+        for card in listed
     ]
     say_table(("Card", "State", "Turn", "Price", "Next"), lines)
 
@@ -187,22 +188,34 @@ def _say(card: Card, as_json: bool) -> None:
     if as_json:
         say_json(_document(card))
         return
-    console.print(card)
-    say_next(_next(card))
+    console.print(card.panel(without="Next"))
+    say_next(_next(card, card.name))
 
 
-def _next(card: Card) -> str:
-    """The next command for this card; empty if another party has to act first."""
+_SHOW = "gencard cards {card}"
+_NEXT = {
+    CardState.REQUESTED: f"wait for the controller's steward, then {_SHOW}",
+    CardState.OFFERED: "gencard accept {card}",
+    CardState.ACCEPTED: f"wait for the controller's signature, then {_SHOW}",
+    CardState.AGREED: "gencard generate {card} --rows {rows} --output release",
+    CardState.AUDITING: f"wait for the audit, then {_SHOW}",
+    CardState.AUDITED: "gencard generate {card} --rows {rows} --output release",
+    CardState.RELEASED: "gencard report {card} --html report.html",
+}
+"""Commands that take a card on; of other states the next step is no command."""
+
+
+def _next(card: Card, name: str) -> str:
+    """What to do with a card in the shell; empty where it was only priced.
+
+    Args:
+        name: How the card is called in the command.
+    """
     if not card.name:
         return ""
     if card.state is CardState.AGREED and card.tier is Tier.AUDITED:
-        return f"gencard audit {card.name} --where card"
-    return {
-        CardState.OFFERED: f"gencard accept {card.name}",
-        CardState.AGREED: f"gencard generate {card.name} --rows {card.terms.rows} --output release",
-        CardState.AUDITED: f"gencard generate {card.name} --rows {card.terms.rows} --output release",
-        CardState.RELEASED: f"gencard report {card.name} --html report.html",
-    }.get(card.state, "")
+        return f"gencard audit {name} --where card"
+    return _NEXT.get(card.state, card.next_step).format(card=name, rows=card.terms.rows)
 
 
 def changes_document(changes: tuple[Change, ...]) -> list[Document]:
@@ -225,7 +238,7 @@ def _document(card: Card) -> Document:
         "state": card.state,
         "turn": card.turn,
         "tier": card.tier,
-        "nextStep": card.next_step,
+        "nextStep": _next(card, card.name) or card.next_step,
         "terms": terms_document(card.terms),
         "price": None if offer is None else price_document(offer.price),
         "heldBy": [] if offer is None else list(offer.held_by),
@@ -261,14 +274,17 @@ def plan(
     if as_json:
         say_json(_plan_document(answer))
         return
-    console.print(answer)
-    if not answer.lacking and not answer.answer.terms.privacy.noisy:
-        say_next(_proposal(answer))
+    console.print(answer.panel(without="Next"))
+    say_next(_plan_next(answer))
 
 
-def _proposal(plan: Plan) -> str:
-    """The command that proposes it."""
+def _plan_next(plan: Plan) -> str:
+    """The command that proposes it, or what else to do."""
     terms = plan.answer.terms
+    if plan.lacking:
+        return plan.next_step
+    if terms.privacy.noisy:
+        return "gencard propose with these marginals and the same options of noise"
     marginals = " ".join(f"--marginal {shlex.quote(','.join(clique))}" for clique in plan.marginals)
     about = f"--generator {terms.generator} --rows {terms.rows}"
     return f'gencard propose {terms.dataset.partition("/")[2]} {marginals} {about} --purpose "..."'
@@ -283,5 +299,5 @@ def _plan_document(plan: Plan) -> Document:
         "changes": changes_document(plan.changes),
         "lacking": plan.lacking,
         "missing": plan.missing,
-        "nextStep": plan.next_step,
+        "nextStep": _plan_next(plan),
     }
