@@ -238,7 +238,7 @@ def _document(card: Card) -> Document:
         "state": card.state,
         "turn": card.turn,
         "tier": card.tier,
-        "nextStep": _next(card, card.name) or card.next_step,
+        "nextStep": card.next_step,
         "terms": terms_document(card.terms),
         "price": None if offer is None else price_document(offer.price),
         "heldBy": [] if offer is None else list(offer.held_by),
@@ -299,5 +299,5 @@ def _plan_document(plan: Plan) -> Document:
         "changes": changes_document(plan.changes),
         "lacking": plan.lacking,
         "missing": plan.missing,
-        "nextStep": _plan_next(plan),
+        "nextStep": plan.next_step,
     }
