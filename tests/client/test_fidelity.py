@@ -130,7 +130,7 @@ class TestPage:
     def test_every_number_has_its_unit(self):
         largest = FAR.facts.largest
         text = text_of(FAR.html)
-        for share in (largest.total_variation, largest.expected, largest.bound, largest.worst[0].asked):
+        for share in (largest.total_variation, largest.expected, largest.bound, largest.worst[0].target):
             assert percent(share) in text
         assert f"± {percent(largest.worst[0].stderr)}" in text
         assert "% of the rows" in FAR.html

@@ -131,7 +131,7 @@ class TestWords:
         said = summary(honest)
         assert "Of a difference spread over the data, " in said
         assert "Of leaks on the dataset itself alone, " in said
-        assert "Not tested: whether planted unique records are reproduced (the records leave no" in said
+        assert "Not tested: whether planted unique records come out (the records leave no" in said
 
     def test_leakage_is_said_with_what_leaked(self, report):
         leaky = rejected_by(report, Check.ORDER)
@@ -139,7 +139,7 @@ class TestWords:
             "Evidence of leakage: the generator uses more of the records than Phi (level 0.00833 at "
             "try 2, 6 runs a side, interactions of up to 3 attributes)."
         )
-        assert "rejecting tests: order. Strongest interaction: " in summary(leaky)
+        assert "found by: order. Clearest in " in summary(leaky)
         assert " x ".join(leaky.effect.block) in summary(leaky)
 
     @pytest.mark.parametrize("check", [None, Check.MEAN])
@@ -222,7 +222,7 @@ class TestTries:
     def test_the_words_name_the_pool_and_both_p_values(self, pooled):
         assert "at try 2, evidence of 3 tries pooled, 6 runs a side" in wording(pooled)
         alone = f"{0.02 / LEVEL_SHARES[Check.MEAN]:.2g}"
-        assert f"(this attempt only: {alone})" in summary(pooled)
+        assert f"(this try alone: {alone})" in summary(pooled)
         assert alone not in wording(pooled)
 
     def test_nothing_is_lost_and_the_verdict_follows(self, pooled):

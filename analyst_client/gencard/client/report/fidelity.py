@@ -18,6 +18,7 @@ from gencard.client.report.findings import sentence
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.evaluation.tables import FidelityFinding
+from gencard.core.typed_json import PLAIN
 from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
@@ -81,7 +82,7 @@ class FidelityReport(WrittenAsPage, Displayable):
             return "none differs"
         cell = marginal.worst[0]
         level = named(self.levels(marginal.clique, cell))
-        return f"{level}: {percent(cell.asked)}, {percent(cell.released)}"
+        return f"{level}: {percent(cell.target)}, {percent(cell.released)}"
 
     def levels(self, clique: Clique, cell: CellFidelity) -> tuple[str, ...]:
         """Names of the levels of a cell."""
@@ -108,7 +109,7 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     def _object(self, marginal: MarginalFidelity) -> dict[str, Any]:
         cells = [
-            asdict(cell) | {"levels": self.levels(marginal.clique, cell)} for cell in marginal.worst
+            PLAIN.write(cell) | {"levels": self.levels(marginal.clique, cell)} for cell in marginal.worst
         ]
         return asdict(marginal) | {"beyond_chance": marginal.beyond_chance, "worst": cells}
 

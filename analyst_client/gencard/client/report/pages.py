@@ -205,7 +205,7 @@ def _fidelity_line(marginal: MarginalFidelity, levels: Levels) -> dict[str, obje
 def _cell(clique: Clique, cell: CellFidelity, levels: Levels) -> dict[str, str]:
     return {
         "levels": named(levels(clique, cell)),
-        "asked": percent(cell.asked),
+        "target": percent(cell.target),
         "released": percent(cell.released),
         "stderr": percent(cell.stderr),
     }

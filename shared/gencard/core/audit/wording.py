@@ -67,9 +67,9 @@ _MISSED_EARLIER = (
     "a smaller leak, or one in interactions that were not looked at, would have been missed."
 )
 _NOT_RUN = {
-    Check.PLANTED: "Not tested: whether planted unique records are reproduced ({why}).",
+    Check.PLANTED: "Not tested: whether planted unique records come out ({why}).",
     Check.CANARY: "",
-    Check.UNIQUES: "Not tested: whether the dataset's own unique records are reproduced ({why}).",
+    Check.UNIQUES: "Not tested: whether the dataset's own unique records come out ({why}).",
 }
 _OF_PLANTED = {Check.PLANTED, Check.CANARY}
 
@@ -124,8 +124,8 @@ def _planted(report: AuditReport) -> tuple[str, ...]:
         return ()
     return (
         f"Of unique records, copying {_one_in(planted.one_in)} would have been found in about 8 of 10.",
-        f"A single record reproduced in every run would have been found for {planted.alone:,} of the "
-        f"{2 * planted.planted:,} planted records.",
+        f"A single one that comes out in every run would have been found if it were one of "
+        f"{planted.alone:,} of the {2 * planted.planted:,} planted records.",
     )
 
 
@@ -152,9 +152,9 @@ def _evidence(report: AuditReport) -> str:
     effect = report.effect
     checks = ", ".join(result.check.value for result in report.rejecting)
     return (
-        f"{_p_value(report)}; rejecting tests: {checks}. Strongest interaction: {_named(effect.block)}, "
-        f"of which the outputs reproduce {_percent(effect.value)} "
-        f"(95 % confidence interval {_percent(effect.low)} to {_percent(effect.high)})."
+        f"{_p_value(report)}; found by: {checks}. Clearest in {_named(effect.block)}: "
+        f"{_percent(effect.value)} of its difference comes out again "
+        f"(95 % interval {_percent(effect.low)} to {_percent(effect.high)})."
         f"{_copied(report)}"
     )
 
@@ -167,13 +167,13 @@ def _copied(report: AuditReport) -> str:
     own = mean([*planted.even.own, *planted.odd.own])
     other = mean([*planted.even.other, *planted.odd.other])
     return (
-        f" Of {planted.planted:,} planted unique records, a run reproduced {own:.3g} on average where "
-        f"they were planted, and {other:.3g} where they were not."
+        f" Of {planted.planted:,} planted unique records {own:.3g} came out on average where they "
+        f"were planted, {other:.3g} where they were not."
     )
 
 
 def _p_value(report: AuditReport) -> str:
-    alone = f" (this attempt only: {report.p_value_alone:.2g})" if report.earlier else ""
+    alone = f" (this try alone: {report.p_value_alone:.2g})" if report.earlier else ""
     return f"p = {report.p_value:.2g}{alone}"
 
 

@@ -23,7 +23,7 @@ References:
        Distributions: Variations on a Theme of De Moivre", Statistical Science 6, 1991.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
@@ -34,6 +34,7 @@ from scipy.special import betaln, gammainccinv, xlog1py, xlogy
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidPsiError
+from gencard.core.json_codecs import written
 from gencard.core.statistics.consistency import check_consistent, reconcile
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
@@ -54,13 +55,13 @@ class CellFidelity:
 
     Args:
         codes: The cell, one code for each attribute of the clique.
-        asked: Its share in psi.
+        target: Its share in psi.
         released: Its share among the rows.
         stderr: Standard deviation of the latter where rows are drawn from psi.
     """
 
     codes: tuple[int, ...]
-    asked: float
+    target: float = field(metadata=written("asked"))
     released: float
     stderr: float
 
@@ -163,7 +164,7 @@ def _worst(target: Shares, released: Shares, rows: int, most: int) -> tuple[Cell
     return tuple(
         CellFidelity(
             codes=cell,
-            asked=float(target[cell]),
+            target=float(target[cell]),
             released=float(released[cell]),
             stderr=sqrt(float(target[cell] * (1 - target[cell])) / rows),
         )
