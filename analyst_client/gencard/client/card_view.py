@@ -140,7 +140,7 @@ class CardView(Displayable):
             ("State", str(self.state) if self.name else "priced only"),
             ("Turn", str(self.turn)),
             ("Next", self.next_step),
-            ("Purpose", terms.purpose),
+            *terms.about,
             ("Marginals", _marginals(terms.marginals) or "none"),
             *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
             *_measured(terms),

@@ -1,7 +1,7 @@
 """Terms from the caller's arguments: of a new proposal, and of a counter-proposal."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any, TypedDict
 
@@ -47,6 +47,7 @@ class Measured(TypedDict, total=False):
     without_uniques: bool | None
 
 
+_ALIKE = {field.name for field in fields(Proposal)} - {"privacy", "weights"}
 _WORDS = ("epsilon", "rho", "delta", "neighbouring")
 
 
@@ -72,16 +73,13 @@ def privacy_of(options: Measured) -> Privacy | None:
     return _privacy(options) if words else privacy
 
 
-def measures_of(options: Measured, before: Proposal | None = None) -> tuple[str, ...]:
-    """The requested evaluations; default: those of ``before``."""
-    requested = options.get("measures")
-    return tuple(requested) if requested is not None else () if before is None else before.measures
-
-
-def without_uniques_of(options: Measured, before: Proposal | None = None) -> bool:
-    """Whether replicated uniques are removed; default: as in ``before``."""
-    requested = options.get("without_uniques")
-    return requested if requested is not None else before is not None and before.without_uniques
+def alike(options: Measured) -> dict[str, Any]:
+    """The options that are fields of the terms; None is the same as absent."""
+    given = {name: value for name, value in options.items() if name in _ALIKE and value is not None}
+    return {
+        name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in given.items()
+    }
 
 
 def weights_of(
@@ -173,8 +171,7 @@ def proposed(
         audit=audit,
         weights=weights_of(measured, cliques, moments),
         moments=moments,
-        measures=measures_of(measured),
-        without_uniques=without_uniques_of(measured),
+        **alike(measured),
     )
     return proposal.in_order_of(domain)
 
@@ -201,8 +198,7 @@ def countered(
         marginals=phi[0],
         moments=phi[1],
         weights=weights_of(measured, *phi) or kept,
-        measures=measures_of(measured, before),
-        without_uniques=without_uniques_of(measured, before),
+        **alike(measured),
         **{field: value for field, value in others.items() if value is not None},
     )
     return proposal.in_order_of(domain)

@@ -68,7 +68,7 @@ def _leaked(report: CardReport) -> bool:
 def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     card, receipt = report.card, report.receipt
     terms = card.terms
-    yield "Purpose", terms.purpose
+    yield from terms.about
     yield "Dataset", f"{card.dataset_title} ({terms.dataset}), declared by {card.declared_by}"
     yield "Workload" if card.tier is Tier.PRIVATE else "Phi", _phi(report)
     yield "Measured", _measured(report)

@@ -141,7 +141,8 @@ def _say(card: Card, as_json: bool = False) -> None:
 
 
 def _say_terms(terms: Proposal) -> None:
-    console.print(f"  purpose   {escape(terms.purpose)}")
+    for name, value in terms.about:
+        console.print(f"  {name.lower():9} {escape(value)}")
     console.print(f"  generator {terms.generator}, at most {terms.rows} rows, {terms.privacy.mechanism}")
     for clique in terms.marginals:
         console.print(f"  marginal  {escape(', '.join(clique))}")

@@ -1,6 +1,9 @@
 """Terms, offers and cards as messages; moments as messages and in documents."""
 
+from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, datetime
+from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -47,22 +50,25 @@ def datetime_of(message: Timestamp) -> datetime:
     raise InvalidInputError(field="time", problem="is out of range")
 
 
+_OWN_MESSAGE = {"marginals", "privacy", "audit", "transform", "moments"}
+_ALIKE: dict[str, Callable[[Any], Any]] = {
+    field.name: tuple if field.default == () else lambda value: value
+    for field in fields(Proposal)
+    if field.name not in _OWN_MESSAGE
+}
+"""Fields of terms that a message holds as they are; lists become tuples."""
+
+
 def terms_message(proposal: Proposal) -> common.Terms:
+    alike: dict[str, Any] = {name: getattr(proposal, name) for name in _ALIKE}
+    audit = proposal.audit
     return common.Terms(
-        dataset=proposal.dataset,
-        purpose=proposal.purpose,
+        **alike,
         marginals=[common.Clique(attributes=clique) for clique in proposal.marginals],
         privacy=privacy_message(proposal.privacy),
-        generator=proposal.generator,
-        rows=proposal.rows,
-        audit=common.AuditTerms(
-            runs=proposal.audit.runs, order=proposal.audit.order, alpha=proposal.audit.alpha
-        ),
-        weights=proposal.weights,
+        audit=common.AuditTerms(runs=audit.runs, order=audit.order, alpha=audit.alpha),
         transform=transform_message(proposal.transform),
         moments=map(moment_message, proposal.moments),
-        measures=proposal.measures,
-        without_uniques=proposal.without_uniques,
     )
 
 
@@ -75,21 +81,16 @@ def proposal_of(message: common.Terms) -> Proposal:
     if not message.HasField("privacy"):
         raise InvalidInputError(field="terms.privacy", problem="is missing")
     audit = message.audit
+    alike: dict[str, Any] = {name: read(getattr(message, name)) for name, read in _ALIKE.items()}
     return Proposal(
-        dataset=message.dataset,
-        purpose=message.purpose,
+        **alike,
         marginals=tuple(tuple(clique.attributes) for clique in message.marginals),
-        generator=message.generator,
-        rows=message.rows,
         privacy=privacy_of(message.privacy),
         audit=AuditTerms(audit.runs, audit.order, audit.alpha)
         if message.HasField("audit")
         else AuditTerms(),
-        weights=tuple(message.weights),
         transform=transform_of(message.transform),
         moments=tuple(map(moment_of, message.moments)),
-        measures=tuple(message.measures),
-        without_uniques=message.without_uniques,
     )
 
 

@@ -129,12 +129,6 @@ LONGEST_DECIMAL = 32
 """Characters."""
 
 
-def decimal_text(number: Decimal) -> str:
-    """Plain digits, no exponent, no trailing zeros."""
-    text = f"{abs(number) if number == 0 else number:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
 def decimal_of_text(text: str) -> Decimal:
     """Raises ValueError."""
     if len(text) > LONGEST_DECIMAL or not text.replace(".", "", 1).isdecimal():

@@ -9,6 +9,7 @@ from typing import TypeVar
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from gencard.core.card.budget import decimal_text
 from gencard.core.errors import GencardError, InvalidInputError, VerificationError
 from gencard.core.json_codecs import Scalar
 from gencard.core.typed_json import AS_IT_IS, INTEGER_TEXT, JsonForm, text_scalar
@@ -16,7 +17,6 @@ from gencard.core.types import Time
 from gencard.wire.signatures.canonical import (
     Document,
     decimal_of_text,
-    decimal_text,
     digest_of,
     document_of,
     json_bytes,

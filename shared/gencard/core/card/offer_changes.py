@@ -5,8 +5,9 @@ analyst sees before signing do not depend on what the controller says of them; o
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
-from gencard.core.card.terms import Change, Proposal
+from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.domain import Clique
 
 STEWARD = "STEWARD_DECISION"
@@ -47,6 +48,16 @@ def changes_between(
 _Difference = tuple[str, str, str]
 """Field, what was requested, what is offered."""
 
+_LISTED = {"marginals", "moments", "measures", "weights"}
+_SINGLE = [
+    name
+    for name in dict.fromkeys(
+        ("dataset", "purpose", "rows", "generator", "audit", *(field.name for field in fields(Proposal)))
+    )
+    if name not in _LISTED
+]
+"""Fields of terms that hold one value, in the order in which people read their changes."""
+
 _Statistic = frozenset[str] | str
 """A marginal by its attributes, or a moment by its name."""
 
@@ -69,21 +80,19 @@ def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
 
 def _values(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     """The fields that hold one value."""
-    pairs = {
-        "dataset": (requested.dataset, offered.dataset),
-        "purpose": (requested.purpose, offered.purpose),
-        "rows": (requested.rows, offered.rows),
-        "generator": (requested.generator, offered.generator),
-        "audit.runs": (requested.audit.runs, offered.audit.runs),
-        "audit.order": (requested.audit.order, offered.audit.order),
-        "audit.alpha": (requested.audit.alpha, offered.audit.alpha),
-        "privacy": (requested.privacy, offered.privacy),
-        "transform": (requested.transform, offered.transform),
-        "without_uniques": (requested.without_uniques, offered.without_uniques),
-    }
-    for field, (old, new) in pairs.items():
-        if old != new:
-            yield field, _text(old), _text(new)
+    names = [name for name in _SINGLE if getattr(requested, name) != getattr(offered, name)]
+    for name in names:
+        old, new = getattr(requested, name), getattr(offered, name)
+        if isinstance(old, AuditTerms):
+            yield from _parts(name, old, new)
+        else:
+            yield name, _text(old), _text(new)
+
+
+def _parts(name: str, old: AuditTerms, new: AuditTerms) -> Iterator[_Difference]:
+    for part in (field.name for field in fields(AuditTerms)):
+        if getattr(old, part) != getattr(new, part):
+            yield f"{name}.{part}", str(getattr(old, part)), str(getattr(new, part))
 
 
 def _weights(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -10,8 +10,11 @@ from gencard.core.card.budget import Claim, Price, decimal_of
 from gencard.core.card.mechanism import EXACT, InsideGenerator, Privacy
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
+from gencard.core.json_codecs import written
 from gencard.core.moment import Moment
 from gencard.core.transform import AS_COUNTED, Transform
+from gencard.core.typed_json import PAIRS_AS_OBJECT
+from gencard.core.types import Time
 
 LONGEST_PURPOSE = 2_000
 MOST_MARGINALS = 10_000
@@ -119,11 +122,11 @@ class Proposal:
     rows: int
     privacy: Privacy = EXACT
     audit: AuditTerms = USUAL_AUDIT
-    weights: tuple[int, ...] = ()
-    transform: Transform = AS_COUNTED
-    moments: tuple[Moment, ...] = ()
-    measures: tuple[str, ...] = ()
-    without_uniques: bool = False
+    weights: tuple[int, ...] = field(default=(), metadata=written(omit=True))
+    transform: Transform = field(default=AS_COUNTED, metadata=written(omit=True))
+    moments: tuple[Moment, ...] = field(default=(), metadata=written(omit=True))
+    measures: tuple[str, ...] = field(default=(), metadata=written(omit=True))
+    without_uniques: bool = field(default=False, metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
@@ -145,14 +148,19 @@ class Proposal:
         self._check_measures()
 
     @property
+    def about(self) -> tuple[tuple[str, str], ...]:
+        """What the terms say in free text, for people: names and values."""
+        return (("Purpose", self.purpose),)
+
+    @property
     def cliques(self) -> tuple[Clique, ...]:
         """The attributes of each statistic: the marginals', then the moments'."""
         return (*self.marginals, *(moment.attributes for moment in self.moments))
 
     def _check_measuring(self) -> None:
-        for field, problem in _ONLY.items():
-            if field not in self.privacy.terms and getattr(self, field) not in ((), AS_COUNTED, False):
-                raise InvalidInputError(field=field, problem=problem)
+        for name, problem in _ONLY.items():
+            if name not in self.privacy.terms and getattr(self, name) not in ((), AS_COUNTED, False):
+                raise InvalidInputError(field=name, problem=problem)
         if self.weights and len(self.weights) != len(self.cliques):
             raise InvalidInputError(field="weights", problem="must be empty, or one for each statistic")
         if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
@@ -172,13 +180,13 @@ class Proposal:
             )
         if not all(_MEASURE.fullmatch(name) for name in self.measures):
             raise InvalidInputError(field="measures", problem="includes a name that is not valid")
-        for field in ("measures", "without_uniques"):
-            if getattr(self, field) and self.transform != AS_COUNTED:
-                raise InvalidInputError(field=field, problem=_ONLY[field])
+        for name in ("measures", "without_uniques"):
+            if getattr(self, name) and self.transform != AS_COUNTED:
+                raise InvalidInputError(field=name, problem=_ONLY[name])
 
     def measured_as(self, privacy: Privacy) -> "Proposal":
         """The same terms, measured in this way; what does not go with it takes its default."""
-        usual = {field.name: field.default for field in fields(Proposal) if field.name in _ONLY}
+        usual = {one.name: one.default for one in fields(Proposal) if one.name in _ONLY}
         changes: dict[str, Any] = {name: usual[name] for name in usual.keys() - privacy.terms}
         return replace(self, privacy=privacy, **changes)
 
@@ -265,23 +273,25 @@ class CardTerms:
     """
 
     name: str
-    controller: str
-    analyst: str
-    dataset_title: str
-    version: str
-    coding_digest: str
-    declared_by: str
+    controller: str = field(metadata=written("parties.controller"))
+    analyst: str = field(metadata=written("parties.analyst"))
+    dataset_title: str = field(metadata=written("dataset.title"))
+    version: str = field(metadata=written("dataset.version.sha256"))
+    coding_digest: str = field(metadata=written("dataset.coding.sha256"))
+    declared_by: str = field(metadata=written("dataset.declaredBy"))
     terms: Proposal
     price: Price
-    tier: Tier
-    generator_digest: str
-    agreed_by_policy: str
-    offer_time: str
-    expire_time: str
+    tier: Tier = field(metadata=written("generator.tier"))
+    generator_digest: str = field(metadata=written("generator.code.sha256"))
+    agreed_by_policy: str = field(metadata=written("whySafe"))
+    offer_time: Time = field(metadata=written("offered"))
+    expire_time: Time = field(metadata=written("expires"))
     nonce: str
-    parameters: tuple[tuple[str, str], ...] = ()
-    claim: Claim | None = None
-    reviewed_by: str = ""
+    parameters: tuple[tuple[str, str], ...] = field(
+        default=(), metadata=written("generator.parameters", omit=True, scalar=PAIRS_AS_OBJECT)
+    )
+    claim: Claim | None = field(default=None, metadata=written("generator.claim", omit=True))
+    reviewed_by: str = field(default="", metadata=written("generator.reviewedBy", omit=True))
 
     def __post_init__(self) -> None:
         by_generator = isinstance(self.terms.privacy, InsideGenerator)
