@@ -17,8 +17,7 @@ from benchmarks.ipf import APPLICATIONS
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.maximum_entropy.family import LogLinear, graphical, ipf
-from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.generators.maximum_entropy.tree_model import TreeModel
+from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
 from gencard.core.utility.gap import Gap, gap_error

@@ -17,7 +17,6 @@ from gencard.core.utility.analyses import (
     forest_utility,
 )
 from gencard.core.utility.gap import gap_error
-from gencard.core.utility.learners import LogisticRegression
 from gencard.core.utility.prediction import (
     Accuracies,
     Split,
@@ -26,6 +25,7 @@ from gencard.core.utility.prediction import (
     accuracy,
     split,
 )
+from gencard.core.utility.predictors import LogisticRegression
 from gencard.core.utility.table_utility import marginal_error
 
 SOCIAL_GRADE = Task("Approximated Social Grade", APPLICATION_2[:3])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.maximum_entropy.family import saturated
-from gencard.core.generators.maximum_entropy.table_model import TableModel
+from gencard.core.generators.maximum_entropy.models import TableModel
 from gencard.core.generators.targets import TargetMarginal, quotient
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.measure import measure_dataset

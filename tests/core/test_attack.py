@@ -17,11 +17,10 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.attacks.attack import Attack, Tables, drawn
+from gencard.core.privacy.attacks.attack import Attack, Proportion, Tables, drawn
 from gencard.core.privacy.attacks.neighbours import inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
-from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import Records
 from tests.core.mixed import NUMERIC, tables
 from tests.core.mixed import adult as files

@@ -25,9 +25,9 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
-from gencard.core.statistics.interactions import coefficients
+from gencard.core.statistics.linear import covariance, mean, moment, variance
+from gencard.core.statistics.marginals import coefficients
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.moments import covariance, mean, moment, variance
 
 X = Attribute("x", Labels(tuple(map(str, range(11))), integer=True))
 Y = Attribute("y", Labels(("0", "1", "2", "3")))

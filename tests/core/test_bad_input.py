@@ -15,15 +15,13 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.privacy.attacks.attack import Tables
-from gencard.core.privacy.attacks.membership import membership
-from gencard.core.privacy.attacks.neighbours import inference, linkability
+from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.canaries.canaries import reconstruct_cells
 from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.distances.copies import clones
 from gencard.core.privacy.distances.dcr import dcr, equal_share
 from gencard.core.privacy.distances.gower import Missing, gower_of
-from gencard.core.privacy.distances.nearest import nearest
+from gencard.core.privacy.distances.nearest import clones, nearest
 from gencard.core.privacy.records import Records
 from gencard.core.privacy.uniques import replicated_uniques
 from gencard.core.utility.gap import Gap, gap_error

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from scipy import stats
 
 from gencard.boxes.nets.ctgan import ENTRY, Ctgan, Options, conditions_of, options_of
-from gencard.boxes.nets.layout import layout_of
-from gencard.boxes.nets.modes import declared
+from gencard.boxes.nets.layout import declared, layout_of
 from gencard.core.blackbox import FittingBox
 from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
-from gencard.core.privacy.distances.copies import clones, distance_histogram, nndr
 from gencard.core.privacy.distances.dcr import closer_share, dcr, equal_share
 from gencard.core.privacy.distances.gower import Missing, gower_of
-from gencard.core.privacy.distances.nearest import Nearest, nearest
+from gencard.core.privacy.distances.nearest import Nearest, clones, distance_histogram, nearest, nndr
 from gencard.core.privacy.records import Records
 from gencard.core.privacy.uniques import replicated_uniques
 from tests.core.mixed import adult, compared

@@ -12,8 +12,8 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, MeasurementRefusedError
-from gencard.core.statistics.disclosure import failing, impossible, rounded, rounding_stddev, transformed
 from gencard.core.statistics.measure import measure, measure_dataset
+from gencard.core.statistics.psi import failing, impossible, rounded, rounding_stddev, transformed
 from gencard.core.transform import AS_COUNTED, USUAL_CHECKS, Transform
 from tests.core.strategies import brute_count, measured
 

@@ -15,7 +15,6 @@ from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.pairs import blocks as blocks_module
 from gencard.core.audit.pairs import moves as cubes_module
 from gencard.core.audit.pairs.blocks import minimal, neighbours, outside
-from gencard.core.audit.pairs.cells import Cells, key_of
 from gencard.core.audit.pairs.direction import Basis, Direction
 from gencard.core.audit.pairs.extremal_pair import (
     ExtremalPair,
@@ -26,7 +25,7 @@ from gencard.core.audit.pairs.extremal_pair import (
     statistics_digest,
 )
 from gencard.core.audit.pairs.moves import _take, climb, cubes, leads
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Cells, Dataset, key_of
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     ComputationError,

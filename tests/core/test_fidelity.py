@@ -13,8 +13,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidPsiError
 from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.statistics.linear import mean
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.moments import mean
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.utility.fidelity import FALSE_ALARMS, fidelity
 from tests.core.strategies import brute_count, datasets, domains, workloads

@@ -33,9 +33,9 @@ from gencard.core.generators.maximum_entropy.family import (
 )
 from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.model_file import bytes_of, model_of
+from gencard.core.generators.reduced_space import ReducedSpace
 from gencard.core.generators.registry import GENERATORS
-from gencard.core.generators.support.reduced_space import ReducedSpace
-from gencard.core.generators.support.support_raking import SupportRaking
+from gencard.core.generators.support_raking import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.core.strategies import datasets, domains, workloads

@@ -17,7 +17,7 @@ from gencard.core.errors import InvalidNumberError, InvalidPsiError, NotConverge
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.maximum_entropy import fitting
 from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.generators.maximum_entropy.table_model import TableModel
+from gencard.core.generators.maximum_entropy.models import TableModel
 from gencard.core.statistics.counting import count
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset

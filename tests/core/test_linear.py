@@ -23,9 +23,10 @@ from gencard.core.errors import (
 from gencard.core.generators.targets import admitted
 from gencard.core.noise.mechanisms import sensitivity, sum_scales
 from gencard.core.statistics.consistency import check_consistent
-from gencard.core.statistics.linear import LARGEST_VALUE, Function, LinearStatistic
-from gencard.core.statistics.measure import measure, measure_dataset
-from gencard.core.statistics.moments import (
+from gencard.core.statistics.linear import (
+    LARGEST_VALUE,
+    Function,
+    LinearStatistic,
     covariance,
     group_means,
     group_sums,
@@ -34,6 +35,7 @@ from gencard.core.statistics.moments import (
     numbers,
     variance,
 )
+from gencard.core.statistics.measure import measure, measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Psi
 from gencard.core.transform import Transform
 from tests.core.strategies import summed

@@ -12,13 +12,20 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotConvergedError, TooLargeError
 from gencard.core.generators.contract import rng_of, synthesise
-from gencard.core.generators.functions import TargetMeans
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.generators.maximum_entropy.with_moments import Dual, MaximumEntropy, largest_entropy
 from gencard.core.generators.model_file import bytes_of, model_of
-from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.generators.targets import TargetMeans
+from gencard.core.statistics.linear import (
+    Function,
+    LinearStatistic,
+    covariance,
+    group_means,
+    mean,
+    moment,
+    variance,
+)
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.moments import covariance, group_means, mean, moment, variance
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from tests.core.strategies import datasets, domains, summed, workloads
 

@@ -13,7 +13,7 @@ from gencard.core.errors import (
     InvalidNumberError,
 )
 from gencard.core.privacy.attacks.attack import Tables
-from gencard.core.privacy.attacks.membership import Membership, membership
+from gencard.core.privacy.attacks.neighbours import Membership, membership
 from gencard.core.privacy.distances.gower import gower_of
 from tests.core.populations import copied, records
 

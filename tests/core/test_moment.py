@@ -16,8 +16,7 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.moments import statistic_of, statistics_of
+from gencard.core.statistics.linear import LinearStatistic, statistic_of, statistics_of
 from gencard.core.transform import Transform
 from gencard.core.typed_json import PLAIN
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.nets import extra
+from gencard.boxes.nets import layout
 from gencard.boxes.nets.fitted import FittedNet, ResidualNet, bytes_of, drawn_by, gumbel, net_of
-from gencard.boxes.nets.layout import layout_of
-from gencard.boxes.nets.modes import declared, learned
+from gencard.boxes.nets.layout import declared, layout_of, learned
 from gencard.boxes.registry import box_named
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -213,7 +212,7 @@ class TestFile:
 class TestWithoutTorch:
     @pytest.mark.parametrize("name", ["ctgan", "pate-gan"])
     def test_the_error_says_what_to_install(self, name, monkeypatch):
-        monkeypatch.setattr(extra, "find_spec", lambda _: None)
+        monkeypatch.setattr(layout, "find_spec", lambda _: None)
         with pytest.raises(InvalidInputError, match=r"gencard\[deep\]"):
             box_named(name, {}, Surroundings(noise=SeededNoise(0)))
 

@@ -12,10 +12,10 @@ import statsmodels.api as sm
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.functions import TargetMeans, values_on
-from gencard.core.generators.support.reduced_space import ReducedSpace
+from gencard.core.generators.reduced_space import ReducedSpace
+from gencard.core.generators.targets import TargetMeans, values_on
+from gencard.core.statistics.linear import variance
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.moments import variance
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 
 SEEDS = range(3)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.marginals import privbayes_certainty as certainty_module
 from gencard.boxes.marginals import privbayes_parents
-from gencard.boxes.marginals.privbayes_certainty import certainties
+from gencard.boxes.marginals import privbayes_parents as certainty_module
 from gencard.boxes.marginals.privbayes_parents import (
     BitPlanes,
     Pair,
     ParentScores,
+    certainties,
     dependence,
     maximal_sets,
     pairs_to_choose_from,

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.audit.arms.planted_arm import ALL_TOGETHER, NO_CUBE, PlantedArm
 from gencard.core.audit.arms.planted_pair import (
     MOST_PLANTED,
     RARE,
@@ -15,14 +14,14 @@ from gencard.core.audit.arms.planted_pair import (
     planted_pair,
     unique_records,
 )
+from gencard.core.audit.arms.uniques import ALL_TOGETHER, NO_CUBE, PlantedArm
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ComputationError, NoExtremalPairError
 from gencard.core.statistics.counting import count, count_all
-from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.moments import covariance, mean
+from gencard.core.statistics.linear import LinearStatistic, covariance, mean
 from tests.core.rare_records import CHAIN, population
 
 X = Attribute("x", Labels(tuple(map(str, range(9))), integer=True))

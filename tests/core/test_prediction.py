@@ -22,9 +22,8 @@ from gencard.core.utility.analyses import (
     importances,
     order_similarity,
 )
-from gencard.core.utility.learners import LogisticRegression
 from gencard.core.utility.prediction import Split, Task, accuracies, accuracy, split
-from gencard.core.utility.predictors import predictor_matrix
+from gencard.core.utility.predictors import LogisticRegression, predictor_matrix
 
 DOMAIN = Domain.of({"signal": 4, "noise": 3, "age": 5, "health": 3})
 AGES = (10.0, 20.0, 35.0, 80.0, np.nan)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
 from gencard.core.statistics.consistency import agreeing, reconcile, shrunk
-from gencard.core.statistics.interactions import coefficients, table_of
-from gencard.core.statistics.marginals import project
+from gencard.core.statistics.marginals import coefficients, project, table_of
 from gencard.core.statistics.psi import Measurement, Psi
 
 DOMAIN = Domain.of({"a": 3, "b": 4, "c": 5})

@@ -12,8 +12,8 @@ from gencard.core.errors import (
     InvalidNumberError,
 )
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy import table_model
-from gencard.core.generators.maximum_entropy.table_model import TableModel
+from gencard.core.generators.maximum_entropy import models as table_model
+from gencard.core.generators.maximum_entropy.models import TableModel
 
 DOMAIN = Domain.of({"a": 2, "b": 3})
 

@@ -22,8 +22,8 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZero
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.moment import Moment, MomentKind
+from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.moments import statistics_of
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.transform import USUAL_CHECKS, Transform
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request

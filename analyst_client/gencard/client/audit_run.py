@@ -20,7 +20,7 @@ from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
 from gencard.core.generators.contract import rng_of
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import statistics_of
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire.signatures.canonical import document_of, sha256
 from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest

@@ -16,8 +16,8 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.moment import Moment
 from gencard.core.noise.mechanisms import scales, sum_scales
-from gencard.core.statistics.disclosure import rounding_stddev
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import statistics_of
+from gencard.core.statistics.psi import rounding_stddev
 
 Amount = Decimal | int | float | str
 """A budget; a float means the decimal that it prints as."""

@@ -39,7 +39,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A linear statistic, as people name it; ``statistics.moments`` says which functions it sums.
+    """A linear statistic, as people name it; ``statistics.linear`` says which functions it sums.
 
     Args:
         attributes: Those it is about; of sums and means by group, the group first.

@@ -19,7 +19,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
 from gencard.core.generators.registry import generator_digest, generator_named
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.psi import Psi
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt

@@ -30,7 +30,7 @@ from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.coding import Coding
 from gencard.core.errors import NotFoundError, TooManyAuditsError
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import statistics_of
 from gencard.wire.signatures.identity import Identity, Role
 
 VERDICT_PRICE = Price(statistics=1)

@@ -23,7 +23,7 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import statistics_of
 from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.identity import Identity
 

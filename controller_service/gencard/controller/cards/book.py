@@ -27,7 +27,7 @@ from gencard.core.errors import (
     NotFoundError,
     ProposalRefusedError,
 )
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.documents.card_document import card_statement
 from gencard.wire.signatures.canonical import sha256, time_text

@@ -16,8 +16,7 @@ from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Domain
 from gencard.core.evaluation.evaluation import Evaluation, Need
-from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import LinearStatistic, statistics_of
 from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import Values
 from gencard.wire.codecs.privacy_codec import privacy_document, transform_document

@@ -29,7 +29,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.generators.contract import LinearGenerator
 from gencard.core.generators.registry import Zeros, generator_named
-from gencard.core.generators.support.trial_fit import check_fittable
+from gencard.core.generators.trial_fit import check_fittable
 from gencard.core.transform import AS_COUNTED
 
 _ONE_TRIAL = threading.Lock()

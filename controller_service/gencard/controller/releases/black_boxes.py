@@ -30,7 +30,7 @@ from gencard.core.errors import (
     ServiceUnavailableError,
     StorageError,
 )
-from gencard.core.statistics.moments import statistics_of
+from gencard.core.statistics.linear import statistics_of
 from gencard.wire.documents.receipt import AuditedBox
 from gencard.wire.signatures.canonical import Document
 

@@ -31,7 +31,7 @@ from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.maximum_entropy.family import graphical, spanning_tree
-from gencard.core.generators.maximum_entropy.tree_model import TreeModel
+from gencard.core.generators.maximum_entropy.models import TreeModel
 from gencard.core.statistics.consistency import reconcile
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.marginals import total

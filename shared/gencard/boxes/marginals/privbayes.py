@@ -22,7 +22,7 @@ from gencard.core.card.noise import AddedNoise, Laplace, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.network_model import NetworkModel, Node
+from gencard.core.generators.sampling import NetworkModel, Node
 from gencard.core.statistics.consistency import on_simplex
 from gencard.core.statistics.counting import count
 from gencard.core.types import Progress, ignore_progress

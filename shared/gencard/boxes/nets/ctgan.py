@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, rate, whole
-from gencard.boxes.nets.extra import check_torch, repeatable
 from gencard.boxes.nets.fitted import KeptNet, NetBox, drawn_by
-from gencard.boxes.nets.layout import Layout, Rows, layout_of
-from gencard.boxes.nets.modes import learned
+from gencard.boxes.nets.layout import Layout, Rows, check_torch, layout_of, learned, repeatable
 from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError, InvalidInputError

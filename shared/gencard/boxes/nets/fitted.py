@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.nets.layout import Floats, Layout, Rows
-from gencard.boxes.nets.modes import Modes
+from gencard.boxes.nets.layout import Floats, Layout, Modes, Rows
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidNumberError

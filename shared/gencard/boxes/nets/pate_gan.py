@@ -7,10 +7,8 @@ from decimal import Decimal
 import numpy as np
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, noise_of, rate, whole
-from gencard.boxes.nets.extra import check_torch, repeatable
 from gencard.boxes.nets.fitted import KeptNet, NetBox
-from gencard.boxes.nets.layout import layout_of
-from gencard.boxes.nets.modes import declared
+from gencard.boxes.nets.layout import check_torch, declared, layout_of, repeatable
 from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of, votes_of
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.card.mechanism import InsideGenerator, Privacy

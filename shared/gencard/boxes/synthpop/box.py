@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
+from gencard.boxes.synthpop.conditional import Scale, density_of, scales_of
 from gencard.boxes.synthpop.fitted import FittedTrees, Step, fit_of, step_of
 from gencard.boxes.synthpop.options import DEFAULTS, Options, PlannedStep, options_of, planned_steps
-from gencard.boxes.synthpop.scale import Scale, density_of, scales_of
 from gencard.boxes.synthpop.tree import Growth
 from gencard.core.card.budget import Claim
 from gencard.core.dataset import Dataset

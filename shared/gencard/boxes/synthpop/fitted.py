@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.synthpop.conditional import Conditional, conditional
+from gencard.boxes.synthpop.conditional import Conditional, Density, Scale, conditional
 from gencard.boxes.synthpop.options import FREE, PlannedStep, Rule, json_of, ruled, rules_of
-from gencard.boxes.synthpop.scale import Density, Scale
 from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain

@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gencard.core.audit.arms.exploration import Findings, Sample, explore
-from gencard.core.audit.arms.planted_arm import PlantedArm
 from gencard.core.audit.arms.runs import Runner, Side, Step
 from gencard.core.audit.arms.trial import Scores, Trial, effect_of, pair_checks, recognised_of, trial
-from gencard.core.audit.arms.uniques import Presence, own_uniques, uniques_check
+from gencard.core.audit.arms.uniques import PlantedArm, Presence, own_uniques, uniques_check
 from gencard.core.audit.pairs.blocks import basis_of
 from gencard.core.audit.pairs.direction import Basis
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest

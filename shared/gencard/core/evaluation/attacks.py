@@ -17,12 +17,10 @@ from gencard.core.evaluation.precision import (
     rounded_outward,
     rounded_proportion,
 )
-from gencard.core.privacy.attacks.attack import Attack, Risk
-from gencard.core.privacy.attacks.membership import membership
-from gencard.core.privacy.attacks.neighbours import inference, linkability
+from gencard.core.privacy.attacks.attack import Attack, Proportion, Risk
+from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import present
 from gencard.core.privacy.uniques import replicated_uniques
 

@@ -17,11 +17,9 @@ from gencard.core.evaluation.precision import (
     rounded_share,
     rounded_shares,
 )
-from gencard.core.privacy.attacks.attack import drawn
-from gencard.core.privacy.distances.copies import clones, distance_histogram, nndr
+from gencard.core.privacy.attacks.attack import Proportion, drawn
 from gencard.core.privacy.distances.dcr import CloserShare, Dcr, EqualShare, closer_share, equal_share
-from gencard.core.privacy.distances.nearest import Nearest, nearest
-from gencard.core.privacy.proportion import Proportion
+from gencard.core.privacy.distances.nearest import Nearest, clones, distance_histogram, nearest, nndr
 
 BINS, STEP = 40, 0.01
 """Number of bins of a curve and their width; larger distances are one further number."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared, Material, Together
@@ -98,9 +98,8 @@ class Evaluation:
 
     Args:
         find: Computes it; may raise any GencardError if the records do not allow it.
-        kind: Of its findings.
-        numbers: Most numbers in a finding about records, given the attributes of the release and the
-            marginals of Phi: its price in statistics.
+        price: Most numbers in a finding about records, which is its price in statistics; or how many
+            they are, given the attributes of the release and the marginals of Phi.
         sight: What it looks at together.
     """
 
@@ -108,9 +107,18 @@ class Evaluation:
     group: Group
     needs: tuple[Need, ...]
     find: Callable[[Material], Finding]
-    kind: type[Any]
-    numbers: Callable[[int, int], int]
-    sight: Sight
+    price: int | Callable[[int, int], int]
+    sight: Sight = Sight.WHOLE
+
+    @property
+    def kind(self) -> type[Finding]:
+        """The type of its findings."""
+        kind: type[Finding] = get_type_hints(self.find)["return"]
+        return kind
+
+    def numbers(self, attributes: int, marginals: int) -> int:
+        """Its price in statistics for so many attributes of the release and marginals of Phi."""
+        return self.price if isinstance(self.price, int) else self.price(attributes, marginals)
 
     @property
     def reads_records(self) -> bool:

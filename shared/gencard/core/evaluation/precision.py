@@ -13,7 +13,7 @@ standard error. The standard error is
 from collections.abc import Iterable
 from math import ceil, floor, isfinite, log10, sqrt
 
-from gencard.core.privacy.proportion import Proportion
+from gencard.core.privacy.attacks.attack import Proportion
 
 Named = tuple[tuple[str, float], ...]
 """Numbers under their names in the literature."""

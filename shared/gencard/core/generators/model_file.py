@@ -14,10 +14,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
-from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.generators.maximum_entropy.tree_model import TreeModel
-from gencard.core.generators.network_model import NetworkModel, Node
-from gencard.core.generators.support.support_model import SupportModel
+from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
+from gencard.core.generators.sampling import NetworkModel, Node
+from gencard.core.generators.support_model import SupportModel
 
 Arrays = Mapping[str, NDArray[Any]]
 

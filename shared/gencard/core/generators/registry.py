@@ -20,8 +20,8 @@ from gencard.core.generators.maximum_entropy.family import (
     spanning_tree,
 )
 from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
-from gencard.core.generators.support.reduced_space import ReducedSpace
-from gencard.core.generators.support.support_raking import SupportRaking
+from gencard.core.generators.reduced_space import ReducedSpace
+from gencard.core.generators.support_raking import SupportRaking
 
 Zeros = tuple[StructuralZeros, ...]
 

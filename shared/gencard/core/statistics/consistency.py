@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError
 from gencard.core.statistics.closure import Attributes, check_subsets, subsets
-from gencard.core.statistics.interactions import block_dimension
-from gencard.core.statistics.marginals import others, project, sum_out, total
+from gencard.core.statistics.marginals import block_dimension, others, project, sum_out, total
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import Counts, FloatArray
 
@@ -147,6 +146,7 @@ def reconcile(psi: Psi) -> Psi:
     for _ in range(_ROUNDS):
         if _lift(agreed, records) <= _LITTLE:
             break
+        # Alternating projections: onto tables without negative counts, then onto marginals that agree.
         agreed = agreeing(_with(agreed, [on_simplex(m.values, records) for m in agreed.measurements]))
     return _lifted(agreed, records)
 
@@ -192,6 +192,7 @@ def on_simplex(values: FloatArray, records: float) -> FloatArray:
     """
     descending = np.sort(values, axis=None)[::-1]
     falls = (np.cumsum(descending) - records) / np.arange(1, descending.size + 1)
+    # The last count that stays above zero fixes by how much all fall.
     last = int(np.flatnonzero(descending > falls)[-1])
     nearest: FloatArray = np.maximum(values - falls[last], 0.0)
     return nearest
@@ -204,6 +205,7 @@ def _mean_blocks(psi: Psi) -> Blocks:
     exact = {clique for m in psi.measurements if m.stddev == 0 for clique in _subsets(psi.domain, m)}
     for measurement in psi.measurements:
         for inside in _subsets(psi.domain, measurement):
+            # An exact marginal would have infinite weight: it alone decides its blocks.
             if inside in exact and measurement.stddev > 0:
                 continue
             marginal = project(measurement.values, measurement.clique, inside)
@@ -230,6 +232,7 @@ def _pure(marginal: NDArray[Any]) -> FloatArray:
     """What is left of a marginal when its mean along each axis is taken away: its own block."""
     block = np.asarray(marginal, dtype=np.float64)
     for axis, size in enumerate(block.shape):
+        # Means are removed axis by axis, so no table of contrasts is made: O(cells) for each axis.
         block = block - sum_out(block, (axis,)) / size
     return block
 

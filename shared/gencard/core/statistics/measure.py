@@ -17,9 +17,8 @@ from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.counting import count_all
-from gencard.core.statistics.disclosure import transformed
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
-from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi, transformed
 from gencard.core.transform import AS_COUNTED, Transform
 from gencard.core.types import Counts
 

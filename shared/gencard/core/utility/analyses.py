@@ -21,7 +21,6 @@ import numpy as np
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
-from gencard.core.utility.learners import LogisticRegression, RandomForest
 from gencard.core.utility.prediction import (
     Accuracies,
     Predictor,
@@ -31,6 +30,7 @@ from gencard.core.utility.prediction import (
     accuracy,
     split,
 )
+from gencard.core.utility.predictors import LogisticRegression, RandomForest
 
 REPEATS = 10
 """Permutations of each attribute."""

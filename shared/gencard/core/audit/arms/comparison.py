@@ -127,6 +127,7 @@ def pooled_p_value(evidence: Sequence[Evidence]) -> float:
     """
     if len(evidence) == 1:
         return evidence[0].p_value
+    # A p-value of 0 would have an infinite z, which no later try could outweigh.
     p_values = np.maximum([one.p_value for one in evidence], SMALLEST_P)
     directions = np.array([one.direction for one in evidence])
     if not directions.all():
@@ -146,6 +147,8 @@ def windows(same_bytes: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
     ((2,), (1, 2), (0, 1, 2), (0, 2))
     """
     number = len(same_bytes)
+    # A leak may begin at any try, and honest tries before it dilute its evidence. Doubling lengths keep
+    # the number of windows, and so the Bonferroni factor, logarithmic in the number of tries.
     lengths = [2**power for power in range(number.bit_length()) if 2**power < number]
     newest = [tuple(range(number - length, number)) for length in (*lengths, number)]
     same = tuple(position for position in range(number) if same_bytes[position])

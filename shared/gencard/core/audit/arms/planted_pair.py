@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from gencard.core.audit.pairs.blocks import minimal, outside
 from gencard.core.audit.pairs.candidate_cubes import CandidateCubes, candidate_cubes
-from gencard.core.audit.pairs.cells import key_of
 from gencard.core.audit.pairs.extremal_pair import check_equal_psi
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, key_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.core.statistics.linear import LinearStatistic

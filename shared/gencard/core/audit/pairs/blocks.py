@@ -11,9 +11,8 @@ from gencard.core.audit.pairs.direction import Basis
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NoExtremalPairError, TooLargeError
-from gencard.core.statistics.interactions import coefficients
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.marginals import project
+from gencard.core.statistics.marginals import coefficients, project
 from gencard.core.types import FloatArray
 
 MOST_SETS = 200_000

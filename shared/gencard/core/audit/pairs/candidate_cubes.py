@@ -6,8 +6,7 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
-from gencard.core.audit.pairs.cells import key_of
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, key_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.types import FloatArray, IntArray
 

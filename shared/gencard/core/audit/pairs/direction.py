@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.counting import count_all
-from gencard.core.statistics.interactions import coefficients, table_of
+from gencard.core.statistics.marginals import coefficients, table_of
 from gencard.core.types import FloatArray
 
 _ROUNDING = 1e-13

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from scipy import optimize, sparse
 
 from gencard.core.audit.pairs.blocks import minimal
-from gencard.core.audit.pairs.cells import Cells, key_of
 from gencard.core.audit.pairs.circuits import MOST_TABLE_CELLS, along_circuits
 from gencard.core.audit.pairs.direction import Direction
 from gencard.core.audit.pairs.moves import climb, leads
-from gencard.core.dataset import Dataset, check_same_domain
+from gencard.core.dataset import Cells, Dataset, check_same_domain, key_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError, NoExtremalPairError
 from gencard.core.statistics.counting import count_all

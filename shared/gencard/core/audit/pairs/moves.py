@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.audit.pairs.blocks import neighbours
-from gencard.core.audit.pairs.cells import Cells, key_of
 from gencard.core.audit.pairs.direction import Direction
+from gencard.core.dataset import Cells, key_of
 from gencard.core.domain import Clique
 from gencard.core.types import FloatArray, IntArray
 

@@ -28,7 +28,9 @@ from gencard.core.generators.maximum_entropy.block_table import (
     BlockTable,
     PlainTable,
     TreeTable,
+    Triangle,
     clear,
+    three_parts,
 )
 from gencard.core.generators.maximum_entropy.fitting import NOISY, check_room, fit, relax
 from gencard.core.generators.maximum_entropy.junction_tree import (
@@ -37,9 +39,7 @@ from gencard.core.generators.maximum_entropy.junction_tree import (
     edges,
     heaviest_tree,
 )
-from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.generators.maximum_entropy.tree_model import TreeModel
-from gencard.core.generators.maximum_entropy.triangle import Triangle, three_parts
+from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
 from gencard.core.generators.targets import (
     TargetMarginal,
     admitted,

@@ -110,6 +110,7 @@ class _Stride:
         for factor, after in zip(self._factors, self._after, strict=True):
             factor[...] = after
         self._after = []
+        # Back by two: `extend` has made it longer by one since the stride that failed.
         self._power = max(1, self._power - 2)
         return False
 
@@ -170,6 +171,7 @@ def relax(
     for _ in range(most_sweeps):
         steps = (_ease(table, block, inside, halvings, steepest) for block, inside in enumerate(targets))
         error = max(steps)
+        # No table has these marginals: full steps would cycle between them, damped ones settle.
         if error > _GAIN * nearest:
             halvings += 1
         nearest = min(nearest, error)

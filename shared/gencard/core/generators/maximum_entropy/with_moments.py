@@ -10,18 +10,20 @@ from scipy.special import logsumexp
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.functions import (
+from gencard.core.generators.maximum_entropy.block_table import clear
+from gencard.core.generators.maximum_entropy.junction_tree import check_cells
+from gencard.core.generators.maximum_entropy.models import TableModel
+from gencard.core.generators.targets import (
     TargetMeans,
+    check_belongs,
     check_functions,
+    check_settings,
     every_cell,
     informative_marginals,
     number_of_functions,
     values_on,
+    zeros_inside,
 )
-from gencard.core.generators.maximum_entropy.block_table import clear
-from gencard.core.generators.maximum_entropy.junction_tree import check_cells
-from gencard.core.generators.maximum_entropy.table_model import TableModel
-from gencard.core.generators.targets import check_belongs, check_settings, zeros_inside
 from gencard.core.statistics.marginals import others
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.errors import ComputationError, InvalidNumberError
-from gencard.core.privacy.attacks.attack import Attack, Tables, drawn
+from gencard.core.privacy.attacks.attack import Attack, Proportion, Tables, drawn
 from gencard.core.privacy.distances.distances import Positions
-from gencard.core.privacy.proportion import Proportion
 from gencard.core.privacy.records import Column, Records, present
 
 

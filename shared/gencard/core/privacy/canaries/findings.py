@@ -12,7 +12,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidNumberError
-from gencard.core.privacy.attacks.membership import Membership
+from gencard.core.privacy.attacks.neighbours import Membership
 from gencard.core.privacy.canaries.canaries import (
     Planted,
     points_of,

@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
+from gencard.core.privacy.attacks.attack import quantile
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.nearest import Nearest, nearest
-from gencard.core.privacy.proportion import quantile
 from gencard.core.privacy.records import Records
 
 TIE = 1e-12

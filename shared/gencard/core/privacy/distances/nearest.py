@@ -4,19 +4,32 @@ Equal records are compared once, and with at most two equal records of the other
 of equal levels, the groups of the other table are visited in ascending order of a lower bound of their
 distance, until the bound exceeds the best distance so far. Rare levels are treated separately: see
 ``rare_levels``.
+
+**Clones** are synthetic records at distance 0 from a real one. In a domain of few cells nearly every
+record meets a real one. If n real records were drawn uniformly from c cells, any record would equal
+some of them with probability :math:`1 - (1 - 1/c)^n`, copied or not. Real records crowd in fewer cells,
+so clones without copying are as a rule more: the clones among records of a holdout show how many.
+
+**Nearest neighbour distance ratio** is the distance to the closest record by that to the second closest.
+Near 0, a record singles one real record out; near 1, it lies no nearer to one than to another.
 """
 
 from dataclasses import dataclass
-from math import isfinite
+from math import expm1, isfinite, log1p
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.errors import InvalidNumberError
 from gencard.core.privacy.distances.distances import Positions, Row, pairs_of
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.groups import GroupPairs, group_pairs_of
-from gencard.core.privacy.distances.rare_levels import compare_sharing, rare_levels, unshared
-from gencard.core.privacy.distances.running_nearest import RunningNearest
+from gencard.core.privacy.distances.rare_levels import (
+    RunningNearest,
+    compare_sharing,
+    rare_levels,
+    unshared,
+)
 from gencard.core.privacy.records import Column, Records, combination_numbers
 
 
@@ -104,6 +117,7 @@ def _defined(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
     """Compare each of equal records once, and two of those that are equal among the others."""
+    # A third equal record can change neither the nearest nor the second nearest distance.
     kept = np.sort(first_of_each(twin_numbers(reference, gower), 2))
     ours = twin_numbers(records, gower)
     first = first_of_each(ours)
@@ -140,6 +154,8 @@ def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: Ru
     bounds = known / counted
     lowest = float(bounds.min())
     reached, limit = -1.0, lowest + step / 2
+    # No record of a group is nearer than the group's bound, so groups beyond the second nearest record
+    # found so far need not be opened. The search goes outwards in shells of one step.
     while isfinite(lowest) and reached <= min(1, running.reach(rows)):
         chosen = np.flatnonzero((bounds > reached) & (bounds <= limit))
         if len(chosen):
@@ -153,6 +169,7 @@ def _look(
     """Compare the records of one group to those of some groups; where these are many, in order."""
     rows, right = pairs.part.left.members(np.array([group])), pairs.part.right
     sizes = right.starts[chosen + 1] - right.starts[chosen]
+    # Sorting groups by their boxes costs more than it saves where few records are left.
     if not pairs.numbers or sizes.sum() <= _MANY:
         _compare(pairs, rows, right.members(chosen), table, running)
         return
@@ -165,6 +182,7 @@ def _look(
         near = order[start:stop]
         near = near[bounds[near] <= running.reach(rows)]
         _compare(pairs, rows, right.members(chosen[near]), table, running)
+        # The first groups shrink the reach; what is then still open is compared in ever larger pieces.
         start, wanted = stop, 2 * wanted
 
 
@@ -181,3 +199,99 @@ def _compare(
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
         running.add(some, positions, pairs.between(some, positions, known, counted))
+
+
+@dataclass(frozen=True, slots=True)
+class Clones:
+    """How many records are clones.
+
+    Args:
+        records: Synthetic records.
+        clones: Those at distance 0 from some real record.
+        chance: Probability, 0 to 1, of a clone by the domain's size alone; None where numbers make
+            cells innumerable.
+    """
+
+    records: int
+    clones: int
+    chance: float | None
+
+    @property
+    def share(self) -> float:
+        """Clones by synthetic records."""
+        return self.clones / self.records if self.records else 0.0
+
+    @property
+    def expected(self) -> float | None:
+        """How many clones the domain's size alone gives."""
+        return None if self.chance is None else self.records * self.chance
+
+
+def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
+    """Count clones among the records whose nearest were found.
+
+    Args:
+        real: Number of real records that were compared with.
+        cells: Of the domain, if it has levels only: ``domain.cells``.
+
+    Raises:
+        InvalidNumberError: There is no cell, or a negative number of records.
+    """
+    if real < 0:
+        raise InvalidNumberError(field="The number of real records", expected="at least 0")
+    if cells is not None and cells < 1:
+        raise InvalidNumberError(field="The number of cells", expected="at least 1")
+    chance = None if cells is None else _chance(real, cells)
+    return Clones(len(neighbours), int(np.sum(neighbours.distance == 0)), chance)
+
+
+def _chance(real: int, cells: int) -> float:
+    """That some of so many uniform records falls into a given cell."""
+    if cells == 1:
+        return float(real > 0)
+    # 1 - (1 - 1/c)**n would lose all digits where c is large.
+    return -expm1(real * log1p(-1 / cells))
+
+
+def nndr(neighbours: Nearest) -> NDArray[np.float64]:
+    """The ratio of each record, 0 to 1, without a unit, shape ``(n,)``.
+
+    A record that two real ones equal has ratio 1: neither is singled out. NaN where fewer than two
+    real records can be compared with.
+    """
+    equal = neighbours.distance == neighbours.second
+    return np.divide(neighbours.distance, neighbours.second, out=np.ones(len(neighbours)), where=~equal)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistanceHistogram:
+    """How many records lie how far from their closest one.
+
+    Args:
+        zeros: Records at distance 0, in no bin.
+        undefined: Records without a distance, in no bin.
+        edges: Of the bins, in distance from 0 to 1; each bin has its lower edge, the last both.
+        counts: Records in each bin.
+    """
+
+    zeros: int
+    undefined: int
+    edges: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+def distance_histogram(distances: NDArray[np.float64], bins: int = 100) -> DistanceHistogram:
+    """Count distances in equal bins from 0 to 1.
+
+    Raises:
+        InvalidNumberError: There is no bin.
+    """
+    if bins < 1:
+        raise InvalidNumberError(field="The number of bins", expected="at least 1")
+    counts, edges = np.histogram(distances[distances > 0], bins=bins, range=(0.0, 1.0))
+    return DistanceHistogram(
+        zeros=int(np.sum(distances == 0)),
+        undefined=int(np.sum(np.isnan(distances))),
+        edges=edges,
+        counts=counts.astype(np.int64),
+    )

@@ -10,17 +10,16 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.functions import every_cell
 from gencard.core.generators.maximum_entropy.block_table import clear
 from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.fitting import NOISY, Targets, check_room, relax
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
-from gencard.core.generators.support.bounded_tree import BoundedTree
-from gencard.core.generators.support.support_model import SupportModel, SupportTable
+from gencard.core.generators.support_model import BoundedTree, SupportModel, SupportTable
 from gencard.core.generators.targets import (
     TargetMarginal,
     admitted,
     check_settings,
+    every_cell,
     worst_error,
     zeros_inside,
 )
@@ -147,12 +146,15 @@ class SupportRaking:
             raise NotConvergedError(
                 problem=f"the mean total variation of the marginals is {residual:.2g}, over the bound"
             )
+        # Records without weight are never drawn: they need no place in the saved model.
         kept = np.flatnonzero(weights)
         return SupportModel(support.take(kept), weights[kept], residual)
 
     def _raked(self, table: SupportTable, targets: Targets, *, exact: bool) -> tuple[Table, float]:
         """The weights that come nearest to the targets, and the mean total variation that is left."""
         start, best, least = table.factors[0].copy(), table.factors[0], np.inf
+        # An exact zero empties its records at once; other marginals may then have no support left.
+        # Bounded steps leave every record a little weight; the nearer of the two results is kept.
         for steepest in (np.inf, NOISY) if exact else (NOISY,):
             table.factors[0] = start.copy()
             relax(table, targets, _ENOUGH, self.most_sweeps, steepest=steepest)

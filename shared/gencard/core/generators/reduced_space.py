@@ -11,19 +11,21 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.functions import (
-    TargetMeans,
-    check_functions,
-    every_cell,
-    number_of_functions,
-    values_on,
-)
 from gencard.core.generators.maximum_entropy.block_table import clear
 from gencard.core.generators.maximum_entropy.family import LogLinear, independent
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
 from gencard.core.generators.maximum_entropy.with_moments import Dual, largest_entropy
-from gencard.core.generators.support.support_model import SupportModel
-from gencard.core.generators.targets import check_belongs, check_settings, zeros_inside
+from gencard.core.generators.support_model import SupportModel
+from gencard.core.generators.targets import (
+    TargetMeans,
+    check_belongs,
+    check_functions,
+    check_settings,
+    every_cell,
+    number_of_functions,
+    values_on,
+    zeros_inside,
+)
 from gencard.core.statistics.consistency import reconcile
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
