@@ -16,6 +16,7 @@ from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.typed_json import PLAIN
 
 MOST_WINDOWS = 8
 """Of the tests here: no family has so many tries that more are pooled."""
@@ -28,12 +29,9 @@ def audit_answer(outcome: str | float, job: Mapping[str, Any]) -> dict[str, Any]
         outcome: "leakage", just found by the mean; "no-evidence", all p-values 1; or the p-value of this
             try alone, over all tests, by a mean that differs as step 1 expected.
     """
+    given = PLAIN.read(AuditPlan, job["plan"], field="plan")
     plan = replace(
-        _report().plan,
-        attempt=job["plan"]["attempt"],
-        seed=job["plan"]["seed"],
-        rows=job["plan"]["rows"],
-        terms=AuditTerms(**job["plan"]["terms"]),
+        _report().plan, attempt=given.attempt, seed=given.seed, rows=given.rows, terms=given.terms
     )
     words = {"leakage": plan.level / MOST_WINDOWS, "no-evidence": 1.0}
     p_value = words[outcome] if isinstance(outcome, str) else outcome
