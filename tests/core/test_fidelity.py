@@ -47,8 +47,8 @@ def test_it_is_the_definition(data):
         assert marginal.cells == asked.size
         assert marginal.total_variation == pytest.approx(apart.sum() / 2, abs=1e-12)
         for cell, size in zip(marginal.worst, sorted(apart.ravel())[::-1], strict=False):
-            assert (cell.asked, cell.released) == (asked[cell.codes], released[cell.codes])
-            assert abs(cell.asked - cell.released) == size
+            assert (cell.target, cell.released) == (asked[cell.codes], released[cell.codes])
+            assert abs(cell.target - cell.released) == size
         assert len(marginal.worst) == min(5, (apart > 0).sum())
 
 

@@ -119,7 +119,7 @@ class TestTheController:
         enrolled = read_identities(demo.folder / "identities").values()
         assert {dsse.key_id(entry.signing_key) for entry in enrolled} < held
         said = CliRunner().invoke(steward_shell, ["check", "--config", str(demo.settings_file)]).stdout
-        assert "ana: the private keys lie in this folder" in said
+        assert "ana: private keys are in this folder" in said
 
     def test_a_request_holds_no_private_key(self, tmp_path):
         person("enrol", "eve", "-c", tmp_path / "eve")

@@ -129,7 +129,7 @@ class TestService:
 
             again = propose(ana, WORK, generator="graphical").accept()
             assert (again.price, again.offer.held_by) == (FREE, (first.name,))
-            assert f"already held by card {first.name}" in repr(again.lines())
+            assert f"already paid for by card {first.name}" in repr(again.lines())
             again.generate(200, seed=1, progress=False)
             assert again.psi.measurements[0].values.tolist() == first.psi.measurements[0].values.tolist()
             assert spent(shared_house) == before

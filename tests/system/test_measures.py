@@ -186,7 +186,7 @@ class TestTheQuote:
         result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
         assert json.loads(result.output)["measuresPrice"]["statistics"] == "2"
         shown = CliRunner().invoke(app, words, catch_exceptions=False)
-        assert "marginals: 2 exact statistics, once for the card" in " ".join(shown.output.split())
+        assert "marginals; price 2 exact statistics, once per card" in " ".join(shown.output.split())
 
 
 class TestErrors:

@@ -198,7 +198,7 @@ class TestNegotiation:
                 propose(analyst, [mean("age")])
 
     def test_the_catalogue_says_what_is_on_offer(self, ana):
-        assert "group-means; of order 3 at most" in dict(ana.dataset("survey").policy.lines())["Moments"]
+        assert "group-means; up to order 3" in dict(ana.dataset("survey").policy.lines())["Moments"]
 
 
 class TestShell:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -221,12 +222,14 @@ class TestComposition:
             assert_consistent(controller_state)
 
     def test_cards_that_are_measured_at_once_share_one_cap(self, tmp_path):
-        """Eight cards of epsilon 1 in two hands, and 3 to spend."""
+        """Eight cards of epsilon 1 in two hands, and 3 to spend; no two share a draw of noise."""
+        names = ("sex", "region", "health", "work")
+        cliques = [*combinations(names, 1), *combinations(names, 3)]
         with noisy(tmp_path, cap="{ epsilon = 3 }") as house:
             with house.analyst() as ana, house.analyst("bob") as bob:
                 cards = [
-                    propose(who, [("sex",)], epsilon=1, neighbouring=RELATION).accept()
-                    for who in (ana, bob) * 4
+                    propose(who, [clique], epsilon=1, neighbouring=RELATION).accept()
+                    for who, clique in zip((ana, bob) * 4, cliques, strict=True)
                 ]
                 with ThreadPoolExecutor(len(cards)) as pool:
                     endings = Counter(pool.map(_measured, cards))

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -114,9 +113,10 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     Raises:
         StorageError: They cannot be written; what was there stays.
     """
-    draft = path.with_name(f".{secrets.token_hex(8)}")
+    draft: Path | None = None
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
+        draft = Path(name)
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(parts)
             file.flush()
@@ -125,7 +125,8 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
         return
     except OSError:
         with suppress(OSError):
-            draft.unlink()
+            if draft:
+                draft.unlink()
     raise StorageError
 
 
