@@ -1,1 +1,4 @@
-"""The wire: the only room that knows protobuf and the core. Pairs of functions, exact to the byte."""
+"""The wire: the only room that knows protobuf and the core.
+
+In: values of the core. Out: messages and documents, exact to the byte, and back.
+"""

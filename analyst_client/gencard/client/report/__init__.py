@@ -1,1 +1,4 @@
-"""Audit reports as pages; needs ``pip install 'gencard[report]'``."""
+"""Audit reports as pages; needs ``pip install 'gencard[report]'``.
+
+In: reports with their numbers. Out: text, HTML and figures.
+"""

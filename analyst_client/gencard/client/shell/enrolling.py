@@ -13,7 +13,7 @@ from gencard.client.connection.enrolment import (
     read_answer,
     renewal_request,
 )
-from gencard.client.shell.terminal import HERE, Folder, say, say_next
+from gencard.client.shell.terminal import HERE, Folder, console, say, say_next
 from gencard.core.errors import InvalidInputError
 from gencard.wire.documents.enrolment import PERSONS, answer_of_document, grouped
 
@@ -61,7 +61,8 @@ def _name_in(answer: Path) -> str:
 
 def _say_request(folder: Path, request: PendingRequest) -> None:
     say(f"Your private keys are in {folder}. Do not send them to anybody, not even to the steward.")
-    say("\nNext:")
+    console.print()
+    say("Next:")
     say(f"  1. Send {request.file} to the controller's steward.")
     say("  2. Give the steward this fingerprint over another channel, for instance by telephone:")
     say(f"     {grouped(request.fingerprint)}")
@@ -75,7 +76,8 @@ def _install(folder: Path, answer: Path) -> None:
     say(f"You are {identity.name}, {identity.role} in project {identity.project}.")
     say(f"The controller is at {installed.address}.")
     if installed.first:
-        say("\nFrom now on this folder trusts this controller. Compare this fingerprint, over another")
+        console.print()
+        say("From now on this folder trusts this controller. Compare this fingerprint, over another")
         say("channel, with the one that the steward sees. If they differ, delete the folder:")
     say(f"  {grouped(installed.fingerprint)}")
     say_next(f"export GENCARD_CONNECTION={shlex.quote(str(folder))}; gencard datasets")

@@ -163,13 +163,13 @@ def _installed(name: str) -> Installed:
     entries = tuple(sorted(str(distribution.locate_file(top)) for top in tops))
     if missing := [Path(path).name for path in entries if not os.path.lexists(path)]:
         raise _refusal(name, f"differs from its RECORD in {missing[0]}; reinstall it")
-    told = "".join(f"{path}\x00{known}\n" for path, known in listed)
+    record_text = "".join(f"{path}\x00{known}\n" for path, known in listed)
     return Installed(
         name,
         distribution.version,
         entries,
         {str(distribution.locate_file(path)): known for path, known in listed},
-        hashlib.sha256(told.encode()).hexdigest(),
+        hashlib.sha256(record_text.encode()).hexdigest(),
     )
 
 

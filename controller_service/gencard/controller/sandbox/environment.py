@@ -133,7 +133,7 @@ def _interpreter() -> tuple[frozenset[str], tuple[str, ...], tuple[tuple[str, st
         path = Path(os.path.normpath(path.parent / path.readlink()))
     standard = sysconfig.get_paths()["stdlib"]
     undeclared = [*_UNDECLARED, f"{standard}/site-packages", f"{standard}/dist-packages"]
-    hidden = sorted({found for pattern in undeclared for found in glob(pattern)})
+    hidden = sorted({path for pattern in undeclared for path in glob(pattern)})
     needed = {str(path), str(Path(standard).parent), f"{sys.prefix}/pyvenv.cfg", *_ours()}
     shown = frozenset(each for each in needed if os.path.exists(each) and not _is_of_the_system(each))
     return shown, tuple(hidden), tuple(links)

@@ -1,1 +1,4 @@
-"""Settings: TOML files, checked before anything starts, and drafted by ``init``."""
+"""Settings: TOML files, checked before anything starts, and drafted by ``init``.
+
+In: files that stewards write. Out: validated settings, or the field that is wrong.
+"""

@@ -138,7 +138,8 @@ description = "Measures what the card says, fits IPF, draws rows."
 # [lending]
 # black_boxes = ["honest"]
 
-# Programs that see records, in cells; the policy's generators may name them. See docs/controllers.md.
+# Black boxes that read records, in a sandbox; a policy's generators may name them. See
+# docs/controllers.md.
 # [[black_boxes]]
 # name = "trees"
 # kind = "built_in"

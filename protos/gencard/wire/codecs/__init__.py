@@ -1,1 +1,4 @@
-"""Protobuf messages from and to the types of the core."""
+"""Protobuf messages from and to the types of the core.
+
+In: messages. Out: validated values, and back.
+"""

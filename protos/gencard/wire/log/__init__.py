@@ -1,1 +1,4 @@
-"""The transparency log: its Merkle tree, entries and proofs."""
+"""The transparency log: its Merkle tree, entries and proofs.
+
+In: entries. Out: proofs that an entry is in a log, and that a log only grew.
+"""

@@ -1,1 +1,4 @@
-"""Canonical JSON, identities, and signatures over statements (DSSE)."""
+"""Canonical JSON, identities, and signatures over statements (DSSE).
+
+In: documents and keys. Out: signed envelopes, and their content once it was verified.
+"""

@@ -1,1 +1,4 @@
-"""From records to psi, through one door: measure.py."""
+"""From records to psi, through one door: measure.py.
+
+In: records as codes, cliques, moments. Out: psi, consistent and with its standard deviations.
+"""

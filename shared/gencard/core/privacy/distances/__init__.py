@@ -1,1 +1,4 @@
-"""Distances from synthetic rows to records: Gower, distance to closest record, holdout share."""
+"""Distances from synthetic rows to records: Gower, distance to closest record, holdout share.
+
+In: two tables of records. Out: distances, and shares with their confidence intervals.
+"""
