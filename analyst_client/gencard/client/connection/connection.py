@@ -26,11 +26,17 @@ from gencard.core.errors import (
 )
 from gencard.core.types import Progress, ignore_progress
 from gencard.v1 import (
+    audit_pb2,
     audit_pb2_grpc,
+    catalog_pb2,
     catalog_pb2_grpc,
+    ledger_pb2,
     ledger_pb2_grpc,
+    measures_pb2,
     measures_pb2_grpc,
+    negotiation_pb2,
     negotiation_pb2_grpc,
+    synthesis_pb2,
     synthesis_pb2_grpc,
 )
 from gencard.v1.synthesis_pb2 import OperationProgress
@@ -40,23 +46,8 @@ CALL_SECONDS = 30.0
 STREAM_SECONDS = 600.0
 _MESSAGE_BYTES = 4 * 1024 * 1024
 
-IDEMPOTENT = {
-    "gencard.v1.CatalogService": ("ListDatasets", "GetDataset", "ListGenerators"),
-    "gencard.v1.NegotiationService": (
-        "ProposeCard", "GetCard", "ListCards", "CounterCard", "AcceptCard", "TerminateCard",
-    ),
-    "gencard.v1.SynthesisService": (
-        "GenerateRelease", "GetRelease", "ListReleases", "StreamRows", "StreamPsi",
-    ),
-    "gencard.v1.AuditService": ("RunAudit", "GetAudit", "ListAudits", "GetAuditReport"),
-    "gencard.v1.MeasuresService": ("RunMeasures", "GetMeasures", "ListMeasures"),
-    "gencard.v1.LedgerService": ("ListSpends", "GetBudget"),
-    "gencard.v1.LogService": (
-        "GetCheckpoint", "GetInclusionProof", "GetConsistencyProof", "GetKeyHistory",
-    ),
-    "google.longrunning.Operations": ("GetOperation", "WaitOperation", "CancelOperation"),
-}  # fmt: skip
-"""What may be sent again: what only reads, and what carries a request_id. RunBlackBox does neither."""
+_SERVICES = (audit_pb2, catalog_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2)
+_OPERATIONS = ("GetOperation", "WaitOperation", "CancelOperation")
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -144,11 +135,6 @@ def _options() -> list[tuple[str, str | int]]:
 
 
 def _service_config() -> dict[str, object]:
-    names = [
-        {"service": service, "method": method}
-        for service, methods in IDEMPOTENT.items()
-        for method in methods
-    ]
     again = {
         "maxAttempts": 4,
         "initialBackoff": "0.2s",
@@ -156,7 +142,18 @@ def _service_config() -> dict[str, object]:
         "backoffMultiplier": 2,
         "retryableStatusCodes": ["UNAVAILABLE"],
     }
-    return {"methodConfig": [{"name": names, "retryPolicy": again}]}
+    return {"methodConfig": [{"name": list(idempotent_methods()), "retryPolicy": again}]}
+
+
+def idempotent_methods() -> Iterator[dict[str, str]]:
+    """What may be sent again: what only reads, and what carries a request_id. Uploads do neither."""
+    for module in _SERVICES:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                if not method.client_streaming:
+                    yield {"service": service.full_name, "method": method.name}
+    for name in _OPERATIONS:
+        yield {"service": "google.longrunning.Operations", "method": name}
 
 
 class _Page(Protocol):
