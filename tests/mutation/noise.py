@@ -4,6 +4,7 @@ from tests.mutation.mutant import mutants_of
 
 MECHANISMS = "gencard.core.noise.mechanisms"
 NOISE = "gencard.core.card.noise"
+DECIMALS = "gencard.core.card.budget"
 
 SPENT = "gencard.core.noise.accounting"
 SCALES = ("tests/core/test_noise.py",)
@@ -25,14 +26,14 @@ MUTANTS = (
     ),
     mutant(
         "a scale is rounded to the nearest float, not up",
-        NOISE,
+        DECIMALS,
         "return nearest if Fraction(nearest) >= number else nextafter(nearest, inf)",
         "return nearest",
         SCALES,
     ),
     mutant(
         "the root of a variance is rounded down",
-        NOISE,
+        DECIMALS,
         "fine // number.denominator) + 1",
         "fine // number.denominator)",
         SCALES,
@@ -40,8 +41,8 @@ MUTANTS = (
     mutant(
         "a choice spends twice its epsilon",
         NOISE,
-        "_above(2 * sensitivity / budget)",
-        "_above(sensitivity / budget)",
+        "above(2 * sensitivity / budget)",
+        "above(sensitivity / budget)",
         SCALES,
     ),
     mutant(

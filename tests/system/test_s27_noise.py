@@ -206,9 +206,9 @@ class TestBanList:
         The cell of a black box draws the user that it runs as.
         """
         reached = reached_from("gencard.controller.jobs.measurement") | {"gencard.controller.noise"}
-        rooms = (".core.statistics.", ".core.noise.", ".controller.")
+        rooms = (".core.statistics.", ".core.noise.", ".core.card.", ".controller.")
         path = {name for name in reached if any(room in name for room in rooms)}
-        assert {"gencard.core.noise.mechanisms", "gencard.core.statistics.measure"} <= path
+        assert {"gencard.core.card.noise", "gencard.core.statistics.measure"} <= path
         cell = "gencard.controller.sandbox.namespaces"
         assert {name for name in path - {cell} if random_in(SOURCES[name])} == set()
 

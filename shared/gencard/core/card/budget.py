@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from fractions import Fraction
+from math import inf, isqrt, nextafter
 
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
@@ -12,6 +14,7 @@ _FINEST = Decimal("1e-9")
 _LARGEST = Decimal("1e6")
 _LARGEST_SUM = Decimal("1e9")
 _FINEST_DELTA = Decimal("1e-18")
+_FINE = 2**40
 
 
 class Neighbouring(StrEnum):
@@ -182,3 +185,16 @@ class Claim:
 
 
 NO_CLAIM = Claim("No formal privacy is promised.")
+
+
+def above(number: Fraction) -> float:
+    """The smallest float that is not below an exact number."""
+    nearest = float(number)
+    return nearest if Fraction(nearest) >= number else nextafter(nearest, inf)
+
+
+def root_above(number: Fraction) -> float:
+    """A float not below the square root of an exact number, and hardly above."""
+    fine = _FINE**2
+    root = isqrt(number.numerator * fine // number.denominator) + 1
+    return above(Fraction(root, _FINE))

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from gencard.core.card.budget import FREE, Neighbouring, Price, decimal_of, delta_of, neighbouring_of
-from gencard.core.card.noise import CURRENCIES, NOISES, AddedNoise, Mechanism, words_of
+from gencard.core.card.noise import CURRENCIES, NOISES, AddedNoise, Mechanism, usual_noise, words_of
 from gencard.core.errors import InvalidInputError
 
 
@@ -85,8 +85,8 @@ def privacy_with(mechanism: Mechanism, given: Mapping[str, str]) -> Privacy:
         _check_parameters(given, None)
         return EXACT
     if mechanism is Mechanism.GENERATOR:
-        of_given = [noise for noise in reversed(NOISES) if noise.currency in given]
-        return InsideGenerator(_noise_of(of_given[0] if of_given else NOISES[0], given))
+        currency = next((name for name in reversed(CURRENCIES) if name in given), CURRENCIES[0])
+        return InsideGenerator(noise_with(usual_noise(currency), given))
     return noise_with(mechanism, given)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from math import exp, expm1, inf, isqrt, nextafter, sqrt
+from math import exp, expm1, sqrt
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -18,17 +18,17 @@ import numpy as np
 from gencard.core.card.budget import (
     Neighbouring,
     Price,
+    above,
     decimal_of,
     decimal_text,
     delta_of,
     neighbouring_of,
+    root_above,
 )
 from gencard.core.types import IntArray
 
 _LEAST_STDDEV = 1e-9
 """Noise too small to be seen is noise all the same: a stddev of 0 would say that counts are exact."""
-
-_FINE = 2**40
 
 
 class Mechanism(StrEnum):
@@ -173,12 +173,12 @@ class Laplace(AddedNoise):
 
     @classmethod
     def scale(cls, moved: Fraction, budget: Fraction) -> float:
-        return _above(moved / budget)
+        return above(moved / budget)
 
     @classmethod
     def choice_scale(cls, sensitivity: Fraction, budget: Fraction) -> float:
         r""":math:`2 \Delta / \epsilon` [2]_."""
-        return _above(2 * sensitivity / budget)
+        return above(2 * sensitivity / budget)
 
     @classmethod
     def stddev(cls, scale: float) -> float:
@@ -217,12 +217,12 @@ class Gaussian(AddedNoise):
 
     @classmethod
     def scale(cls, moved: Fraction, budget: Fraction) -> float:
-        return _root_above(moved / (2 * budget))
+        return root_above(moved / (2 * budget))
 
     @classmethod
     def choice_scale(cls, sensitivity: Fraction, budget: Fraction) -> float:
         r""":math:`\Delta / \sqrt{2 \rho}`: a range \eta costs \eta^2 / 8 [2]_."""
-        return _root_above(sensitivity**2 / (2 * budget))
+        return root_above(sensitivity**2 / (2 * budget))
 
     @classmethod
     def stddev(cls, scale: float) -> float:
@@ -286,16 +286,3 @@ def words_of(mechanism: Mechanism, parameters: Mapping[str, str]) -> str:
     """The name, then each number with its name, then the relation."""
     numbers = [f"{name} {text}" for name, text in parameters.items() if name != "neighbouring"]
     return ", ".join([mechanism, *numbers, parameters["neighbouring"]])
-
-
-def _above(number: Fraction) -> float:
-    """The smallest float that is not below an exact number."""
-    nearest = float(number)
-    return nearest if Fraction(nearest) >= number else nextafter(nearest, inf)
-
-
-def _root_above(number: Fraction) -> float:
-    """A float not below the square root of an exact number, and hardly above."""
-    fine = _FINE**2
-    root = isqrt(number.numerator * fine // number.denominator) + 1
-    return _above(Fraction(root, _FINE))
