@@ -105,7 +105,7 @@ def audit(
     ] = None,
     where: Annotated[
         Where, typer.Option(help="Audit on made-up records, or on the card's real records.")
-    ] = (Where.MADE_UP),
+    ] = Where.MADE_UP,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     runs: Annotated[
         int | None, typer.Option(help="Runs on each side of each step. Default: as on the card.")
