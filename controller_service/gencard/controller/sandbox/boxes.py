@@ -67,7 +67,12 @@ class SandboxedProgram:
         values = values_of_attributes(self.values, dataset)
         parameters = self.program.parameters
         request = BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
-        return self.sandbox.ask(self.program.command, self.program.files, request, report=report)
+        answer = self.sandbox.ask(self.program.command, self.program.files, request, report=report)
+        return self._accepted(answer)
+
+    def _accepted(self, answer: AnswerReader) -> AnswerReader:
+        """The answer as it is: a refusal in the program's own words may tell of records."""
+        return answer
 
 
 class BuiltInProgram(SandboxedProgram):
@@ -75,21 +80,11 @@ class BuiltInProgram(SandboxedProgram):
 
     __slots__ = ()
 
-    def ask(
-        self,
-        task: BoxTask,
-        dataset: Dataset,
-        rows: int,
-        seed: int,
-        *,
-        saved: bytes = b"",
-        report: HundredthsReport = ignore_hundredths,
-    ) -> AnswerReader:
-        """See ``SandboxedProgram``; also raises what the box refuses by its public input."""
-        reader = SandboxedProgram.ask(self, task, dataset, rows, seed, saved=saved, report=report)
-        if refusal := reader.refusal():
+    def _accepted(self, answer: AnswerReader) -> AnswerReader:
+        """Raises what the box refuses by its public input."""
+        if refusal := answer.refusal():
             raise error_of_refusal(*refusal)
-        return reader
+        return answer
 
 
 Sampling = Callable[[Dataset, bytes, int, int], Dataset]

@@ -165,9 +165,8 @@ def root_of(environment: Environment) -> Iterator[str]:
     made = {Path("/usr"), *map(Path, _SYSTEM)}
     for name in _SETTINGS:
         yield from (*_folders_above(Path(name), made), "--ro-bind-try", name, name)
-    for name in sorted(
-        {*environment.shown, *environment.hidden}
-    ):  # hidden folders before what is in them
+    # Sorted, so that hidden folders come before what is in them.
+    for name in sorted({*environment.shown, *environment.hidden}):
         hides = name in environment.hidden
         yield from _folders_above(Path(name), made)
         yield from ("--perms", "0755", "--tmpfs", name) if hides else ("--ro-bind", name, name)
