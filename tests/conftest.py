@@ -23,6 +23,12 @@ settings.register_profile("search", settings.get_profile("same"), derandomize=Fa
 settings.load_profile("same")
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure is named when it happens: a run that is stopped from outside prints no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid} failed in {report.when} after {report.duration:.0f} s", flush=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def untraced_threads() -> None:
     """Coverage is measured in the main thread alone.
