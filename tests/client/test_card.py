@@ -76,11 +76,11 @@ class TestMainJob:
 
     def test_the_intervals_that_were_released(self, agreed):
         release = agreed.release(50, seed=7)
-        intervals = release.intervals["age"]
+        intervals = release.to_frame("levels")["age"]
         assert intervals.cat.categories[0] == pd.Interval(0, 18, closed="left")
         inside = zip(release.frame["age"], intervals, strict=True)
         assert all(number in interval for number, interval in inside)
-        assert agreed.replay(release.intervals).seed == 7
+        assert agreed.replay(release.to_frame("levels")).seed == 7
 
     def test_psi_is_fetched_once(self, agreed, world):
         assert agreed.psi.cliques == agreed.terms.marginals

@@ -12,7 +12,8 @@ from pyarrow import parquet
 from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.replay import check_delivered_file
 from gencard.client.checking.verify import Outcome, verify
-from gencard.client.files.rows import Numbers, has_formulas, neutral, read_rows, write_rows
+from gencard.client.files.levels import Numbers
+from gencard.client.files.rows import has_formulas, neutral, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, VerificationError
@@ -62,13 +63,13 @@ def mutated(content: bytes, rng: np.random.Generator) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("intervals", [False, True], ids=["numbers", "intervals"])
+@pytest.mark.parametrize("values", ["numbers", "levels"])
 @pytest.mark.parametrize("rows", ["rows.csv", "rows.parquet"])
-def test_no_mutation_of_any_file_is_accepted(release, keys, tmp_path, rows, intervals):
-    kept = release.save(tmp_path / "kept", rows=rows, intervals=intervals)
+def test_no_mutation_of_any_file_is_accepted(release, keys, tmp_path, rows, values):
+    kept = release.save(tmp_path / "kept", rows=rows, values=values)
     assert is_accepted(kept, keys)
     contents = {file.name: file.read_bytes() for file in sorted(kept.iterdir())}
-    rng = np.random.Generator(np.random.PCG64(len(rows) + intervals))
+    rng = np.random.Generator(np.random.PCG64(len(rows) + len(values)))
     tries, accepted = 0, []
     while tries < MUTATIONS:
         name = str(rng.choice(sorted(contents)))
@@ -84,10 +85,10 @@ def test_no_mutation_of_any_file_is_accepted(release, keys, tmp_path, rows, inte
     assert is_accepted(kept, keys)
 
 
-@pytest.mark.parametrize("intervals", [False, True], ids=["numbers", "intervals"])
+@pytest.mark.parametrize("values", ["numbers", "levels"])
 @pytest.mark.parametrize("column", ["sex", "age", "children", "health"])
-def test_one_value_of_any_column(release, keys, tmp_path, column, intervals):
-    kept = release.save(tmp_path / "kept", intervals=intervals)
+def test_one_value_of_any_column(release, keys, tmp_path, column, values):
+    kept = release.save(tmp_path / "kept", values=values)
     table = parquet.read_table(kept / "rows.parquet")
     values = table.column(column).to_pylist()
     place = next(place for place, value in enumerate(values) if value != values[0])
@@ -107,7 +108,7 @@ class TestNumbers:
     @pytest.mark.parametrize("rows", ["rows.csv", "rows.parquet"])
     def test_numbers_moved_inside_their_intervals(self, release, keys, tmp_path, rows):
         kept = release.save(tmp_path / "kept", rows=rows)
-        lower = [interval.left + 0.5 for interval in release.intervals["age"]]
+        lower = [interval.left + 0.5 for interval in release.to_frame("levels")["age"]]
         if rows.endswith("csv"):
             frame = release.frame.assign(age=lower)
             frame.to_csv(kept / rows, index=False, lineterminator="\r\n")
@@ -128,7 +129,7 @@ class TestFrames:
 
     def test_both_forms_replay(self, card, release):
         assert card.replay(release.frame.copy()).rows == 40
-        assert card.replay(release.intervals.copy()).rows == 40
+        assert card.replay(release.to_frame("levels")).rows == 40
 
     @pytest.mark.parametrize(
         ("change", "named"),

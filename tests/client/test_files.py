@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 
 from gencard.client.files.frames import frame_of
-from gencard.client.files.rows import Numbers, read_rows, write_rows
+from gencard.client.files.levels import Numbers
+from gencard.client.files.rows import read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kstest
+from scipy.stats import chisquare, kstest
 
 from gencard.client.files.frames import dataset_of_frame, frame_of
-from gencard.client.files.rows import Numbers
-from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.client.files.levels import Midpoints, Numbers
+from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
 
@@ -32,8 +32,20 @@ def edges(draw):
 
 
 @st.composite
+def typed_edges(draw):
+    """Edges of whole numbers, of numbers with decimals, and of dates."""
+    decimals, dates = draw(st.sampled_from([(0, False), (2, False), (9, False), (0, True)]))
+    most = 700_000 if dates else 10**6
+    units = draw(st.lists(st.integers(-most, most), min_size=2, max_size=7, unique=True))
+    return Edges(tuple(unit / 10**decimals for unit in sorted(units)), draw(_flags), decimals, dates)
+
+
+_booleans = st.builds(lambda missing: Labels(BOOLEANS, missing=missing, boolean=True), _flags)
+
+
+@st.composite
 def codings(draw):
-    parts = draw(st.lists(labels() | edges(), min_size=1, max_size=5))
+    parts = draw(st.lists(labels() | edges() | typed_edges() | _booleans, min_size=1, max_size=5))
     return Coding(tuple(Attribute(f"a{i}", coding) for i, coding in enumerate(parts)))
 
 
@@ -69,9 +81,48 @@ def test_numbers_drawn_inside_the_intervals_give_the_same_codes(drawn, seed):
     coding, dataset = drawn
     frame = frame_of(dataset, coding, Numbers(seed))
     for attribute in coding.attributes:
-        assert isinstance(attribute.coding, Edges) == (frame[attribute.name].dtype == float)
+        assert str(frame[attribute.name].dtype) in delivered_types(attribute.coding)
     assert dataset_of_frame(frame, coding, dataset.domain).digest() == dataset.digest()
     pd.testing.assert_frame_equal(frame, frame_of(dataset, coding, Numbers(seed)))
+
+
+def delivered_types(coding):
+    match coding:
+        case Edges(dates=True):
+            return ("datetime64[s]",)
+        case Edges(decimals=0) | Labels(integer=True):
+            return ("Int64",) if coding.missing else ("int64",)
+        case Edges():
+            return ("float64",)
+        case Labels(boolean=True):
+            return ("boolean",) if coding.missing else ("bool",)
+    return ("category",)
+
+
+@settings(deadline=None)
+@given(datasets())
+def test_midpoints_give_the_same_codes(drawn):
+    coding, dataset = drawn
+    frame = frame_of(dataset, coding, Midpoints())
+    assert dataset_of_frame(frame, coding, dataset.domain).digest() == dataset.digest()
+
+
+def test_whole_numbers_are_equally_frequent_and_the_last_edge_is_one_of_them():
+    coding = Coding((Attribute("age", Edges((0, 3, 5), decimals=0)),))
+    codes = np.repeat([[0], [1]], 30_000, axis=0)
+    ages = frame_of(Dataset(coding.domain, codes), coding, Numbers(1))["age"]
+    for interval, values in ((ages[:30_000], (0, 1, 2)), (ages[30_000:], (3, 4, 5))):
+        counts = interval.value_counts()
+        assert set(counts.index) == set(values)
+        assert chisquare(counts).pvalue > 0.001
+
+
+def test_the_level_of_zero_holds_nothing_but_zero():
+    coding = Coding((Attribute("income", Edges((0, 0.01, 100), decimals=2)),))
+    frame = frame_of(Dataset(coding.domain, np.array([[0]] * 50 + [[1]] * 50)), coding, Numbers(1))
+    assert (frame["income"][:50] == 0).all()
+    assert (frame["income"][50:] >= 0.01).all()
+    assert frame["income"].round(2).equals(frame["income"])
 
 
 def test_numbers_are_uniform_and_those_of_the_seed_and_the_attribute():

@@ -142,7 +142,7 @@ class TestSynthesis:
         assert "SHA-256" in shown
         assert [path.name for path in output.parent.iterdir()] == [file]
 
-    @pytest.mark.parametrize(("words", "ages"), [((), "0123456789"), (("--intervals",), "[")])
+    @pytest.mark.parametrize(("words", "ages"), [((), "0123456789"), (("--values", "levels"), "[")])
     def test_ages_are_numbers_or_intervals(self, run, name, tmp_path, words, ages):
         output = tmp_path / "rows.csv"
         run("generate", name, "--rows", 40, "-o", output, *words)

@@ -81,7 +81,7 @@ class Maker:
         gaussian = {"rho": "0.2", "delta": "0.000001", "neighbouring": "replace-one"}
         self.kept("gaussian", self.card(**gaussian, generator="graphical"))
         self.kept("parquet", self.card(), rows="rows.parquet")
-        self.kept("intervals", self.card([*PAIRS, ("sex", "age")]), intervals=True)
+        self.kept("intervals", self.card([*PAIRS, ("sex", "age")]), values="levels")
         self.kept("checked", self.card([("sex", "health")], dataset="checked"))
         triples = combinations(("sex", "health", "work", "region"), 3)
         self.kept("counter-offer", self.card(triples, measures=["dcr"]))

@@ -266,4 +266,7 @@ _coding = st.one_of(
     st.builds(Labels, _several(_labels), st.just(False), _flags, _flags),
     st.builds(Labels, _several(st.integers().map(str)), st.just(True), _flags, _flags),
     st.builds(Edges, _increasing, _flags),
+    st.builds(Edges, st.just((-3.0, 0.0, 11.0)), _flags, st.integers(0, 9), st.just(False)),
+    st.builds(Edges, st.just((-3.0, 0.0, 11.0)), _flags, st.just(0), _flags),
+    st.builds(Labels, st.just(("false", "true")), st.just(False), _flags, _flags, st.just(True)),
 )

@@ -13,6 +13,7 @@ from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay
+from gencard.client.files.levels import ValueForm
 from gencard.client.release import Release
 from gencard.client.terms import Measured, countered
 from gencard.client.workload import Marginals
@@ -144,9 +145,21 @@ class Card(CardView):
         self._follow()
         return release
 
-    def generate(self, rows: int, *, seed: int = 0, progress: ProgressDisplay = True) -> "pd.DataFrame":
-        """The rows of ``release`` as a data frame with the declared labels and types."""
-        return self.release(rows, seed=seed, progress=progress).frame
+    def generate(
+        self,
+        rows: int,
+        *,
+        seed: int = 0,
+        values: ValueForm = "numbers",
+        progress: ProgressDisplay = True,
+    ) -> "pd.DataFrame":
+        """The rows of ``release`` as a data frame with the declared labels and types.
+
+        Args:
+            values: "numbers" drawn inside the intervals of attributes with edges, "levels" or
+                "midpoints"; see ``Release.to_frame``.
+        """
+        return self.release(rows, seed=seed, progress=progress).to_frame(values)
 
     @property
     def psi(self) -> Psi:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
-from gencard.client.files.rows import Numbers, write_rows
+from gencard.client.files.levels import ValueForm, values_of
+from gencard.client.files.rows import write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -48,19 +49,30 @@ class Release(Displayable):
         Attributes with edges are numbers, drawn uniformly within the released interval with the
         release's seed, so that they are reproducible.
         """
-        return self._frame(Numbers(self.receipt.drawing_seed))
+        return self.to_frame()
 
-    @cached_property
-    def intervals(self) -> "pd.DataFrame":
-        """``frame`` with the released intervals instead of numbers drawn within them."""
-        return self._frame(None)
+    def to_frame(self, values: ValueForm = "numbers") -> "pd.DataFrame":
+        """The rows in one of three forms.
+
+        Args:
+            values: "numbers" as in ``frame``; "levels": every attribute as a categorical, those with
+                edges of intervals, so that nothing is drawn; "midpoints": the midpoint of each interval.
+
+        Raises:
+            InvalidInputError: Another form.
+        """
+        from gencard.client.files.frames import frame_of  # noqa: PLC0415 - loads pandas
+
+        frame = frame_of(self.dataset, self.coding, values_of(values, self.receipt.drawing_seed))
+        frame.attrs["gencard"] = self.name
+        return frame
 
     def save(
         self,
         folder: str | Path,
         rows: str = "rows.parquet",
         *,
-        intervals: bool = False,
+        values: ValueForm = "numbers",
         replace: bool = False,
     ) -> Path:
         """Write rows, card, psi, schema and receipt, so that ``gencard verify FOLDER`` can check them.
@@ -68,7 +80,7 @@ class Release(Displayable):
         Args:
             folder: Created if missing.
             rows: Name of the file for the rows; ends in .parquet or .csv.
-            intervals: Write intervals by name instead of numbers drawn within them.
+            values: The form of attributes with edges, as in ``to_frame``.
             replace: Overwrite another release in the folder.
 
         Raises:
@@ -77,7 +89,7 @@ class Release(Displayable):
         check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
-        self.write(Path(folder) / rows, intervals=intervals)
+        self.write(Path(folder) / rows, values=values)
         return Path(folder)
 
     def _is_in(self, folder: Path) -> bool:
@@ -87,17 +99,10 @@ class Release(Displayable):
         except OSError:
             return False
 
-    def write(self, path: str | Path, *, intervals: bool = False) -> None:
+    def write(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
         """Write the rows only, as .csv or .parquet; the file appears when it is complete."""
-        numbers = None if intervals else Numbers(self.receipt.drawing_seed)
-        write_rows(self.dataset, self.coding, Path(path), numbers)
-
-    def _frame(self, numbers: Numbers | None) -> "pd.DataFrame":
-        from gencard.client.files.frames import frame_of  # noqa: PLC0415 - loads pandas
-
-        frame = frame_of(self.dataset, self.coding, numbers)
-        frame.attrs["gencard"] = self.name
-        return frame
+        form = values_of(values, self.receipt.drawing_seed)
+        write_rows(self.dataset, self.coding, Path(path), form)
 
     def lines(self) -> list[tuple[str, str]]:
         return [

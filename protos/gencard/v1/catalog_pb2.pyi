@@ -232,12 +232,15 @@ class Labels(google.protobuf.message.Message):
     INTEGER_FIELD_NUMBER: builtins.int
     ORDERED_FIELD_NUMBER: builtins.int
     MISSING_FIELD_NUMBER: builtins.int
+    BOOLEAN_FIELD_NUMBER: builtins.int
     integer: builtins.bool
     """The labels are whole numbers."""
     ordered: builtins.bool
     """The order of the labels means something."""
     missing: builtins.bool
     """The last level stands for "missing"."""
+    boolean: builtins.bool
+    """The labels are "false" and "true"."""
     @property
     def labels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The labels, in order of code."""
@@ -249,8 +252,9 @@ class Labels(google.protobuf.message.Message):
         integer: builtins.bool = ...,
         ordered: builtins.bool = ...,
         missing: builtins.bool = ...,
+        boolean: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["integer", b"integer", "labels", b"labels", "missing", b"missing", "ordered", b"ordered"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "integer", b"integer", "labels", b"labels", "missing", b"missing", "ordered", b"ordered"]) -> None: ...
 
 Global___Labels: typing_extensions.TypeAlias = Labels
 
@@ -262,8 +266,14 @@ class Edges(google.protobuf.message.Message):
 
     EDGES_FIELD_NUMBER: builtins.int
     MISSING_FIELD_NUMBER: builtins.int
+    DECIMALS_FIELD_NUMBER: builtins.int
+    DATES_FIELD_NUMBER: builtins.int
     missing: builtins.bool
     """One more level, the last, stands for "missing"."""
+    decimals: builtins.int
+    """Values have so many decimals; 0: whole numbers. Not set: any real number."""
+    dates: builtins.bool
+    """Values are dates, edges days since 1970-01-01."""
     @property
     def edges(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
         """Increasing edges, one more than intervals, in the attribute's unit."""
@@ -273,8 +283,12 @@ class Edges(google.protobuf.message.Message):
         *,
         edges: collections.abc.Iterable[builtins.float] | None = ...,
         missing: builtins.bool = ...,
+        decimals: builtins.int | None = ...,
+        dates: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["edges", b"edges", "missing", b"missing"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_decimals", b"_decimals", "decimals", b"decimals"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_decimals", b"_decimals", "dates", b"dates", "decimals", b"decimals", "edges", b"edges", "missing", b"missing"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_decimals", b"_decimals"]) -> typing.Literal["decimals"] | None: ...
 
 Global___Edges: typing_extensions.TypeAlias = Edges
 

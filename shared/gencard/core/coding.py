@@ -1,11 +1,15 @@
 """How values become codes: declared labels, declared edges, a level for "missing".
 
+Dates are numbers here: days since 1970-01-01.
+
 Nothing here is ever taken from records at run time: the schema is public by declaration.
 """
 
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from itertools import pairwise
 from math import isfinite, nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +21,12 @@ from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 MISSING = "missing"
 """What the level of missing values is called, for people."""
 
+BOOLEANS = ("false", "true")
+"""Labels of an attribute of truth values."""
+
+MOST_DECIMALS = 9
+_EPOCH = date(1970, 1, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -25,12 +35,14 @@ class Labels:
     Args:
         integer: The labels are whole numbers and are given back as such.
         ordered: The order of the labels means something.
+        boolean: The labels are "false" and "true" and are given back as truth values.
     """
 
     labels: tuple[str, ...]
     integer: bool = False
     ordered: bool = False
     missing: bool = False
+    boolean: bool = False
 
     def problem(self) -> str | None:
         if not self.labels:
@@ -41,6 +53,8 @@ class Labels:
             return f"a label has the name '{MISSING}', which is reserved for the missing level"
         if self.integer and not all(_is_integer(label) for label in self.labels):
             return "a label is not a whole number"
+        if self.boolean and self.labels != BOOLEANS:
+            return "boolean needs the labels false and true, in this order"
         return None
 
     @property
@@ -58,10 +72,17 @@ class Edges:
     """A numeric attribute. Code ``i`` is ``[edges[i], edges[i+1])``, the last interval closed.
 
     With ``missing``, the last code is "missing".
+
+    Args:
+        decimals: Values have at most so many decimals and are given back with so many; 0 stands for
+            whole numbers. None: any real number.
+        dates: The values are dates, and the edges days since 1970-01-01.
     """
 
     edges: tuple[float, ...]
     missing: bool = False
+    decimals: int | None = None
+    dates: bool = False
 
     def problem(self) -> str | None:
         if len(self.edges) < 2:
@@ -70,7 +91,22 @@ class Edges:
             return "an edge is not finite"
         if not all(low < high for low, high in pairwise(self.edges)):
             return "edges must increase"
+        return self._problem_of_type()
+
+    def _problem_of_type(self) -> str | None:
+        if self.decimals is not None and not 0 <= self.decimals <= MOST_DECIMALS:
+            return f"decimals must be from 0 to {MOST_DECIMALS}"
+        if self.dates and self.decimals != 0:
+            return "dates must be whole days"
+        if self.decimals is not None and not self._on_grid(self.decimals):
+            return f"an edge has more than {self.decimals} decimals, or is too large for them"
+        if self.dates and not all(map(_is_date, self.edges)):
+            return "a date lies outside the years 1 to 9999"
         return None
+
+    def _on_grid(self, decimals: int) -> bool:
+        unit = 10**decimals
+        return all(abs(edge) * unit < 2**52 and round(edge * unit) / unit == edge for edge in self.edges)
 
     @property
     def size(self) -> int:
@@ -80,11 +116,22 @@ class Edges:
     def level_names(self) -> tuple[str, ...]:
         """What each code is called, for people."""
         last = len(self.edges) - 2
+        text = _date_text if self.dates else _plain
         intervals = tuple(
-            f"[{_plain(low)}, {_plain(high)}{']' if i == last else ')'}"
+            f"[{text(low)}, {text(high)}{']' if i == last else ')'}"
             for i, (low, high) in enumerate(pairwise(self.edges))
         )
         return intervals + ((MISSING,) if self.missing else ())
+
+    @property
+    def midpoints(self) -> tuple[float, ...]:
+        """The mean of the values that each interval can hold, without "missing"."""
+        step = 0.0 if self.decimals is None else 10.0**-self.decimals
+        last = len(self.edges) - 2
+        return tuple(
+            low / 2 + (high if i == last else high - step) / 2
+            for i, (low, high) in enumerate(pairwise(self.edges))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +235,45 @@ def numbers_of_codes(
     edges = np.asarray(coding.edges, dtype=np.float64)
     absent = codes == len(edges) - 1
     interval = np.where(absent, 0, codes)
-    low, high = edges[interval], edges[interval + 1]
     part = (words >> np.uint64(11)) * 2.0**-53
-    numbers = np.clip(low * (1 - part) + high * part, low, np.nextafter(high, low))
+    if coding.decimals is None:
+        low, high = edges[interval], edges[interval + 1]
+        numbers = np.clip(low * (1 - part) + high * part, low, np.nextafter(high, low))
+    else:
+        numbers = _on_grid(edges, interval, part, coding.decimals)
     return np.where(absent, np.nan, numbers)
+
+
+def _on_grid(
+    edges: NDArray[np.float64], interval: NDArray[Any], part: NDArray[Any], decimals: int
+) -> NDArray[np.float64]:
+    """Multiples of the last decimal inside each interval, each equally often for uniform parts.
+
+    Counted in whole units, so that a number is the double nearest to its decimal text.
+    """
+    units = np.rint(edges * 10**decimals)
+    counts = np.diff(units)
+    counts[-1] += 1  # the last interval is closed
+    steps = np.minimum(np.floor(part * counts[interval]), counts[interval] - 1)
+    grid: NDArray[np.float64] = (units[interval] + steps) / 10**decimals
+    return grid
+
+
+def date_of_days(days: float) -> date:
+    """The date that is so many days after 1970-01-01."""
+    return _EPOCH + timedelta(days=int(days))
+
+
+def days_of_date(day: date) -> int:
+    """The inverse of ``date_of_days``."""
+    return (day - _EPOCH).days
 
 
 def _values(coding: Labels | Edges) -> tuple[float, ...]:
     """Empty where the levels are no numbers."""
     absent = (nan,) * coding.missing
     if isinstance(coding, Edges):
-        return tuple(low / 2 + high / 2 for low, high in pairwise(coding.edges)) + absent
+        return coding.midpoints + absent
     if coding.integer and coding.ordered:
         return tuple(map(float, coding.labels)) + absent
     return ()
@@ -207,6 +282,14 @@ def _values(coding: Labels | Edges) -> tuple[float, ...]:
 def _plain(edge: float) -> str:
     """The shortest text that reads back as the same number, so that no two intervals share a name."""
     return repr(float(edge)).removesuffix(".0")
+
+
+def _date_text(days: float) -> str:
+    return date_of_days(days).isoformat()
+
+
+def _is_date(days: float) -> bool:
+    return days_of_date(date.min) <= days <= days_of_date(date.max)
 
 
 def _is_integer(label: str) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gencard.client.display import Displayable, Facts, Part
-from gencard.client.files.rows import Numbers, is_parquet, parquet_problem, write_rows
+from gencard.client.files.levels import Midpoints, Numbers, Values
+from gencard.client.files.rows import is_parquet, parquet_problem, write_rows
 from gencard.client.terms import stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding, Edges, StructuralZeros
@@ -154,12 +155,12 @@ def check_delivered_frame(
         raise VerificationError(problem=f"the data differ from the delivered ones: {_nearest(problems)}")
 
 
-def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Numbers | None]:
-    """The forms in which a release delivers these codes: numbers by each seed, and intervals."""
+def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Values | None]:
+    """The forms in which a release delivers these codes: numbers by each seed, levels, midpoints."""
     names = dataset.domain.attributes
     if any(isinstance(coding.attribute(name).coding, Edges) for name in names):
-        return [*map(Numbers, dict.fromkeys(seeds)), None]
-    return [None]
+        return [*map(Numbers, dict.fromkeys(seeds)), None, Midpoints()]
+    return [Midpoints(), None]
 
 
 def _nearest(problems: list[str | None]) -> str:
@@ -168,11 +169,11 @@ def _nearest(problems: list[str | None]) -> str:
     return next((problem for problem in mismatches if problem.startswith("the values")), mismatches[0])
 
 
-def _file_problem(path: Path, dataset: Dataset, coding: Coding, numbers: Numbers | None) -> str | None:
-    """The first difference from the file written from these codes; None if there is none."""
+def _file_problem(path: Path, dataset: Dataset, coding: Coding, values: Values | None) -> str | None:
+    """What differs from the file that is written from these codes; None where nothing does."""
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / f"again{path.suffix.lower()}"
-        write_rows(dataset, coding, again, numbers)
+        write_rows(dataset, coding, again, values)
         if _same_bytes(path, again):
             return None
         return parquet_problem(path, again) if is_parquet(path) else _text_problem(path, again)

@@ -1,8 +1,9 @@
 """Codes <-> data frames with the declared labels and types.
 
-Labels become categoricals of text or of whole numbers, ordered where that is declared. Edges become
-numbers drawn inside them, or ordered categoricals of intervals ``[low, high)``, the last of which is
-closed on the right too. "Missing" becomes NA. Nothing is rounded: the way back gives the same codes.
+Text labels become categoricals, ordered where that is declared; whole numbers and truth values become
+themselves. Edges become numbers or dates inside them. As levels, all attributes are categoricals, and
+those with edges have intervals ``[low, high)``, the last of which is closed on the right too. "Missing"
+becomes NA. The way back gives the same codes.
 """
 
 from typing import Any
@@ -11,21 +12,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gencard.client.files.rows import UNDECLARED, Numbers, code_of
+from gencard.client.files.levels import UNDECLARED, Midpoints, Values, code_of, names_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
 
 
-def frame_of(dataset: Dataset, coding: Coding, numbers: Numbers | None = None) -> pd.DataFrame:
+def frame_of(dataset: Dataset, coding: Coding, values: Values | None = None) -> pd.DataFrame:
     """The records with their labels; one column for each attribute of the dataset.
 
     Args:
-        numbers: Draws numbers inside the intervals, which stand as they are where it is not given.
+        values: What stands in place of intervals. None: all attributes as levels.
     """
     columns = {
-        name: _series(coding.attribute(name), dataset.column(name), numbers)
+        name: _series(coding.attribute(name), dataset.column(name), values)
         for name in dataset.domain.attributes
     }
     return pd.DataFrame(columns, copy=False)
@@ -48,25 +49,56 @@ def dataset_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> Dat
 def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":
     """The declared type of a column."""
     match attribute.coding:
-        case Labels(labels, integer, ordered, _):
+        case Labels(labels, integer, ordered):
             values = [int(label) for label in labels] if integer else list(labels)
             return pd.CategoricalDtype(values, ordered=ordered)
-        case Edges(edges, _):
-            return pd.CategoricalDtype(pd.IntervalIndex.from_breaks(edges, closed="left"), ordered=True)
+        case Edges(edges, dates=dates):
+            breaks = pd.to_datetime(np.asarray(edges), unit="D") if dates else pd.Index(edges)
+            return pd.CategoricalDtype(pd.IntervalIndex.from_breaks(breaks, closed="left"), ordered=True)
 
 
-def _series(attribute: Attribute, codes: NDArray[Any], numbers: Numbers | None) -> "pd.Series[Any]":
-    if numbers is not None and isinstance(attribute.coding, Edges):
-        return pd.Series(numbers.of(attribute.name, attribute.coding, codes))
+def _series(attribute: Attribute, codes: NDArray[Any], values: Values | None) -> "pd.Series[Any]":
+    match attribute.coding:
+        case Edges() as edges if values is not None:
+            whole = edges.decimals == 0 and not isinstance(values, Midpoints)
+            return _numbers(edges, values.of(attribute.name, edges, codes), whole=whole)
+        case Labels(integer=True) | Labels(boolean=True) if values is not None:
+            return _plain(attribute, codes)
     dtype = categories_of(attribute)
     positions = codes.astype(np.int32)
     positions[positions == len(dtype.categories)] = -1  # the code after the last level is "missing"
     return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype))
 
 
+def _numbers(edges: Edges, numbers: NDArray[np.float64], *, whole: bool) -> "pd.Series[Any]":
+    """Numbers, whole ones as integers, or dates."""
+    if edges.dates:
+        return pd.Series(_dates(numbers))
+    if not whole:
+        return pd.Series(numbers)
+    return pd.Series(numbers).astype("Int64" if edges.missing else "int64")
+
+
+def _dates(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
+    """Midnights; NaN becomes NaT."""
+    absent = np.isnan(days)
+    dates: NDArray[np.datetime64] = np.where(absent, 0, days).astype("datetime64[D]")
+    return np.where(absent, np.datetime64("NaT"), dates.astype("datetime64[s]"))
+
+
+def _plain(attribute: Attribute, codes: NDArray[Any]) -> "pd.Series[Any]":
+    """Whole numbers, or truth values."""
+    names, missing = names_of(attribute), attribute.coding.missing
+    if attribute.coding == Labels(names, boolean=True, missing=missing):
+        table, dtype = np.array([False, True, False]), "boolean" if missing else "bool"
+    else:
+        table, dtype = np.array([*map(int, names), 0]), "Int64" if missing else "int64"
+    return pd.Series(table[codes], dtype=dtype).mask(codes == len(names))
+
+
 def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[Any]:
-    if isinstance(attribute.coding, Edges) and pd.api.types.is_numeric_dtype(column):
-        return codes_of_numbers(attribute.name, attribute.coding, column.to_numpy(np.float64))
+    if isinstance(attribute.coding, Edges) and (numbers := _numbers_of(column)) is not None:
+        return codes_of_numbers(attribute.name, attribute.coding, numbers)
     if isinstance(column.dtype, pd.CategoricalDtype):
         known, inverse = column.cat.categories, column.cat.codes.to_numpy()
     else:
@@ -77,6 +109,17 @@ def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[Any]:
     if (codes == UNDECLARED).any():
         raise UndeclaredLevelError(attribute=attribute.name)
     return codes
+
+
+def _numbers_of(column: "pd.Series[Any]") -> NDArray[np.float64] | None:
+    """A column of numbers, or of dates as days since 1970-01-01; None where it holds neither."""
+    if pd.api.types.is_datetime64_dtype(column):
+        days = column.to_numpy().astype("datetime64[D]")
+        absent = np.isnat(days)
+        return np.where(absent, np.nan, np.where(absent, 0, days.astype(np.int64)))
+    if pd.api.types.is_numeric_dtype(column):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return None
 
 
 def _code_of_value(attribute: Attribute) -> dict[Any, int]:

@@ -1,7 +1,7 @@
 """Parquet, the part that needs pyarrow.
 
-Text levels are dictionaries, levels that are whole numbers are numbers, and so are those drawn inside
-intervals; "missing" is null.
+Text levels are dictionaries; whole numbers, truth values and dates are themselves, and so are numbers
+drawn inside intervals; "missing" is null.
 """
 
 import re
@@ -13,16 +13,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from gencard.client.files.rows import (
-    BATCH_ROWS,
+from gencard.client.files.levels import (
     UNDECLARED,
-    Numbers,
-    batches,
+    Midpoints,
+    Values,
     code_of,
+    is_boolean,
     is_integer,
     is_ordered,
     names_of,
 )
+from gencard.client.files.rows import BATCH_ROWS, batches
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -31,13 +32,13 @@ from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
 _WRITER = re.compile(r"parquet-cpp-arrow version [0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}")
 
 
-def write_parquet(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None) -> None:
+def write_parquet(dataset: Dataset, coding: Coding, path: Path, values: Values | None) -> None:
     attributes = [coding.attribute(name) for name in dataset.domain.attributes]
-    schema = pa.schema([pa.field(attribute.name, _type(attribute, numbers)) for attribute in attributes])
+    schema = pa.schema([pa.field(attribute.name, _type(attribute, values)) for attribute in attributes])
     with parquet.ParquetWriter(path, schema, compression="zstd", write_statistics=False) as writer:
         for batch in batches(dataset):
             columns = [
-                _column(attribute, batch[:, axis], numbers) for axis, attribute in enumerate(attributes)
+                _column(attribute, batch[:, axis], values) for axis, attribute in enumerate(attributes)
             ]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
@@ -96,30 +97,45 @@ def _different_column(file: parquet.ParquetFile, expected: parquet.ParquetFile) 
     return None
 
 
-def _column(attribute: Attribute, codes: NDArray[Any], numbers: Numbers | None) -> Any:
-    if numbers is not None and isinstance(attribute.coding, Edges):
-        drawn = numbers.of(attribute.name, attribute.coding, codes)
-        return pa.array(drawn, from_pandas=True)  # NaN is null
+def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None) -> Any:
+    if values is not None and isinstance(attribute.coding, Edges):
+        numbers = values.of(attribute.name, attribute.coding, codes)
+        kind, absent = _type(attribute, values), np.isnan(numbers)
+        drawn = np.where(absent, 0, numbers)
+        if pa.types.is_date(kind):
+            drawn = drawn.astype(np.int32)  # there is no cast from floats to dates
+        return pa.array(drawn, mask=absent).cast(kind)
     names = names_of(attribute)
     absent = codes == len(names)
     if is_integer(attribute):
         whole = np.array([*map(int, names), 0], dtype=np.int64)
         return pa.array(whole[codes], mask=absent)
+    if is_boolean(attribute) and values is not None:
+        return pa.array(codes == 1, mask=absent)
     positions = pa.array(codes.astype(np.int32), mask=absent)
     return pa.DictionaryArray.from_arrays(positions, pa.array(names), ordered=is_ordered(attribute))
 
 
-def _type(attribute: Attribute, numbers: Numbers | None) -> Any:
-    if numbers is not None and isinstance(attribute.coding, Edges):
-        return pa.float64()
+def _type(attribute: Attribute, values: Values | None) -> Any:
+    if values is not None and isinstance(attribute.coding, Edges):
+        return _number_type(attribute.coding, values)
     if is_integer(attribute):
         return pa.int64()
+    if is_boolean(attribute) and values is not None:
+        return pa.bool_()
     return pa.dictionary(pa.int32(), pa.string(), is_ordered(attribute))
 
 
+def _number_type(coding: Edges, values: Values) -> Any:
+    if coding.dates:
+        return pa.date32()
+    return pa.int64() if coding.decimals == 0 and not isinstance(values, Midpoints) else pa.float64()
+
+
 def _codes(attribute: Attribute, values: Any) -> NDArray[Any]:
-    if isinstance(attribute.coding, Edges) and pa.types.is_floating(values.type):
-        numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)  # null is NaN
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.string())
+    if isinstance(attribute.coding, Edges) and (numbers := _numbers_of(values)) is not None:
         return codes_of_numbers(attribute.name, attribute.coding, numbers)
     encoded = values.dictionary_encode()
     codes_of = code_of(attribute)
@@ -129,3 +145,12 @@ def _codes(attribute: Attribute, values: Any) -> NDArray[Any]:
     if (codes == UNDECLARED).any():
         raise UndeclaredLevelError(attribute=attribute.name)
     return codes
+
+
+def _numbers_of(values: Any) -> NDArray[np.float64] | None:
+    """Numbers, or dates as days since 1970-01-01, null being NaN; None where these are neither."""
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        return None
+    return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,11 +1,11 @@
 """Rows in files: CSV, and Parquet where pyarrow is installed; written in batches, read whole."""
 
 import csv
-import hashlib
 import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import date
 from importlib import import_module
 from itertools import islice
 from math import isnan
@@ -16,80 +16,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
-from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers, numbers_of_codes
+from gencard.client.files.levels import UNDECLARED, Midpoints, Values, code_of, names_of
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    codes_of_numbers,
+    date_of_days,
+    days_of_date,
+)
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
-
-UNDECLARED = -1
-
-
-def names_of(attribute: Attribute) -> tuple[str, ...]:
-    """What the levels are called in a file, without "missing"."""
-    coding = attribute.coding
-    return coding.level_names[: coding.size - coding.missing]
-
-
-def is_ordered(attribute: Attribute) -> bool:
-    return not isinstance(attribute.coding, Labels) or attribute.coding.ordered
-
-
-def is_integer(attribute: Attribute) -> bool:
-    return isinstance(attribute.coding, Labels) and attribute.coding.integer
-
-
-def code_of(attribute: Attribute) -> dict[Any, int]:
-    """Code of each level by its name, and by its number where it is one.
-
-    None is "missing", and so is empty text where it is no label; UNDECLARED where that is not declared.
-    """
-    names = names_of(attribute)
-    absent = len(names) if attribute.coding.missing else UNDECLARED
-    codes = {name: code for code, name in enumerate(names)}
-    numbers = {int(name): code for name, code in codes.items()} if is_integer(attribute) else {}
-    return {"": absent, None: absent, **codes, **numbers}
-
-
-class Numbers:
-    """Draws a number inside each interval, uniformly; the same seed gives the same numbers.
-
-    Row ``i`` of an attribute depends on the seed, the attribute's name and ``i`` alone, as long as the
-    rows come in their order, in whatever batches.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._streams: dict[str, np.random.PCG64] = {}
-
-    def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """The next rows of an attribute; NaN is "missing"."""
-        if name not in self._streams:
-            self._streams[name] = self._stream(name)
-        return numbers_of_codes(coding, codes, self._streams[name].random_raw(len(codes)))
-
-    def _stream(self, name: str) -> np.random.PCG64:
-        digest = hashlib.sha256(f"gencard.numbers.v1\x00{self._seed}\x00{name}".encode())
-        return np.random.PCG64(int.from_bytes(digest.digest(), "big"))
-
 
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
 """What readers raise at damaged files."""
 
 
-def write_rows(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None = None) -> None:
+def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
 
     "Missing" is an empty cell in CSV and null in Parquet.
 
     Args:
-        numbers: Draws numbers inside the intervals, which go by their names where it is not given.
+        values: What stands in place of intervals, which go by their names where it is not given.
 
     Raises:
         InvalidInputError: Another ending than .csv or .parquet, or a place that cannot be written.
     """
     write = _parquet().write_parquet if _ending(path) == ".parquet" else write_csv
     with appearing(path) as part:
-        write(dataset, coding, part, numbers)
+        write(dataset, coding, part, values)
 
 
 def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
@@ -173,12 +130,12 @@ Texts = Callable[[NDArray[Any]], NDArray[np.object_] | list[str]]
 """What is written for each of some codes of one attribute, with what follows it."""
 
 
-def write_csv(dataset: Dataset, coding: Coding, path: Path, numbers: Numbers | None) -> None:
+def write_csv(dataset: Dataset, coding: Coding, path: Path, values: Values | None) -> None:
     """As RFC 4180 says. Every level is quoted once, and rows are joined from that."""
     names = dataset.domain.attributes
     ends = [","] * (len(names) - 1) + ["\r\n"]
     attributes = map(coding.attribute, names)
-    columns = [_texts(one, end, numbers) for one, end in zip(attributes, ends, strict=True)]
+    columns = [_texts(one, end, values) for one, end in zip(attributes, ends, strict=True)]
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerow(map(neutral, names))
         for batch in batches(dataset):
@@ -225,18 +182,29 @@ class _Column:
         coding, name = self.attribute.coding, self.attribute.name
         with suppress(ValueError):
             if isinstance(coding, Edges):
-                return codes_of_numbers(name, coding, np.array(list(map(float, cells))))
+                number = _days_of_text if coding.dates else float
+                return codes_of_numbers(name, coding, np.array(list(map(number, cells))))
         raise UndeclaredLevelError(attribute=name)
 
 
-def _texts(attribute: Attribute, end: str, numbers: Numbers | None) -> Texts:
+def _texts(attribute: Attribute, end: str, values: Values | None) -> Texts:
     name, coding = attribute.name, attribute.coding
-    if numbers is None or not isinstance(coding, Edges):
+    if values is None or not isinstance(coding, Edges):
         return _cells(attribute, end).__getitem__
+    text = _number_text(coding, values)
     return lambda codes: [
-        ('""' if isnan(number) else repr(number)) + end
-        for number in numbers.of(name, coding, codes).tolist()
+        ('""' if isnan(number) else text(number)) + end
+        for number in values.of(name, coding, codes).tolist()
     ]
+
+
+def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
+    """How the numbers of an attribute are written."""
+    if coding.dates:
+        return lambda days: date_of_days(days).isoformat()
+    if coding.decimals is None or isinstance(values, Midpoints):
+        return repr
+    return f"{{:.{coding.decimals}f}}".format
 
 
 def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
@@ -265,6 +233,10 @@ def _quoted(text: str) -> str:
     cell = io.StringIO()
     csv.writer(cell).writerow([text])
     return cell.getvalue().removesuffix("\r\n")
+
+
+def _days_of_text(text: str) -> float:
+    return days_of_date(date.fromisoformat(text))
 
 
 def batches(dataset: Dataset) -> Iterator[NDArray[Any]]:

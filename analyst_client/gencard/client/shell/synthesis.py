@@ -9,6 +9,7 @@ import typer
 
 from gencard.client.files import folder
 from gencard.client.files.folder import make_folder, write_bytes
+from gencard.client.files.levels import ValueForm
 from gencard.client.files.rows import has_formulas
 from gencard.client.release import Release
 from gencard.client.shell.terminal import (
@@ -39,12 +40,10 @@ def generate(
     rows: Annotated[int, typer.Option(help="Number of rows, up to the card's limit.")],
     output: Output,
     seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
-    intervals: Annotated[
-        bool,
-        typer.Option(
-            "--intervals", help="Write intervals by name instead of numbers drawn within them."
-        ),
-    ] = False,
+    values: Annotated[
+        ValueForm,
+        typer.Option(help="Form of attributes with edges."),
+    ] = "numbers",
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
@@ -57,7 +56,7 @@ def generate(
         connected(connection) as analyst,
     ):
         release = analyst.card(name).release(rows, seed=seed, scratch=Path(scratch))
-        _keep(release, output, intervals=intervals, replace=replace)
+        _keep(release, output, values=values, replace=replace)
     if as_json:
         say_json({**dict(release.lines()), "Output": str(output)})
         return
@@ -84,11 +83,11 @@ def psi(
     say(f"Written: {output}")
 
 
-def _keep(release: Release, output: Path, *, intervals: bool, replace: bool) -> None:
+def _keep(release: Release, output: Path, *, values: ValueForm, replace: bool) -> None:
     if output.suffix.lower() in (".csv", ".parquet"):
-        release.write(output, intervals=intervals)
+        release.write(output, values=values)
     else:
-        release.save(output, intervals=intervals, replace=replace)
+        release.save(output, values=values, replace=replace)
 
 
 class Where(StrEnum):

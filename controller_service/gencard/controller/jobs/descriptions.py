@@ -6,8 +6,6 @@ from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.catalogue import DatasetEntry, table_of_schema
 from gencard.controller.sandbox.recipes import PROGRAM
@@ -231,8 +229,7 @@ def values_of(coding: Coding) -> Values:
 def _values(coding: Edges | Labels) -> tuple[float, ...]:
     missing = (nan,) * coding.missing
     if isinstance(coding, Edges):
-        edges = np.asarray(coding.edges, dtype=np.float64)
-        return (*(edges[:-1] / 2 + edges[1:] / 2).tolist(), *missing)
+        return (*coding.midpoints, *missing)
     if not coding.ordered:
         return ()
     labels = map(float, coding.labels) if coding.integer else map(float, range(len(coding.labels)))

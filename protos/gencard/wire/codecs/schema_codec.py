@@ -10,12 +10,16 @@ from gencard.wire.signatures.canonical import Document, digest_of, integer_of, t
 def attribute_message(attribute: Attribute) -> pb.Attribute:
     message = pb.Attribute(name=attribute.name, description=attribute.description)
     match attribute.coding:
-        case Labels(labels, integer, ordered, missing):
+        case Labels(labels, integer, ordered, missing, boolean):
             message.labels.CopyFrom(
-                pb.Labels(labels=labels, integer=integer, ordered=ordered, missing=missing)
+                pb.Labels(
+                    labels=labels, integer=integer, ordered=ordered, missing=missing, boolean=boolean
+                )
             )
-        case Edges(edges, missing):
-            message.edges.CopyFrom(pb.Edges(edges=edges, missing=missing))
+        case Edges(edges, missing, decimals, dates):
+            message.edges.CopyFrom(
+                pb.Edges(edges=edges, missing=missing, decimals=decimals, dates=dates)
+            )
     return message
 
 
@@ -24,9 +28,13 @@ def attribute_of(message: pb.Attribute) -> Attribute:
     coding: Labels | Edges
     if message.HasField("labels"):
         labels = message.labels
-        coding = Labels(tuple(labels.labels), labels.integer, labels.ordered, labels.missing)
+        coding = Labels(
+            tuple(labels.labels), labels.integer, labels.ordered, labels.missing, labels.boolean
+        )
     elif message.HasField("edges"):
-        coding = Edges(tuple(message.edges.edges), message.edges.missing)
+        edges = message.edges
+        decimals = edges.decimals if edges.HasField("decimals") else None
+        coding = Edges(tuple(edges.edges), edges.missing, decimals, edges.dates)
     else:
         raise InvalidInputError(field="attribute.coding", problem="is missing")
     return Attribute(message.name, coding, message.description)
@@ -86,24 +94,30 @@ def coding_digest(coding: Coding) -> str:
 
 def _attribute_document(attribute: Attribute) -> Document:
     match attribute.coding:
-        case Labels(labels, integer, ordered, missing):
+        case Labels(labels, integer, ordered, missing, boolean):
             coding: Document = {
                 "integer": integer,
                 "labels": list(labels),
                 "missing": missing,
                 "ordered": ordered,
             }
-        case Edges(edges, missing):
+            coding |= {"boolean": True} if boolean else {}
+        case Edges(edges, missing, decimals, dates):
             coding = {"edges": [repr(float(edge)) for edge in edges], "missing": missing}
+            coding |= {} if decimals is None else {"decimals": str(decimals)}
+            coding |= {"dates": True} if dates else {}
     return {"name": attribute.name, **coding}
 
 
 def _attribute_of_document(entry: Document) -> Attribute:
     name, missing = text_of(entry["name"]), _flag(entry["missing"])
     if "edges" in entry:
-        return Attribute(name, Edges(tuple(map(float, texts_of(entry["edges"]))), missing))
-    labels = texts_of(entry["labels"])
-    return Attribute(name, Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing))
+        decimals = integer_of(entry["decimals"]) if "decimals" in entry else None
+        edges = tuple(map(float, texts_of(entry["edges"])))
+        return Attribute(name, Edges(edges, missing, decimals, _flag(entry.get("dates", False))))
+    labels, boolean = texts_of(entry["labels"]), _flag(entry.get("boolean", False))
+    integer, ordered = _flag(entry["integer"]), _flag(entry["ordered"])
+    return Attribute(name, Labels(labels, integer, ordered, missing, boolean))
 
 
 def _zeros_of_document(entry: Document) -> StructuralZeros:

@@ -98,8 +98,7 @@ def check_same_kinds(one: Kinds, other: Kinds) -> None:
 def _levels_of(coding: Labels | Edges) -> Column:
     """What each code stands for."""
     if isinstance(coding, Edges):
-        edges = np.asarray(coding.edges)
-        return np.append(edges[:-1] / 2 + edges[1:] / 2, [np.nan] * coding.missing)
+        return np.append(coding.midpoints, [np.nan] * coding.missing)
     if coding.integer and coding.ordered:
         return np.array([*map(float, coding.labels), *[np.nan] * coding.missing])
     return np.append(np.arange(len(coding.labels)), [-1] * coding.missing).astype(np.int64)

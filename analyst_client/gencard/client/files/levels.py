@@ -1,0 +1,106 @@
+"""The declared levels of an attribute, by name and by value."""
+
+import hashlib
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.coding import Attribute, Edges, Labels, numbers_of_codes
+from gencard.core.errors import InvalidInputError
+
+UNDECLARED = -1
+
+
+def names_of(attribute: Attribute) -> tuple[str, ...]:
+    """What the levels are called in a file, without "missing"."""
+    coding = attribute.coding
+    return coding.level_names[: coding.size - coding.missing]
+
+
+def is_ordered(attribute: Attribute) -> bool:
+    return not isinstance(attribute.coding, Labels) or attribute.coding.ordered
+
+
+def is_integer(attribute: Attribute) -> bool:
+    return isinstance(attribute.coding, Labels) and attribute.coding.integer
+
+
+def is_boolean(attribute: Attribute) -> bool:
+    return isinstance(attribute.coding, Labels) and attribute.coding.boolean
+
+
+def code_of(attribute: Attribute) -> dict[Any, int]:
+    """Code of each level by its name, and by its number or truth value where it is one.
+
+    None is "missing", and so is empty text where it is no label; UNDECLARED where that is not declared.
+    """
+    names = names_of(attribute)
+    absent = len(names) if attribute.coding.missing else UNDECLARED
+    codes = {name: code for code, name in enumerate(names)}
+    numbers = {int(name): code for name, code in codes.items()} if is_integer(attribute) else {}
+    if is_boolean(attribute):
+        numbers = {False: 0, True: 1}
+    return {"": absent, None: absent, **codes, **numbers}
+
+
+class Values(Protocol):
+    """What stands in place of the intervals of attributes with edges."""
+
+    def of(self, name: str, coding: Edges, codes: NDArray[Any], /) -> NDArray[np.float64]:
+        """The next rows of an attribute; NaN is "missing"."""
+        ...
+
+
+class Midpoints:
+    """The midpoint of each interval."""
+
+    def of(self, _name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
+        """The next rows of an attribute; NaN is "missing"."""
+        midpoints = np.array([*coding.midpoints, np.nan])
+        return np.take(midpoints, codes)
+
+
+ValueForm = Literal["numbers", "levels", "midpoints"]
+"""How attributes with edges are delivered: numbers drawn inside the intervals, the intervals
+themselves, or their midpoints. As "levels", whole numbers and truth values are categoricals too.
+"""
+
+
+def values_of(form: str, seed: int) -> Values | None:
+    """What stands in place of intervals in one form; None: nothing.
+
+    Raises:
+        InvalidInputError: The form is not one of ``ValueForm``.
+    """
+    match form:
+        case "numbers":
+            return Numbers(seed)
+        case "levels":
+            return None
+        case "midpoints":
+            return Midpoints()
+    problem = f"must be one of {', '.join(get_args(ValueForm))}"
+    raise InvalidInputError(field="values", problem=problem)
+
+
+class Numbers:
+    """Draws a number inside each interval, uniformly; the same seed gives the same numbers.
+
+    Row ``i`` of an attribute depends on the seed, the attribute's name and ``i`` alone, as long as the
+    rows come in their order, in whatever batches.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._streams: dict[str, np.random.PCG64] = {}
+
+    def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
+        """The next rows of an attribute; NaN is "missing"."""
+        if name not in self._streams:
+            self._streams[name] = self._stream(name)
+        return numbers_of_codes(coding, codes, self._streams[name].random_raw(len(codes)))
+
+    def _stream(self, name: str) -> np.random.PCG64:
+        digest = hashlib.sha256(f"gencard.numbers.v1\x00{self._seed}\x00{name}".encode())
+        return np.random.PCG64(int.from_bytes(digest.digest(), "big"))
