@@ -12,7 +12,7 @@ import numpy as np
 
 from examples.fair_survey import SCHEMA, write_records
 from gencard.controller.noise import OpenDpNoise
-from gencard.controller.records.catalogue import read_schema
+from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.card.mechanism import EXACT
 from gencard.core.card.noise import gaussian
@@ -55,7 +55,7 @@ def main() -> None:
         for survey_name, schema_text in (("fair", SCHEMA), ("made-up", MADE_UP_SCHEMA)):
             (folder / "schema.toml").write_text(schema_text)
             schema = read_schema(folder / "schema.toml")
-            vault = Vault(folder / f"{survey_name}.csv", schema.coding, schema.absent)
+            vault = Vault(folder / f"{survey_name}.csv", schema.coding, schema.readings)
             print(f"{survey_name:10}", *(f"{total_variation(vault, rho):9.4f}" for rho in RHOS))
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
-from gencard.controller.records.catalogue import read_schema
 from gencard.controller.records.schema_draft import Spread, draft_schema, round_edges
+from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.controller.settings.drafting import draft
 from gencard.controller.settings.files import secret_bytes, signing_key

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller.records.catalogue import (
+from gencard.controller.records.schema_file import (
     PublicSchema,
     read_schema,
     schema_of_table,

@@ -17,7 +17,8 @@ from gencard.boxes.reference import Honest
 from gencard.controller.jobs import auditing, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.policy.policy import Policy
-from gencard.controller.records.catalogue import DatasetEntry, PublicSchema
+from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, all_marginals
-from gencard.controller.records.catalogue import read_schema
+from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings.drafting import draft
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.budget import Price

@@ -5,7 +5,7 @@ from pathlib import Path
 from gencard.controller.jobs.measurement import confirm, opened
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.records.catalogue import schema_of_table
+from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset

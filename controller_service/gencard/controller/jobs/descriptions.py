@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.records.catalogue import DatasetEntry, table_of_schema
+from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.records.schema_file import table_of_schema
 from gencard.controller.sandbox.recipes import PROGRAM
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import Proposal
@@ -190,6 +191,7 @@ class Descriptions:
     def _records(self, dataset_entry: DatasetEntry, version: str) -> Job:
         return {
             "data": str(dataset_entry.data),
+            "format": asdict(dataset_entry.format),
             "schema": table_of_schema(dataset_entry.schema),
             "version": version,
             "salt": self.salt.hex(),

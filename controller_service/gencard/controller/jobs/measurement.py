@@ -5,7 +5,8 @@ from pathlib import Path
 
 from gencard.controller.jobs.recipes import cliques_of, linear_of
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.records.catalogue import schema_of_table
+from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.vault import Vault
 from gencard.core.card.noise import Noise
 from gencard.core.dataset import Dataset
@@ -63,7 +64,7 @@ def opened(records: Job) -> Vault:
         DatasetChangedError: It does not hold the version that the job names.
     """
     schema = schema_of_table(records["schema"])
-    vault = Vault(Path(records["data"]), schema.coding, schema.absent)
+    vault = Vault(Path(records["data"]), schema.coding, schema.readings, FileFormat(**records["format"]))
     confirm(vault, records)
     return vault
 

@@ -6,11 +6,13 @@ never a value's text, and turns a batch of these numbers into codes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.core.coding import Attribute, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import code_dtype
 from gencard.core.errors import UndeclaredLevelError
@@ -34,31 +36,70 @@ _NUMBERS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """How stored values become levels, besides labels and edges.
+
+    Args:
+        absent: Values that stand for "missing" beside empty ones.
+        age_at: Values are dates of birth; the level is that of the age in completed years on this day.
+        other: The label of all values that are not declared.
+    """
+
+    absent: tuple[str, ...] = ()
+    age_at: date | None = None
+    other: str | None = None
+
+
+PLAIN = Reading()
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
-    """A column as the file stores it: its name and the engine's type."""
+    """A column as the file stores it: its name and the engine's type, in a file of some format."""
 
     name: str
     kind: str
+    format: FileFormat = USUAL
+    stored_name: str = ""
 
     @property
     def sql(self) -> str:
-        return quoted(self.name, '"')
+        return quoted(self.stored_name or self.name, '"')
 
     @property
     def text(self) -> str:
         """The value as text."""
-        return f"CAST({self.sql} AS VARCHAR)"
+        text = f"CAST({self.sql} AS VARCHAR)"
+        return f"trim({text})" if self.format.trim else text
 
     @property
     def number(self) -> str:
         """The value as a float, NULL where it is none."""
-        return f"TRY_CAST({self.sql if self.kind.startswith(_NUMBERS) else self.text} AS DOUBLE)"
+        stored = self.sql if self.kind.startswith(_NUMBERS) else self.format.number(self.text)
+        return f"TRY_CAST({stored} AS DOUBLE)"
+
+    @property
+    def calendar_date(self) -> str:
+        """The value as a date, NULL where it is none."""
+        if self.kind.startswith(("DATE", "TIMESTAMP")):
+            return f"CAST({self.sql} AS DATE)"
+        return self.format.date(self.text)
+
+    @property
+    def days(self) -> str:
+        """The value as days since 1970-01-01, NULL where it is no date."""
+        return f"CAST(date_diff('day', DATE '1970-01-01', {self.calendar_date}) AS DOUBLE)"
+
+    def age(self, day: date) -> str:
+        """Completed years from the value, a date, to a day; NULL where it is no date."""
+        return f"CAST(date_sub('year', {self.calendar_date}, DATE '{day.isoformat()}') AS DOUBLE)"
 
     def absent(self, tokens: Sequence[str]) -> str:
         """Whether the value is empty, or one of the tokens, as text or as a number."""
         texts = [quoted(token, "'") for token in tokens]
         numbers = [repr(number) for token in tokens if (number := number_of(token)) is not None]
         tests = [f"{self.sql} IS NULL"]
+        tests += [f"{self.text} = ''"] if self.format.trim else []
         tests += [f"{self.text} IN ({', '.join(texts)})"] if texts else []
         tests += [f"coalesce({self.number} IN ({', '.join(numbers)}), false)"] if numbers else []
         return " OR ".join(tests)
@@ -82,14 +123,16 @@ class TextEncoder:
 
     name: str
     coding: Labels
-    tokens: tuple[str, ...] = ()
+    reading: Reading = PLAIN
 
     def expression(self, column: Column) -> str:
         levels = ", ".join(quoted(label, "'") for label in self.coding.labels)
-        code = f"CAST(enum_code(TRY_CAST({column.text} AS ENUM({levels}))) AS INTEGER)"
+        text = f"lower({column.text})" if self.coding.boolean else column.text  # True, TRUE, true
+        code = f"CAST(enum_code(TRY_CAST({text} AS ENUM({levels}))) AS INTEGER)"
         absent = len(self.coding.labels) if self.coding.missing else _UNDECLARED
-        test = column.absent(self.tokens)
-        return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {_UNDECLARED}) END"
+        other = self.coding.labels.index(self.reading.other) if self.reading.other else _UNDECLARED
+        test = column.absent(self.reading.absent)
+        return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {other}) END"
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         # the error names the attribute, never the value: it may reach the analyst
@@ -100,15 +143,22 @@ class TextEncoder:
 
 @dataclass(frozen=True, slots=True)
 class NumberEncoder:
-    """Edges, and labels that are numbers: 6 and 6.0 are one value."""
+    """Edges of numbers or dates, and labels that are numbers: 6 and 6.0 are one value."""
 
     name: str
     coding: Labels | Edges
-    tokens: tuple[str, ...] = ()
+    reading: Reading = PLAIN
 
     def expression(self, column: Column) -> str:
-        value = f"coalesce({column.number}, 'inf'::DOUBLE)"
-        return f"CASE WHEN {column.absent(self.tokens)} THEN 'nan'::DOUBLE ELSE {value} END"
+        value = f"coalesce({self._value(column)}, 'inf'::DOUBLE)"
+        return f"CASE WHEN {column.absent(self.reading.absent)} THEN 'nan'::DOUBLE ELSE {value} END"
+
+    def _value(self, column: Column) -> str:
+        if self.reading.age_at is not None:
+            return column.age(self.reading.age_at)
+        if isinstance(self.coding, Edges) and self.coding.dates:
+            return column.days
+        return column.number
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         match self.coding:
@@ -129,16 +179,16 @@ class NumberEncoder:
         return codes
 
 
-def encoder_of(attribute: Attribute, tokens: tuple[str, ...] = ()) -> Encoder:
-    """The encoder of an attribute; ``tokens`` are values that stand for "missing"."""
+def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
+    """The encoder of an attribute."""
     match attribute.coding:
         case Labels(labels):
             numbers = {number_of(label) for label in labels}
             as_numbers = None not in numbers and len(numbers) == len(labels)
             kind = NumberEncoder if as_numbers else TextEncoder
-            return kind(attribute.name, attribute.coding, tokens)
+            return kind(attribute.name, attribute.coding, reading)
         case Edges():
-            return NumberEncoder(attribute.name, attribute.coding, tokens)
+            return NumberEncoder(attribute.name, attribute.coding, reading)
 
 
 def number_of(text: str) -> float | None:

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
 from gencard.controller.policy.statistics import objection
-from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout, PublicSchema, read_schema
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
+from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.errors import GencardError
@@ -27,6 +29,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         schema=schema,
         policy=entry.policy.policy(),
         data=entry.data,
+        format=entry.format.format(),
         version=_vault(entry, schema).version(salt),
         holdout=_holdout(entry, schema, salt),
         declared=entry.measures.declared(),
@@ -44,7 +47,7 @@ def check_records(entry: DatasetTable) -> PublicSchema:
         _vault(entry, schema).check()
     if entry.holdout is not None:
         with _naming(f"{PREFIX}{entry.name}: holdout"):
-            Vault(entry.holdout, schema.coding, schema.absent).check()
+            _vault(entry, schema, entry.holdout).check()
     return schema
 
 
@@ -96,8 +99,11 @@ def _naming(place: str) -> Iterator[None]:
 def _holdout(entry: DatasetTable, schema: PublicSchema, salt: bytes) -> Holdout | None:
     if entry.holdout is None:
         return None
-    return Holdout(entry.holdout, Vault(entry.holdout, schema.coding, schema.absent).version(salt))
+    return Holdout(
+        entry.holdout,
+        _vault(entry, schema, entry.holdout).version(salt),
+    )
 
 
-def _vault(entry: DatasetTable, schema: PublicSchema) -> Vault:
-    return Vault(entry.data, schema.coding, schema.absent)
+def _vault(entry: DatasetTable, schema: PublicSchema, path: Path | None = None) -> Vault:
+    return Vault(path or entry.data, schema.coding, schema.readings, entry.format.format())

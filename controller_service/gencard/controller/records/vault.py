@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
-import pyarrow.dataset  # noqa: F401  # the engine loads it later, when a worker's memory is bounded
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import Column, encoder_of, quoted
+from gencard.controller.records.encoding import PLAIN, Column, Reading, encoder_of, quoted
+from gencard.controller.records.file_format import USUAL, FileFormat, open_table
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -32,10 +32,7 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.counting import Counter
 
-_READERS = {
-    ".csv": "read_csv({path}, all_varchar = true, header = true)",
-    ".parquet": "read_parquet({path}, binary_as_string = true)",
-}
+_KINDS = (".csv", ".parquet")
 _BATCH = 1 << 16
 """Records in a batch."""
 
@@ -56,7 +53,8 @@ class Vault:
     Args:
         path: A CSV file with a header, or a Parquet file.
         coding: What its values may be.
-        absent: Attribute -> values that stand for "missing" beside empty ones.
+        readings: Attribute -> how its values become levels, where labels and edges do not say all.
+        format: How the file is written.
 
     Every method may raise DatasetUnavailableError (the file is gone or garbled),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -64,7 +62,8 @@ class Vault:
 
     path: Path
     coding: Coding
-    absent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    format: FileFormat = USUAL
 
     def version(self, salt: bytes) -> str:
         """HMAC-SHA256 of the file, in hex: says whether two versions are the same, and no more."""
@@ -122,9 +121,10 @@ class Vault:
     def _batches(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         """Codes of the attributes, one array each, batch by batch in the order of the file."""
         encoders = [
-            encoder_of(self.coding.attribute(name), self.absent.get(name, ())) for name in attributes
+            encoder_of(self.coding.attribute(name), self.readings.get(name, PLAIN))
+            for name in attributes
         ]
-        with Records(self.path) as records:
+        with Records(self.path, self.format) as records:
             columns = [records.column(name) for name in attributes]
             expressions = [
                 f"{encoder.expression(column)} AS c{axis}"
@@ -138,15 +138,18 @@ class Vault:
 class Records:
     """One file, opened by an engine that can reach nothing else; ``records`` is its table."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, file_format: FileFormat = USUAL) -> None:
+        self._path, self._format = path, file_format
 
     def __enter__(self) -> "Records":
         check_path(self._path)
         if not silently(lambda: self._path.stat().st_size):
             raise EmptyDatasetError()
         self._engine = silently(self._open)
-        self.columns = [Column(name, kind) for name, kind, *_ in self.rows("DESCRIBE records")]
+        self.columns = [
+            Column(name.strip() if self._format.trim else name, kind, self._format, name)
+            for name, kind, *_ in self.rows("DESCRIBE records")
+        ]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -160,8 +163,8 @@ class Records:
         # the order matters: the path is allowed first, then access ends, then nothing can undo it
         engine.execute("SET enable_external_access = false")
         engine.execute("SET lock_configuration = true")
-        reader = _READERS[self._path.suffix].format(path=path)
-        engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {reader}")  # noqa: S608  # quoted
+        table = open_table(engine, self._path, self._format)
+        engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {table}")  # noqa: S608  # quoted
         return engine
 
     def column(self, name: str) -> Column:
@@ -183,7 +186,7 @@ class Records:
 
 def check_path(path: Path) -> None:
     """Raises InvalidInputError where the engine would read something else than one file."""
-    if path.suffix not in _READERS:
+    if path.suffix not in _KINDS:
         raise InvalidInputError(field="data", problem="is neither a .csv nor a .parquet file")
     if any(mark in str(path) for mark in "*?["):
         raise InvalidInputError(field="data", problem="must not have *, ? or [ in its path")

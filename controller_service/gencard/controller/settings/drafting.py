@@ -4,8 +4,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 from itertools import combinations
@@ -21,10 +20,11 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.people.enrolment import PEOPLE, make_demo_people
 from gencard.controller.people.identities import health_check
-from gencard.controller.records.catalogue import PublicSchema, schema_text
-from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
+from gencard.controller.records.schema_file import schema_text
 from gencard.controller.settings.files import check_new, toml_text, whole_folder
-from gencard.core.domain import Clique, Domain
+from gencard.core.domain import Clique
 from gencard.core.errors import StorageError
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.noise.accounting import epsilon_of
@@ -89,7 +89,7 @@ reserve_mib = 256                        # free space, in MiB, that is kept for 
 [[datasets]]
 name = {name}
 data = {data}
-schema = "schema.toml"
+{format}schema = "schema.toml"
 # For measures of cards, see docs/controllers.md: other people of the same population, keys and a target.
 # holdout = "others.csv"
 # measures = {{ keys = ["sex", "region"], target = "health" }}
@@ -150,10 +150,14 @@ _REVIEW = (
     "Review me: labels and edges were drafted from the records. Everybody will see them.",
     "",
     "An attribute has labels or edges; edges = [0, 18, 65] are the levels [0, 18) and [18, 65].",
-    'Beside them it may say description = "...", ordered = true for labels in an order, and',
-    'missing = true (empty values are a level of their own) or missing = ["NA", "-9"] (these, too).',
+    'dates = ["2019-01-01", "2020-12-31"] are intervals of dates; age_at = "2020-01-01" beside edges',
+    'turns dates of birth into ages. Beside them it may say description = "...", ordered = true for',
+    "labels in an order, integer = true for whole numbers, missing = true (empty values are a level of",
+    'their own) or missing = ["NA", "-9"] (these, too), and other = "other", a label for all values',
+    "that are not declared.",
     "A value that is none of an attribute's levels stops everything: widen edges, add labels.",
-    "Left out was what looks like a name, a date or a running number, or is empty.",
+    "An attribute that is commented as drafted shows everybody something of the records: declare public",
+    "classes where there are any. What looks like a name, an identifier or free text was left out.",
 )
 
 
@@ -163,14 +167,16 @@ class Draft:
 
     Args:
         people: Folders of the demonstration's people; none unless they were wanted.
-        left_out: Columns that the draft does not declare: names, dates, running numbers, empty ones.
+        columns: What was drafted for each column, or why it was left out.
+        format: How the file of records is written.
     """
 
     folder: Path
     settings: Path
     schema: Path
     people: tuple[Path, ...]
-    left_out: tuple[str, ...]
+    columns: tuple[DraftedAttribute, ...]
+    format: FileFormat
 
 
 def draft(
@@ -194,19 +200,26 @@ def draft(
         StorageError: The folder or ``authority_key`` cannot be written.
     """
     check_new(folder)
-    schema, left_out = draft_schema(data, data.stem)
+    drafted = draft_schema(data, data.stem, today=now.date())
     try:
         with whole_folder(folder) as made:
             authority = new_authority(TRUST_DOMAIN, now)
             _write_credentials(made, authority, now)
             if demo_people:
                 make_demo_people(made, authority, address=ADDRESS, now=now)
-            _write_texts(made, data.absolute(), schema, left_out)
+            _write_texts(made, data.absolute(), drafted)
             write_new(authority_key or made / "authority" / "key.pem", authority.key_pem)
     except OSError:
         raise StorageError() from None
     people = tuple(folder / "people" / name for name in PEOPLE) if demo_people else ()
-    return Draft(folder, folder / "controller.toml", folder / "schema.toml", people, left_out)
+    return Draft(
+        folder,
+        folder / "controller.toml",
+        folder / "schema.toml",
+        people,
+        drafted.attributes,
+        drafted.format,
+    )
 
 
 def _write_credentials(folder: Path, authority: KeyPair, now: datetime) -> None:
@@ -222,15 +235,25 @@ def _write_credentials(folder: Path, authority: KeyPair, now: datetime) -> None:
     os.mkdir(folder / "identities", 0o700)
 
 
-def _write_texts(folder: Path, data: Path, schema: PublicSchema, left_out: Sequence[str]) -> None:
-    comments = [*_REVIEW, *(f"Left out: {name!r}" for name in left_out)]
-    text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n" + schema_text(schema)
+def _write_texts(folder: Path, data: Path, drafted: SchemaDraft) -> None:
+    comments = [*_REVIEW, *(f"Left out: {one.name!r}: {one.note}" for one in drafted.left_out)]
+    notes = {one.name: one.note for one in drafted.attributes if one.note}
+    text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
+    text += schema_text(drafted.schema, notes)
     write_new(folder / "schema.toml", text.encode(), private=False)
-    write_new(folder / "controller.toml", _settings_text(data, schema.coding.domain).encode())
+    write_new(folder / "controller.toml", _settings_text(data, drafted).encode())
     os.mkdir(folder / "state", 0o700)
 
 
-def _settings_text(data: Path, domain: Domain) -> str:
+def _format_text(file_format: FileFormat) -> str:
+    """What differs from a plain CSV file, as a line of TOML; empty where nothing does."""
+    usual, stated = asdict(FileFormat()), asdict(file_format)
+    parts = [f"{name} = {toml_text(value)}" for name, value in stated.items() if value != usual[name]]
+    return f"format = {{ {', '.join(parts)} }}\n" if parts else ""
+
+
+def _settings_text(data: Path, drafted: SchemaDraft) -> str:
+    domain = drafted.schema.coding.domain
     pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
     return _SETTINGS.format(
         address=toml_text(ADDRESS),
@@ -238,6 +261,7 @@ def _settings_text(data: Path, domain: Domain) -> str:
         uri=toml_text(controller_uri()),
         name=toml_text(_resource_name(data.stem)),
         data=toml_text(str(data)),
+        format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
         pairs=len(pairs),
         dimension=dimension(domain, pairs),

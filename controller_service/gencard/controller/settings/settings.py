@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.settings.boxes import BoxEntry, CellTable, LendingTable, Name
 from gencard.controller.settings.files import Section, read_table, refusal_of
@@ -143,6 +144,23 @@ class Limits(Section):
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
 
 
+class FormatTable(Section):
+    """How a file of records is written, where it is not CSV or Parquet as programs write them."""
+
+    encoding: str = "utf-8"
+    delimiter: str = ""
+    quote: str = '"'
+    skip: int = 0
+    decimal: str = "."
+    thousands: str = ""
+    dates: tuple[str, ...] = ()
+    trim: bool = False
+
+    def format(self) -> FileFormat:
+        """Raises InvalidInputError where the marks are not possible."""
+        return FileFormat(**self.model_dump())
+
+
 class DatasetTable(Section):
     """A dataset on offer.
 
@@ -154,6 +172,7 @@ class DatasetTable(Section):
     data: Path
     schema_file: Path = Field(alias="schema")
     holdout: Path | None = None
+    format: FormatTable = FormatTable()
     measures: MeasuresTable = MeasuresTable()
     policy: PolicyTable
     caps: Caps

@@ -14,7 +14,9 @@ from rich.markup import escape
 
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
+from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
+from gencard.controller.records.schema_draft import DraftedAttribute
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import (
@@ -35,6 +37,7 @@ from gencard.controller.upkeep.readiness import (
 from gencard.controller.wiring import serve as serve_settings
 from gencard.controller.wiring import tls_files
 from gencard.core.card.noise import Mechanism
+from gencard.core.coding import Edges, Labels
 from gencard.core.errors import InvalidInputError
 
 
@@ -64,9 +67,45 @@ def init(
             folder, data, now=datetime.now(UTC), demo_people=demo_people, authority_key=authority_key
         )
     console.print(f"Made [bold]{escape(str(made.folder))}[/]")
-    for name in made.left_out:
-        console.print(f"  left out: {escape(name)} (a name, a date, a running number, or empty)")
+    _say_columns(made)
     _say_next_steps(made)
+
+
+def _say_columns(made: Draft) -> None:
+    """What was drafted: for the steward alone, with counts of what stands for missing values."""
+    say(f"  The file is read as {_format_words(made.format)}.")
+    columns = table("Columns", "column", "drafted as", "proposed as missing")
+    for column in made.columns:
+        marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
+        columns.add_row(escape(column.name), escape(_coding_words(column)), escape(marks))
+    console.print(columns)
+
+
+def _format_words(file_format: FileFormat) -> str:
+    words = [
+        file_format.encoding,
+        f"delimiter {file_format.delimiter!r}" if file_format.delimiter else "",
+    ]
+    words.append(f"decimal mark {file_format.decimal!r}" if file_format.decimal != "." else "")
+    words.append(f"thousands {file_format.thousands!r}" if file_format.thousands else "")
+    words += [f"dates {form}" for form in file_format.dates]
+    words.append("spaces around values removed" if file_format.trim else "")
+    return ", ".join(filter(None, words))
+
+
+def _coding_words(column: DraftedAttribute) -> str:
+    match column.coding:
+        case None:
+            return f"left out: {column.note}"
+        case Labels(boolean=True):
+            return "truth values"
+        case Labels(labels, integer, ordered):
+            kind = "whole numbers" if integer else "ordered labels" if ordered else "labels"
+            return f"{len(labels)} {kind}"
+        case Edges(dates=True):
+            return f"{len(column.coding.edges) - 1} periods"
+    ages = column.reading.age_at
+    return f"ages on {ages}" if ages else f"{len(column.coding.edges) - 1} intervals"
 
 
 def _say_next_steps(made: Draft) -> None:

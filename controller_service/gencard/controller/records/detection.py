@@ -1,0 +1,225 @@
+"""A first look at a CSV file for `init`: how it is written, and which of its lines cannot be read.
+
+A running service never takes this look: it reads what the settings state.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from gencard.controller.records.file_format import FileFormat
+from gencard.core.errors import EmptyDatasetError, InvalidInputError
+
+_DELIMITERS = (",", ";", "\t", "|")
+_ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
+_SAMPLE = 5_000
+"""Records from which the marks of numbers and dates are detected."""
+_MOST_LINES_NAMED = 5
+
+MARKS = (
+    "NA",
+    "N/A",
+    "n/a",
+    "NaN",
+    "null",
+    "NULL",
+    "None",
+    ".",
+    "-",
+    "--",
+    "?",
+    "k.A.",
+    "k. A.",
+    "keine Angabe",
+)
+"""Words that people write where a value is missing."""
+
+_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y")
+_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
+_POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)\.\d+")
+_GROUPED = {
+    ".": re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?"),
+    ",": re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?"),
+}
+
+Rows = list[list[str]]
+
+
+def detect(path: Path) -> FileFormat:
+    """How a file is written.
+
+    Raises:
+        EmptyDatasetError: The file is empty.
+        InvalidInputError: It cannot be decoded, has no header or one that repeats a name, or has lines
+            with more or fewer values than the header; names the lines.
+    """
+    if path.suffix != ".csv":
+        return FileFormat()
+    encoding = _encoding(path)
+    delimiter, skip = _delimiter(path, encoding)
+    sample = _checked_sample(path, encoding, delimiter, skip)
+    columns = [_present(column) for column in zip(*sample, strict=True)]
+    decimal, thousands = _number_marks(columns)
+    return FileFormat(
+        encoding=encoding.removesuffix("-sig"),
+        delimiter=delimiter,
+        skip=skip,
+        decimal=decimal,
+        thousands=thousands,
+        dates=_date_formats(columns),
+        trim=any(value != value.strip() for row in sample for value in row),
+    )
+
+
+def _present(column: Sequence[str]) -> list[str]:
+    """The values that are neither empty nor a mark of a missing value."""
+    values = (value.strip() for value in column)
+    return [value for value in values if value and value not in MARKS]
+
+
+def _encoding(path: Path) -> str:
+    """By the byte order mark, else the first encoding that decodes every byte."""
+    with path.open("rb") as file:
+        head = file.read(4_096)
+    if not head:
+        raise EmptyDatasetError()
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if b"\x00" in head[:512]:
+        return "utf-16-le" if head[1:2] == b"\x00" else "utf-16-be"
+    for encoding in _ENCODINGS:
+        with suppress(UnicodeDecodeError), path.open(encoding=encoding) as text:
+            while text.read(1 << 20):
+                pass
+            return encoding
+    raise InvalidInputError(field="data", problem="cannot be decoded as text")
+
+
+def _delimiter(path: Path, encoding: str) -> tuple[str, int]:
+    """The delimiter, and the number of lines before the header."""
+    with path.open(encoding=encoding, newline="") as file:
+        lines = list(islice(file, 200))
+    stated = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
+    if stated:
+        return stated[1], 1
+    return max(_DELIMITERS, key=lambda delimiter: _regularity(lines, delimiter)), 0
+
+
+def _regularity(lines: Sequence[str], delimiter: str) -> tuple[int, int]:
+    """How many records have the header's number of values, where that is above 1; that number."""
+    rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    width = len(rows[0]) if rows else 0
+    return (sum(len(row) == width for row in rows) if width > 1 else 0, width)
+
+
+def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> Rows:
+    """The first records; reads every line, and refuses a file with lines of another width."""
+    with path.open(encoding=encoding, newline="") as file:
+        for _ in range(skip):
+            next(file)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        with _readable(reader, skip):
+            header = next(reader, [])
+            _check_header(header, skip + 1)
+            sample: Rows = []
+            wrong: list[int] = []
+            records = 0
+            for row in reader:
+                records += bool(row)
+                if row and len(row) != len(header):
+                    wrong.append(reader.line_num + skip)
+                elif row and len(sample) < _SAMPLE:
+                    sample.append(row)
+    if wrong:
+        raise InvalidInputError(field="data", problem=_ragged(wrong, len(header)))
+    if not sample:
+        raise EmptyDatasetError()
+    return sample
+
+
+class _readable:  # noqa: N801 - reads as a statement
+    """Raises InvalidInputError with the line where quotes are not closed."""
+
+    def __init__(self, reader: Iterator[list[str]], skip: int) -> None:
+        self._reader, self._skip = reader, skip
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, csv.Error):
+            line = getattr(self._reader, "line_num", 0) + self._skip
+            problem = f"has a quotation mark that is not closed, or text after one, near line {line}"
+            raise InvalidInputError(field="data", problem=problem) from None
+
+
+def _check_header(header: Sequence[str], line: int) -> None:
+    names = [name.strip() for name in header]
+    if not any(names):
+        raise InvalidInputError(field="data", problem=f"has no column names in line {line}")
+    if not all(names):
+        position = names.index("") + 1
+        problem = f"has no name for column {position} in line {line}; name it, or remove the column"
+        raise InvalidInputError(field="data", problem=problem)
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        listed = ", ".join(f"'{name}'" for name in repeated)
+        problem = f"repeats column names in line {line}: {listed}; rename the columns"
+        raise InvalidInputError(field="data", problem=problem)
+
+
+def _ragged(lines: Sequence[int], width: int) -> str:
+    named = ", ".join(map(str, lines[:_MOST_LINES_NAMED]))
+    more = " and others" if len(lines) > _MOST_LINES_NAMED else ""
+    place = f"line{'s'[: len(lines) > 1]} {named}{more}"
+    return (
+        f"has more or fewer than the header's {width} values in {place}; "
+        "values that contain the delimiter need quotation marks"
+    )
+
+
+def _number_marks(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
+    """The marks before decimals and between thousands."""
+    commas = sum(_mostly(column, _COMMA) for column in columns)
+    points = sum(_mostly(column, _POINT) for column in columns)
+    decimal, group = (",", ".") if commas > points else (".", ",")
+    grouped = any(
+        _GROUPED[group].fullmatch(value)
+        for column in columns
+        if _is_numeric(column, decimal, group)
+        for value in column
+    )
+    return decimal, group if grouped else ""
+
+
+def _mostly(column: Sequence[str], pattern: re.Pattern[str]) -> bool:
+    """Whether at least one in ten values is a number with this mark: the others may be whole."""
+    return bool(column) and 10 * sum(map(bool, map(pattern.fullmatch, column))) >= len(column)
+
+
+def _is_numeric(column: Sequence[str], decimal: str, group: str) -> bool:
+    number = re.compile(rf"[+-]?(\d+|\d{{1,3}}([{group}]\d{{3}})+)([{decimal}]\d+)?")
+    return bool(column) and 10 * sum(map(bool, map(number.fullmatch, column))) >= 9 * len(column)
+
+
+def _date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The formats that fit nearly all values of some column, in the order in which they are tried."""
+    formats = []
+    for column in columns:
+        values = list(dict.fromkeys(column))[:500]
+        fits = {form: sum(_is_date(value, form) for value in values) for form in _DATES}
+        best = max(fits, key=fits.__getitem__)
+        if values and 10 * fits[best] >= 9 * len(values):
+            formats.append(best)
+    return tuple(dict.fromkeys(formats))
+
+
+def _is_date(text: str, form: str) -> bool:
+    with suppress(ValueError):
+        datetime.strptime(text, form)
+        return True
+    return False

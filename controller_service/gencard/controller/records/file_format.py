@@ -1,0 +1,131 @@
+"""How a file of records is written: encoding, delimiter, decimal mark, dates.
+
+Stewards state it in the settings; `init` drafts it. CSV in UTF-8 is read by DuckDB, in other encodings
+by pyarrow, which decodes them all.
+"""
+
+from codecs import lookup
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.dataset as arrow_dataset
+
+from gencard.core.errors import InvalidInputError
+
+_UTF8 = ("utf-8", "utf-8-sig")
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """The format of a CSV file; of a Parquet file, ``trim`` and the marks of numbers and dates in texts.
+
+    Args:
+        encoding: As Python names it.
+        delimiter: One character; empty: the engine detects it.
+        quote: One character, or empty for none.
+        skip: Lines before the header.
+        decimal: The mark before decimals.
+        thousands: The mark between thousands; empty: none.
+        dates: Formats of dates as in strftime, besides ISO 8601, the first that fits.
+        trim: Spaces around values do not count.
+
+    Raises:
+        InvalidInputError: A mark is not one character, two marks are the same, or the encoding is
+            unknown.
+    """
+
+    encoding: str = "utf-8"
+    delimiter: str = ""
+    quote: str = '"'
+    skip: int = 0
+    decimal: str = "."
+    thousands: str = ""
+    dates: tuple[str, ...] = ()
+    trim: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            lookup(self.encoding)
+        except LookupError:
+            raise InvalidInputError(field="format.encoding", problem="is not known") from None
+        for name in ("delimiter", "quote", "thousands"):
+            if len(getattr(self, name)) > 1:
+                problem = "must be one character or empty"
+                raise InvalidInputError(field=f"format.{name}", problem=problem)
+        if self.decimal not in (".", ",") or self.thousands == self.decimal:
+            problem = "must be a point or a comma, and not the mark between thousands"
+            raise InvalidInputError(field="format.decimal", problem=problem)
+        if self.skip < 0:
+            raise InvalidInputError(field="format.skip", problem="must be 0 or more")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are written as in programs: 1234.5."""
+        return self.decimal == "." and not self.thousands
+
+    def number(self, text: str) -> str:
+        """SQL for the text of a number as programs write it; NULL where the text is none."""
+        if self.is_plain:
+            return text
+        decimal, thousands = f"[{self.decimal}]", f"[{self.thousands}]" if self.thousands else ""
+        digits = rf"(\d+|\d{{1,3}}({thousands}\d{{3}})+)" if thousands else r"\d+"
+        pattern = rf"[+-]?{digits}({decimal}\d+)?([eE][+-]?\d+)?".replace("'", "''")
+        plain = f"replace({text}, {literal(self.thousands)}, '')" if thousands else text
+        plain = f"replace({plain}, {literal(self.decimal)}, '.')"
+        return f"CASE WHEN regexp_full_match({text}, '{pattern}') THEN {plain} END"
+
+    def date(self, text: str) -> str:
+        """SQL for the date that a text states; NULL where it states none."""
+        iso = f"TRY_CAST({text} AS DATE)"
+        if not self.dates:
+            return iso
+        formats = ", ".join(map(literal, self.dates))
+        return f"coalesce({iso}, CAST(try_strptime({text}, [{formats}]) AS DATE))"
+
+
+USUAL = FileFormat()
+"""CSV and Parquet as programs write them."""
+
+
+def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileFormat) -> str:
+    """SQL for the table that a file holds, every value of CSV as text; may register it first."""
+    if path.suffix == ".parquet":
+        return f"read_parquet({literal(str(path))}, binary_as_string = true)"
+    if lookup(file_format.encoding).name in _UTF8:
+        return f"read_csv({literal(str(path))}, {_options(file_format)})"
+    engine.register("decoded", _decoded(path, file_format))
+    return "decoded"
+
+
+def _options(file_format: FileFormat) -> str:
+    options = "all_varchar = true, header = true"
+    if file_format.delimiter:
+        quote = literal(file_format.quote)
+        options += f", delim = {literal(file_format.delimiter)}, quote = {quote}, escape = {quote}"
+        options += f", skip = {file_format.skip}"
+    return options
+
+
+def _decoded(path: Path, file_format: FileFormat) -> arrow_dataset.Dataset:
+    """Every value as text; empty values are null."""
+    parse = arrow_csv.ParseOptions(
+        delimiter=file_format.delimiter or ",",
+        quote_char=file_format.quote or False,
+        newlines_in_values=True,
+    )
+    read = arrow_csv.ReadOptions(encoding=file_format.encoding, skip_rows=file_format.skip)
+    with arrow_csv.open_csv(path, read_options=read, parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+    )
+    csv = arrow_dataset.CsvFileFormat(parse_options=parse, read_options=read, convert_options=convert)
+    return arrow_dataset.dataset(path, format=csv)
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"

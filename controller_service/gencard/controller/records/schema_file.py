@@ -1,0 +1,245 @@
+"""The public schema as a TOML file that people write, review and version.
+
+title = "..."
+description = "..."
+declared_by = "..."
+reviewed = false
+
+[[attributes]]
+name = "age"
+edges = [0, 18, 65, 120]    # integer = true: whole numbers; decimals = 2: such as 12.50
+missing = ["-8"]            # or true: only empty values are missing
+
+[[attributes]]
+name = "interview"
+dates = ["2019-01-01", "2019-07-01", "2019-12-31"]  # intervals of dates
+
+[[attributes]]
+name = "birth"
+age_at = "2019-12-31"       # stored are dates of birth; the attribute is the age on this day
+edges = [0, 18, 65, 120]
+
+[[attributes]]
+name = "sex"
+labels = ["female", "male"]
+
+[[attributes]]
+name = "occupation"
+labels = ["farmer", "teacher", "other"]
+other = "other"             # the level of all values that are not declared
+
+[[structural_zeros]]        # cells that cannot occur, by the names of their levels
+clique = ["age", "sex"]
+cells = [["[0, 18)", "male"]]
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import Field
+
+from gencard.controller.records.encoding import PLAIN, Reading
+from gencard.controller.settings.files import Section, Table, read_table, toml_text, validated
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    StructuralZeros,
+    date_of_days,
+    days_of_date,
+)
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidCodingError
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSchema:
+    """What everybody may know about a dataset, by declaration.
+
+    Args:
+        reviewed: A person has looked at every line; drafts are not reviewed.
+        readings: Attribute -> how its values become levels, where labels and edges do not say all.
+    """
+
+    title: str
+    description: str
+    declared_by: str
+    reviewed: bool
+    coding: Coding
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+
+
+class _AttributeTable(Section):
+    name: str
+    description: str = ""
+    labels: tuple[str, ...] | None = None
+    edges: tuple[float, ...] | None = None
+    dates: tuple[date, ...] | None = None
+    integer: bool = False
+    decimals: int | None = None
+    ordered: bool = False
+    boolean: bool = False
+    age_at: date | None = None
+    other: str | None = None
+    missing: bool | tuple[str, ...] = False
+
+    def attribute(self) -> Attribute:
+        given = [part for part in (self.labels, self.edges, self.dates) if part is not None]
+        if len(given) != 1:
+            raise self._refusal("it needs either labels, edges or dates")
+        if self.labels is not None:
+            return Attribute(self.name, self._labels(self.labels), self.description)
+        return Attribute(self.name, self._intervals(), self.description)
+
+    def _labels(self, labels: tuple[str, ...]) -> Labels:
+        if self.decimals is not None or self.age_at is not None:
+            raise self._refusal("decimals and age_at are allowed only with edges")
+        if self.other is not None and self.other not in labels:
+            raise self._refusal("other must be one of the labels")
+        return Labels(labels, self.integer, self.ordered, bool(self.missing), self.boolean)
+
+    def _intervals(self) -> Edges:
+        if self.ordered or self.boolean or self.other is not None:
+            raise self._refusal("ordered, boolean and other are allowed only with labels")
+        missing = bool(self.missing)
+        if self.dates is not None:
+            if self.age_at is not None or self.integer or self.decimals is not None:
+                raise self._refusal("integer, decimals and age_at are allowed only with edges")
+            return Edges(tuple(float(days_of_date(day)) for day in self.dates), missing, 0, dates=True)
+        whole = self.integer or self.age_at is not None
+        if whole and self.decimals:
+            raise self._refusal("whole numbers have no decimals")
+        return Edges(self.edges or (), missing, 0 if whole else self.decimals)
+
+    def reading(self) -> Reading:
+        absent = self.missing if isinstance(self.missing, tuple) else ()
+        return Reading(absent, self.age_at, self.other)
+
+    def _refusal(self, problem: str) -> InvalidCodingError:
+        return InvalidCodingError(attribute=self.name, problem=problem)
+
+
+class _ZerosTable(Section):
+    clique: Clique
+    cells: tuple[tuple[str, ...], ...]
+
+    def zeros(self, coding: Coding) -> StructuralZeros:
+        levels = [coding.attribute(name).coding.level_names for name in self.clique]
+        return StructuralZeros(self.clique, tuple(self._codes(cell, levels) for cell in self.cells))
+
+    def _codes(self, cell: tuple[str, ...], levels: list[tuple[str, ...]]) -> tuple[int, ...]:
+        known = len(cell) == len(levels)
+        if not known or any(name not in names for name, names in zip(cell, levels, strict=True)):
+            raise InvalidCodingError(
+                attribute=", ".join(self.clique), problem="a structural zero names an unknown level"
+            )
+        return tuple(names.index(name) for name, names in zip(cell, levels, strict=True))
+
+
+class _SchemaTable(Section):
+    title: str
+    description: str = ""
+    declared_by: str
+    reviewed: bool = False
+    attributes: tuple[_AttributeTable, ...] = Field(min_length=1)
+    structural_zeros: tuple[_ZerosTable, ...] = ()
+
+
+def read_schema(path: Path) -> PublicSchema:
+    """The schema in a file.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or a field is missing, unknown or of a wrong type.
+        InvalidCodingError, InvalidDomainError: The fields do not make a coding.
+    """
+    return schema_of_table(read_table(path), path.name)
+
+
+def schema_of_table(table: Table, file: str = "") -> PublicSchema:
+    """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
+    entry = validated(_SchemaTable, table, file)
+    plain = Coding(tuple(attribute.attribute() for attribute in entry.attributes))
+    zeros = tuple(part.zeros(plain) for part in entry.structural_zeros)
+    readings = {part.name: part.reading() for part in entry.attributes}
+    return PublicSchema(
+        title=entry.title,
+        description=entry.description,
+        declared_by=entry.declared_by,
+        reviewed=entry.reviewed,
+        coding=Coding(plain.attributes, zeros),
+        readings={name: reading for name, reading in readings.items() if reading != PLAIN},
+    )
+
+
+def table_of_schema(schema: PublicSchema) -> Table:
+    """The inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
+    attributes = schema.coding.attributes
+    table: Table = {
+        "title": schema.title,
+        "description": schema.description,
+        "declared_by": schema.declared_by,
+        "reviewed": schema.reviewed,
+        "attributes": [
+            _attribute_table(attribute, schema.readings.get(attribute.name, PLAIN))
+            for attribute in attributes
+        ],
+    }
+    if schema.coding.structural_zeros:
+        table["structural_zeros"] = [
+            _zeros_table(zeros, schema.coding) for zeros in schema.coding.structural_zeros
+        ]
+    return table
+
+
+def schema_text(schema: PublicSchema, notes: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The schema as TOML; ``notes`` are comments on attributes."""
+    table = table_of_schema(schema)
+    parts = [_lines({name: value for name, value in table.items() if not isinstance(value, list)})]
+    for name in ("attributes", "structural_zeros"):
+        parts += [_section(name, entry, notes) for entry in table.get(name, ())]
+    return "\n".join(parts)
+
+
+def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
+    table: Table = {"name": attribute.name}
+    if attribute.description:
+        table["description"] = attribute.description
+    match attribute.coding:
+        case Labels(labels, integer, ordered, missing, boolean):
+            flags = {"integer": integer, "ordered": ordered, "boolean": boolean}
+            table |= {"labels": list(labels)} | {name: True for name, flag in flags.items() if flag}
+            table |= {"other": reading.other} if reading.other else {}
+        case Edges(edges, missing, dates=True):
+            table["dates"] = [date_of_days(day).isoformat() for day in edges]
+        case Edges(edges, missing, decimals):
+            table |= _number_table(edges, decimals, reading.age_at)
+    if missing:
+        table["missing"] = list(reading.absent) or True
+    return table
+
+
+def _number_table(edges: tuple[float, ...], decimals: int | None, age_at: date | None) -> Table:
+    if age_at is not None:
+        return {"age_at": age_at.isoformat(), "edges": list(map(int, edges))}
+    if decimals == 0:
+        return {"edges": list(map(int, edges)), "integer": True}
+    return {"edges": list(edges)} | ({} if decimals is None else {"decimals": decimals})
+
+
+def _zeros_table(zeros: StructuralZeros, coding: Coding) -> Table:
+    levels = [coding.attribute(name).coding.level_names for name in zeros.clique]
+    cells = [[names[code] for names, code in zip(levels, cell, strict=True)] for cell in zeros.cells]
+    return {"clique": list(zeros.clique), "cells": cells}
+
+
+def _section(heading: str, entry: Table, notes: Mapping[str, str]) -> str:
+    note = notes.get(entry.get("name", ""))
+    return f"[[{heading}]]{f'  # {note}' if note else ''}\n{_lines(entry)}"
+
+
+def _lines(table: Table) -> str:
+    return "".join(f"{name} = {toml_text(value)}\n" for name, value in table.items())
