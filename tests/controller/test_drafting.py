@@ -2,7 +2,7 @@
 
 import re
 import stat
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
-from gencard.controller.records.schema_draft import Spread, draft_schema, round_edges
+from gencard.controller.records.schema_draft import draft_schema, round_edges, round_quantiles
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.controller.settings.drafting import draft
@@ -102,10 +102,10 @@ class TestFolder:
         settings = Settings.load(made.settings)
         (entry,) = settings.datasets
         schema = read_schema(entry.schema_file)
-        Vault(entry.data, schema.coding, schema.absent).check()
+        Vault(entry.data, schema.coding, schema.readings).check()
         assert entry.name == "fair"
         assert not schema.reviewed
-        assert made.left_out == ()
+        assert [one.name for one in made.columns if one.coding is None] == []
         signing_key(settings.signing.card_key, "card")
         signing_key(settings.signing.log_key, "log")
         assert len(bytes.fromhex(secret_bytes(settings.signing.version_salt, "salt").decode())) == 32
@@ -195,56 +195,221 @@ class TestFolder:
         assert settings.datasets[0].name == name
 
 
+def drafted(path: Path):
+    return draft_schema(path, "t", today=NOW.date())
+
+
+def coding_of(path: Path, name: str):
+    return drafted(path).schema.coding.attribute(name).coding
+
+
+def keeps_to_it(path: Path) -> bool:
+    made = drafted(path)
+    Vault(path, made.schema.coding, made.schema.readings, made.format).check()
+    return True
+
+
 class TestSchema:
     def test_few_numbers_become_labels_in_their_order(self, tmp_path):
         path = csv(tmp_path, whole=[10, 9, 10, 9] * 3, half=[2.5, 16.5, 6, 9] * 3)
-        schema, left_out = draft_schema(path, "t")
-        assert schema.coding.attribute("whole").coding == Labels(("9", "10"), True, ordered=True)
-        assert schema.coding.attribute("half").coding == Labels(("2.5", "6", "9", "16.5"), ordered=True)
-        assert left_out == ()
+        assert coding_of(path, "whole") == Labels(("9", "10"), True, ordered=True)
+        assert coding_of(path, "half") == Labels(("2.5", "6", "9", "16.5"), ordered=True)
+        assert drafted(path).left_out == ()
 
     def test_many_numbers_become_round_edges(self, tmp_path):
         path = csv(tmp_path, age=np.arange(400) % 61 + 17.5, income=np.geomspace(1, 90_000, 400))
-        coding = draft_schema(path, "t")[0].coding
-        assert coding.attribute("age").coding == Edges((10, 20, 30, 40, 50, 60, 70, 80))
-        assert coding.attribute("income").coding.edges[-3:] == (20_000, 50_000, 100_000)
+        assert coding_of(path, "age") == Edges((10, 20, 30, 40, 50, 60, 70, 80), decimals=1)
+        edges = coding_of(path, "income").edges
+        assert edges == (1, 4, 20, 70, 300, 1_000, 5_000, 20_000, 90_000)
+
+    def test_whole_numbers_come_back_whole_and_amounts_with_cents(self, tmp_path):
+        path = csv(tmp_path, age=np.arange(400) % 61, price=(np.arange(400) * 37 % 391) / 100)
+        assert coding_of(path, "age") == Edges((0, 10, 20, 30, 40, 50, 60), decimals=0)
+        assert coding_of(path, "price").decimals == 2
+
+    def test_many_zeros_become_a_level_of_their_own(self, tmp_path):
+        amounts = [0] * 100 + [round(float(x), 2) for x in np.geomspace(5, 90_000, 200)]
+        path = csv(tmp_path, amount=amounts)
+        edges = coding_of(path, "amount").edges
+        assert edges[:2] == (0, 0.01)
+        assert edges[-1] >= 90_000
+        assert keeps_to_it(path)
 
     def test_missing_values_become_a_level(self, tmp_path):
         path = csv(tmp_path, sex=["f", "m", None, "f"] * 3, age=[*range(10, 21), None])
-        coding = draft_schema(path, "t")[0].coding
+        coding = drafted(path).schema.coding
         assert coding.attribute("sex").coding.missing
         assert "age" not in coding.domain
         Vault(path, coding).check()
 
-    def test_marks_of_missing_numbers_are_no_labels(self, tmp_path):
+    def test_marks_of_missing_values_are_no_labels(self, tmp_path):
         age = [str(number % 61) for number in range(400)]
-        path = csv(tmp_path, age=["NA", "-", *age, None], state=["NA", "CA"] * 200 + ["CA"] * 3)
+        path = csv(tmp_path, age=["NA", "-", *age, None], vote=["yes", "no", "?"] * 134 + ["yes"])
         path.write_text(path.read_text().replace('""', ""))
-        schema, _ = draft_schema(path, "t")
-        assert schema.coding.attribute("age").coding == Edges((0, 10, 20, 30, 40, 50, 60), missing=True)
-        assert schema.absent == {"age": ("-", "NA")}
-        assert schema.coding.attribute("state").coding.labels == ("CA", "NA")
-        Vault(path, schema.coding, schema.absent).check()
+        made = drafted(path)
+        assert coding_of(path, "age") == Edges((0, 10, 20, 30, 40, 50, 60), missing=True, decimals=0)
+        assert made.schema.readings["age"].absent == ("-", "NA")
+        assert coding_of(path, "vote") == Labels(("no", "yes"), missing=True)
+        assert {one.name: one.marks for one in made.attributes}["vote"] == {"?": 134}
+        assert keeps_to_it(path)
+
+    def test_na_among_codes_of_two_letters_is_one(self, tmp_path):
+        path = csv(tmp_path, state=["NA", "CA"] * 200)
+        path.write_text(path.read_text().replace('""', ""))
+        assert coding_of(path, "state").labels == ("CA", "NA")
+
+    @pytest.mark.parametrize(
+        ("values", "absent"),
+        [
+            ([1, 2, 3, -9] * 50, ("-9",)),
+            ([*range(100, 300), -99, -8], ("-8", "-99")),
+            ([1, 2, 3, -4] * 50, ()),
+            ([1, 2, 3, -4, -9] * 50, ()),
+        ],
+    )
+    def test_negative_codes_among_numbers_from_0_on(self, tmp_path, values, absent):
+        path = csv(tmp_path, n=[*values, values[0]])
+        reading = drafted(path).schema.readings.get("n")
+        assert set(reading.absent if reading else ()) == set(absent)
+        assert keeps_to_it(path)
+
+    def test_truth_values(self, tmp_path):
+        path = csv(tmp_path, smoker=["TRUE", "False", "true", ""] * 5)
+        assert coding_of(path, "smoker") == Labels(("false", "true"), missing=True, boolean=True)
+        assert keeps_to_it(path)
+
+    def test_dates_become_periods_and_dates_of_birth_ages(self, tmp_path):
+        days = pd.date_range("2019-03-05", "2020-11-20", periods=200)
+        path = csv(tmp_path, visit=days.strftime("%d.%m.%Y"), birth=days - pd.Timedelta("9000D"))
+        made = drafted(path)
+        assert made.format.dates == ("%d.%m.%Y",)
+        visit = coding_of(path, "visit")
+        assert visit.dates
+        assert visit.level_names[0] == "[2019-03-01, 2019-04-01)"
+        assert visit.level_names[-1] == "[2020-11-01, 2020-11-30]"
+        assert made.schema.readings["birth"].age_at == date(2026, 1, 1)
+        assert coding_of(path, "birth").decimals == 0
+        assert keeps_to_it(path)
+
+    def test_labels_whose_order_is_known(self, tmp_path):
+        path = csv(
+            tmp_path, how=["often", "never", "sometimes"] * 9, age=["25+", "under 18", "18-24"] * 9
+        )
+        assert coding_of(path, "how") == Labels(("never", "sometimes", "often"), ordered=True)
+        assert coding_of(path, "age").labels == ("under 18", "18-24", "25+")
 
     def test_names_and_running_numbers_are_left_out(self, tmp_path):
         names = [f"Ann {number}" for number in range(60)]
-        path = csv(tmp_path, id=range(60), name=names, sex=["f", "m"] * 30)
-        schema, left_out = draft_schema(path, "t")
-        assert schema.coding.domain.attributes == ("sex",)
-        assert left_out == ("id", "name")
+        path = csv(tmp_path, id=range(60), name=names, row=range(60), sex=["f", "m"] * 30)
+        made = drafted(path)
+        assert made.schema.coding.domain.attributes == ("sex",)
+        assert [one.name for one in made.left_out] == ["id", "name", "row"]
+
+    @pytest.mark.parametrize(
+        ("name", "texts"),
+        [
+            ("comment", ["fine", "well"]),
+            ("Bemerkung", ["gut", "schlecht"]),
+            ("e-mail", ["a@b.org", "c@d.org"]),
+            ("c7", ["I was treated at the clinic on the hill, by Dr Miller and her staff", "no"]),
+            ("c8", ["Ann", "Bob", "Cem", "Dan", "Eve", "Fay", "Gus", "Hal", "Ida", "Jon", "x"]),
+        ],
+    )
+    def test_no_word_of_free_text_is_copied(self, tmp_path, name, texts):
+        column = [*texts[:-1], *texts[-1:] * (60 - len(texts) + 1)]
+        path = csv(tmp_path, **{name: column, "sex": ["f", "m"] * 30})
+        made = draft(tmp_path / "controller", path, now=NOW)
+        written = made.schema.read_text() + made.settings.read_text()
+        assert not any(text in written for text in texts[:-1])
+        assert [one.name for one in made.columns if one.coding is None] == [name]
 
     def test_a_file_of_names_alone_cannot_be_declared(self, tmp_path):
         with pytest.raises(InvalidInputError, match="no column"):
-            draft_schema(csv(tmp_path, name=[f"Ann {number}" for number in range(9)]), "t")
+            drafted(csv(tmp_path, name=[f"Ann {number}" for number in range(9)]))
+
+
+class TestFiles:
+    """How files are written: the same table in many forms."""
+
+    TABLE = "Größe;Betrag;Datum\n" + "".join(
+        f"{('klein', 'mittel', 'groß')[n % 3]};{n % 40}.{n * 37 % 1000:03},50;{n % 28 + 1:02}.01.2020\n"
+        for n in range(60)
+    )
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le"])
+    def test_encodings(self, tmp_path, encoding):
+        path = tmp_path / "t.csv"
+        path.write_bytes(self.TABLE.encode(encoding))
+        made = drafted(path)
+        assert made.format.delimiter == ";"
+        assert (made.format.decimal, made.format.thousands) == (",", ".")
+        assert coding_of(path, "Größe") == Labels(("klein", "mittel", "groß"), ordered=True)
+        assert coding_of(path, "Betrag").decimals == 1
+        assert coding_of(path, "Datum").dates
+        assert keeps_to_it(path)
+        settings = Settings.load(draft(tmp_path / "c", path, now=NOW).settings)
+        assert settings.datasets[0].format.format() == made.format
+
+    @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+    def test_delimiters_and_quoted_values(self, tmp_path, delimiter):
+        path = tmp_path / "t.csv"
+        frame = pd.DataFrame({"a": ["x, y; z|\t", 'say "hi"'] * 10, "b": [1, 2] * 10})
+        frame.to_csv(path, index=False, sep=delimiter)
+        assert drafted(path).format.delimiter == delimiter
+        assert coding_of(path, "a").labels == ('say "hi"', "x, y; z|\t")
+        assert keeps_to_it(path)
+
+    def test_a_line_that_states_the_delimiter(self, tmp_path):
+        path = tmp_path / "t.csv"
+        path.write_text("sep=;\na;b\n" + "1;x\n2;y\n" * 10)
+        assert drafted(path).schema.coding.domain.attributes == ("a", "b")
+        assert keeps_to_it(path)
+
+    def test_spaces_around_names_and_values(self, tmp_path):
+        path = tmp_path / "t.csv"
+        path.write_text("age, work\n" + "39, State-gov\n50, Private\n" * 10)
+        assert coding_of(path, "work").labels == ("Private", "State-gov")
+        assert keeps_to_it(path)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("a,b,a\n" + "1,2,3\n" * 9, "column names in line 1: 'a'"),
+            ("a,,b\n" + "1,2,3\n" * 9, "no name for column 2"),
+            ("a,b\n" + "1,2\n" * 9 + "1\n1,2,3\n" + "1,2\n", "lines 11, 12"),
+            ('a,b\n1,2\n1,"2\n', "near line 3"),
+            ("a,b\n1,2\n2,1\n1,2\n", "fewer than 8 records"),
+        ],
+    )
+    def test_what_cannot_be_read_is_said_with_its_line(self, tmp_path, text, words):
+        path = tmp_path / "t.csv"
+        path.write_text(text)
+        with pytest.raises(InvalidInputError) as refusal:
+            drafted(path)
+        assert words in str(refusal.value)
+
+    def test_an_empty_file(self, tmp_path):
+        (tmp_path / "t.csv").touch()
+        with pytest.raises(EmptyDatasetError):
+            drafted(tmp_path / "t.csv")
 
 
 numbers = st.floats(-1e12, 1e12, allow_nan=False, allow_subnormal=False)
 
 
-@given(numbers, numbers, numbers)
-def test_round_edges_hold_every_value_in_few_intervals(one, two, three):
-    low, median, high = sorted((one, two, three))
-    edges = round_edges(Spread(low, median, high))
+@given(numbers, numbers)
+def test_round_edges_hold_every_value_in_few_intervals(one, two):
+    low, high = sorted((one, two))
+    edges = round_edges(low, high)
     assert edges[0] <= low <= high <= edges[-1]
     assert 2 <= len(edges) <= 12
+    assert all(before < after for before, after in pairwise(edges))
+
+
+@given(st.lists(st.floats(0, 1e12, allow_subnormal=False), min_size=9, max_size=9).map(sorted))
+def test_round_quantiles_hold_every_value(quantiles):
+    assume(quantiles[-1] > 0)
+    edges = round_quantiles(quantiles)
+    assert edges[0] <= quantiles[0] <= quantiles[-1] <= edges[-1]
+    assert 2 <= len(edges) <= 10
     assert all(before < after for before, after in pairwise(edges))

@@ -49,7 +49,7 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     """
     if len(labels) < 3:
         return tuple(labels), False
-    plain = {label: label.strip().casefold() for label in labels}
+    plain = {label: label.strip().lower() for label in labels}
     for scale in _SCALES:
         if set(plain.values()) <= set(scale) and len(set(plain.values())) == len(labels):
             return tuple(sorted(labels, key=lambda label: scale.index(plain[label]))), True
@@ -64,4 +64,4 @@ def _leading_number(label: str) -> tuple[float, int] | None:
     match = _LEADING.match(label)
     if match is None:
         return None
-    return float(match[2].replace(",", ".")), -1 if (match[1] or "").casefold() in _BELOW else 0
+    return float(match[2].replace(",", ".")), -1 if (match[1] or "").lower() in _BELOW else 0

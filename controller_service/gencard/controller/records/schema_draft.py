@@ -25,7 +25,7 @@ from gencard.core.errors import EmptyDatasetError, InvalidInputError
 _MOST_LABELS = 100
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
-_LEAST_RECORDS = 20
+_LEAST_RECORDS = 8
 """Fewer records say too little about a column."""
 
 _INTERVALS = 8
@@ -198,8 +198,10 @@ class _Look:
 
     def marks(self) -> dict[str, int]:
         """Words for missing values, and how often each occurs."""
-        words = ", ".join(map(literal, MARKS))
         text = self.column.text
+        code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
+        codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
+        words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
         query = f"SELECT {text}, count(*) FROM records WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {word: int(number) for word, number in self._rows(query)}
 
