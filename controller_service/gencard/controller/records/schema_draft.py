@@ -238,7 +238,9 @@ class _Look:
         ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE n < 3")  # noqa: S608
         rows = self._rows(f"SELECT v FROM ({groups}) ORDER BY v LIMIT {_MOST_LABELS + 1}")  # noqa: S608
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
-        return int(distinct), texts if len(texts) <= _MOST_LABELS else (), int(rare), int(longest)
+        if len(texts) > _MOST_LABELS:
+            return int(distinct), (), int(rare), int(longest)
+        return len(texts), texts, int(rare), int(longest)
 
     def quantiles(self, value: str, marks: dict[str, int], condition: str) -> tuple[float, ...]:
         points = ", ".join(str(step / _INTERVALS) for step in range(_INTERVALS + 1))
