@@ -94,7 +94,10 @@ class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
         entry = catalog.Dataset(
             name=DATASET, title="<b>A survey</b>", description="Of <i>people</i>.", declared_by="sam",
             version="ab" * 32, attributes=map(attribute_message, CODING.attributes), policy=policy,
+            records=2_000,
         )  # fmt: skip
+        entry.attributes[1].reading.absent.append("-9")
+        entry.attributes[3].groups.add(name="well", labels=["good", "fair"])
         return catalog.GetDatasetResponse(dataset=entry)
 
     @unary

@@ -59,11 +59,19 @@ class TestCatalogue:
             "0, 1, 2, missing",
             "[18, 65)",
             "at most 1,000 exact",
+            "2,000, as declared",
+            "empty, -9",
+            "well: good, fair",
         ):
             assert words in shown
         document = json.loads(run("datasets", "survey", "--json").stdout)
         assert document["policy"]["largestOrder"] == 2
         assert len(document["schema"]["attributes"]) == 4
+        assert document["records"] == 2_000
+        assert document["readings"] == {
+            "children": {"absent": ["-9"]},
+            "health": {"groups": {"well": ["good", "fair"]}},
+        }
 
     def test_generators(self, run):
         shown = run("generators").stdout

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import date
 
 import pytest
 from rich.console import Console
@@ -13,7 +14,9 @@ from gencard.client.workload import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
+from gencard.core.coding import Attribute, Edges, Labels
 from gencard.core.domain import Domain
+from gencard.wire.codecs.schema_codec import DeclaredAttribute
 from tests.client.fake_world import CODING
 from tests.client.test_report import Page, text_of
 
@@ -56,6 +59,36 @@ class TestNotebook:
             assert f'dataset("{entry.id}")' in shown
             assert "at most" not in shown
         assert "at most" in rich_text(whole)
+        assert (entry.records, whole.records) == (None, 2_000)
+        assert "not declared" in rich_text(entry)
+
+    @pytest.mark.parametrize(
+        ("coding", "others", "type_", "missing"),
+        [
+            (Edges((0, 1), decimals=0), {}, "integer", ""),
+            (Edges((0, 1), decimals=2), {}, "decimal, 2 places", ""),
+            (Edges((0, 1), missing=True), {}, "decimal", "empty"),
+            (Edges((0, 1), decimals=0, dates=True), {}, "date", ""),
+            (
+                Edges((0, 99), True, 0),
+                {"age_at": date(2020, 1, 1)},
+                "integer, age on 2020-01-01",
+                "empty",
+            ),
+            (Labels(("false", "true"), boolean=True), {}, "boolean", ""),
+            (
+                Labels(("a", "b"), ordered=True, missing=True),
+                {"absent": ("NA",)},
+                "ordered",
+                "empty, NA",
+            ),
+            (Labels(("1", "2"), integer=True), {}, "nominal", ""),
+            (Labels(("a", "z")), {"other": "z"}, "nominal, others are 'z'", ""),
+        ],
+    )
+    def test_types_and_missing_values_in_words(self, coding, others, type_, missing):
+        entry = DeclaredAttribute(Attribute("a", coding), **others)
+        assert (entry.type, entry.missing) == (type_, missing)
 
     def test_somebody_connected_says_who(self, ana):
         assert "/analyst/ana at localhost:" in repr(ana)

@@ -178,6 +178,12 @@ class TestFolder:
             draft(tmp_path / "controller", fair, now=NOW)
         assert [path.name for path in tmp_path.iterdir()] == ["fair.csv"]
 
+    def test_the_number_of_records_is_proposed_rounded_and_not_declared(self, tmp_path):
+        path = csv(tmp_path, sex=["f", "m"] * 617)
+        made = draft(tmp_path / "controller", path, now=NOW)
+        assert "\n# records = 1_200  # Rounded" in (made.folder / "schema.toml").read_text()
+        assert read_schema(made.folder / "schema.toml").records is None
+
     def test_a_file_without_records_is_refused_before_anything_is_made(self, tmp_path):
         path = tmp_path / "empty.csv"
         path.write_text("a,b\n")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.controller.records.encoding import Reading
 from gencard.controller.records.schema_file import (
     PublicSchema,
     read_schema,
@@ -18,6 +19,7 @@ TEXT = """
 title = "A survey"
 declared_by = "the bureau"
 reviewed = true
+records = 2_500
 
 [[attributes]]
 name = "age"
@@ -29,6 +31,7 @@ name = "sex"
 description = "as asked"
 labels = ["female", "male"]
 missing = true
+groups = { "all people" = ["female", "male"] }
 
 [[attributes]]
 name = "children"
@@ -40,6 +43,7 @@ ordered = true
 clique = ["age", "children"]
 cells = [["[0, 18)", "2"], ["missing", "0"]]
 """
+GROUPED = {"name": "a", "labels": ["x"]}
 ONE = {"title": "t", "declared_by": "d", "attributes": [{"name": "a", "labels": ["x"]}]}
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -48,7 +52,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 @st.composite
 def schemas(draw):
     attributes = []
-    absent = {}
+    readings, groups = {}, {}
     for name in draw(st.lists(names, min_size=1, max_size=4, unique=True)):
         missing = draw(st.booleans())
         labels = st.lists(names, min_size=1, max_size=4, unique=True).map(tuple)
@@ -59,13 +63,17 @@ def schemas(draw):
         )
         attributes.append(Attribute(name, coding, draw(st.text(st.characters(codec="utf-8")))))
         if missing and draw(st.booleans()):
-            absent[name] = draw(st.lists(names, min_size=1, max_size=2).map(tuple))
+            readings[name] = Reading(draw(st.lists(names, min_size=1, max_size=2).map(tuple)))
+        if isinstance(coding, Labels) and draw(st.booleans()):
+            groups[name] = {draw(names): coding.labels[:1]}
     zeros = tuple(
         StructuralZeros((attribute.name,), ((draw(st.integers(0, attribute.coding.size - 1)),),))
         for attribute in attributes
         if len(set(attribute.coding.level_names)) == attribute.coding.size and draw(st.booleans())
     )
-    return PublicSchema("t", "d", "b", draw(st.booleans()), Coding(tuple(attributes), zeros), absent)
+    records = draw(st.none() | st.integers(1, 10**9))
+    coding = Coding(tuple(attributes), zeros)
+    return PublicSchema("t", "d", "b", draw(st.booleans()), coding, readings, records, groups)
 
 
 @given(schemas())
@@ -84,7 +92,9 @@ def test_a_file_that_a_person_wrote(tmp_path):
     assert schema.coding.domain.sizes == (4, 3, 3)
     assert schema.coding.attribute("age").coding == Edges((0, 18, 65.5, 120), missing=True)
     assert schema.coding.attribute("sex").description == "as asked"
-    assert schema.absent == {"age": ("-8", "NA")}
+    assert schema.readings == {"age": Reading(("-8", "NA"))}
+    assert schema.records == 2_500
+    assert schema.groups == {"sex": {"all people": ("female", "male")}}
     (zeros,) = schema.coding.structural_zeros
     assert zeros == StructuralZeros(("age", "children"), ((0, 2), (3, 0)))
 
@@ -99,7 +109,10 @@ def test_a_file_that_a_person_wrote(tmp_path):
         ({"attributes": [{"name": "a", "labels": []}]}, InvalidCodingError, "'a'"),
         ({"attributes": [{"name": "a", "labels": ["x"], "edges": [0, 1]}]}, InvalidCodingError, "'a'"),
         ({"attributes": [{"name": "a", "edges": [1, 0]}]}, InvalidCodingError, "'a'"),
-        ({"attributes": [{"name": "a", "edges": [0, 1], "integer": True}]}, InvalidCodingError, "'a'"),
+        ({"attributes": [{"name": "a", "edges": [0, 1], "ordered": True}]}, InvalidCodingError, "'a'"),
+        ({"records": 0}, InvalidInputError, "records"),
+        ({"attributes": [GROUPED | {"groups": {"g": ["CANARY"]}}]}, InvalidCodingError, "'a'"),
+        ({"attributes": [GROUPED | {"groups": {"g": ["x"], "h": ["x"]}}]}, InvalidCodingError, "'a'"),
         ({"attributes": [{"name": "a", "labels": [{"CANARY": 1}]}]}, InvalidInputError, "labels"),
         ({"structural_zeros": [{"clique": ["b"], "cells": []}]}, GencardError, "'b'"),
         ({"structural_zeros": [{"clique": ["a"], "cells": [["CANARY"]]}]}, InvalidCodingError, "'a'"),

@@ -7,7 +7,7 @@ import pytest
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2, negotiation_pb2
 from gencard.v1 import common_pb2 as common
-from tests.system.house import build, request_id, survey
+from tests.system.house import SCHEMA, build, request_id, survey
 from tests.system.raw_calls import call
 
 GET = "/gencard.v1.CatalogService/GetDataset"
@@ -19,7 +19,8 @@ NAMES = ("sex", "health", "work", "region", "age")
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory):
     """Two controllers that differ in their records: other ones, and fewer."""
-    houses = [build(tmp_path_factory.mktemp("twin")) for _ in range(2)]
+    declared = SCHEMA.replace("reviewed = true", "reviewed = true\nrecords = 5_000")
+    houses = [build(tmp_path_factory.mktemp("twin"), schema=declared) for _ in range(2)]
     others = survey(90, seed=2).query("sex == 'male'")
     others.to_csv(houses[1].folder.parent / "survey.csv", index=False)
     yield [house.start() for house in houses]
@@ -36,6 +37,7 @@ def test_s33_the_catalogue_shows_what_was_declared(twins):
     assert one.version != two.version
     two.version = one.version
     assert one == two
+    assert one.records == 5_000  # as declared: neither has as many
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])

@@ -20,7 +20,7 @@ from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codecs.card_codec import datetime_of, kind_of
 from gencard.wire.codecs.privacy_codec import claim_of, mechanism_of, price_of, privacy_of, transform_of
-from gencard.wire.codecs.schema_codec import coding_of
+from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_of, declared_of
 from gencard.wire.signatures.identity import Identity
 
 _TIER = {
@@ -29,7 +29,7 @@ _TIER = {
     pb.TIER_AUDITED: Tier.AUDITED,
 }
 
-_HEADS = ("Attribute", "Levels", "", "Description")
+_HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,12 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatalogueEntry(Displayable):
-    """Public description of a dataset. Entries of a list lack attributes and policy."""
+    """Public description of a dataset. Entries of a list lack attributes and policy.
+
+    Args:
+        records: How many there are, as the steward declares it; None where it is not declared.
+        attributes: How values become levels, as declared.
+    """
 
     name: str
     title: str
@@ -88,25 +93,34 @@ class CatalogueEntry(Displayable):
     version: str
     coding: Coding
     policy: Policy
+    records: int | None = None
+    attributes: tuple[DeclaredAttribute, ...] = ()
 
     @property
     def id(self) -> str:
         """The last part of the name, as ``propose`` takes it."""
         return self.name.removeprefix("datasets/")
 
-    def levels(self) -> Iterator[tuple[str, str, str, str]]:
-        """Attribute, number of levels, their names, description."""
-        for attribute in self.coding.attributes:
-            names = attribute.coding.level_names
+    @property
+    def records_text(self) -> str:
+        """The number of records in words."""
+        return "not declared" if self.records is None else f"{self.records:,}, as declared"
+
+    def levels(self) -> Iterator[tuple[str, ...]]:
+        """Attribute, type, number of levels, their names, rule of missing values, description."""
+        for one in self.attributes:
+            names = one.attribute.coding.level_names
             shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-            yield attribute.name, str(len(names)), shown, attribute.description
+            number = str(len(names))
+            yield one.name, one.type, number, shown, one.missing, one.attribute.description
 
     def lines(self) -> list[tuple[str, str]]:
-        """The policy; for an entry of a list, how to read it."""
-        declared = ("Declared by", self.declared_by)
+        """Records, groups of labels and policy; for an entry of a list, how to read it."""
+        declared = [("Records", self.records_text), ("Declared by", self.declared_by)]
         if not self.coding.attributes:
-            return [declared, ("Next", f'dataset("{self.id}") shows schema and policy')]
-        return [*self.policy.lines(), declared]
+            return [*declared, ("Next", f'dataset("{self.id}") shows schema and policy')]
+        groups = [(f"Groups of {one.name}", one.groups_text) for one in self.attributes if one.groups]
+        return [*declared, *groups, *self.policy.lines()]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         levels = [Grid(_HEADS, self.levels())] if self.coding.attributes else []
@@ -192,6 +206,8 @@ def _entry(message: pb.Dataset) -> CatalogueEntry:
         version=message.version,
         coding=coding_of(message),
         policy=_policy(message.policy),
+        records=message.records if message.HasField("records") else None,
+        attributes=tuple(map(declared_of, message.attributes)),
     )
 
 

@@ -147,6 +147,7 @@ class Dataset(google.protobuf.message.Message):
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     STRUCTURAL_ZEROS_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
+    RECORDS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """datasets/{dataset}."""
     title: builtins.str
@@ -157,6 +158,8 @@ class Dataset(google.protobuf.message.Message):
     """Who declared the schema."""
     version: builtins.str
     """Salted digest of the records' version, in hex; says only whether two versions are the same."""
+    records: builtins.int
+    """How many records there are, as declared; not counted. Not set where nobody declared it."""
     @property
     def attributes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attribute]:
         """The attributes, in order."""
@@ -180,9 +183,11 @@ class Dataset(google.protobuf.message.Message):
         attributes: collections.abc.Iterable[Global___Attribute] | None = ...,
         structural_zeros: collections.abc.Iterable[Global___StructuralZeros] | None = ...,
         policy: Global___Policy | None = ...,
+        records: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "declared_by", b"declared_by", "description", b"description", "name", b"name", "policy", b"policy", "structural_zeros", b"structural_zeros", "title", b"title", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_records", b"_records", "policy", b"policy", "records", b"records"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_records", b"_records", "attributes", b"attributes", "declared_by", b"declared_by", "description", b"description", "name", b"name", "policy", b"policy", "records", b"records", "structural_zeros", b"structural_zeros", "title", b"title", "version", b"version"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_records", b"_records"]) -> typing.Literal["records"] | None: ...
 
 Global___Dataset: typing_extensions.TypeAlias = Dataset
 
@@ -196,6 +201,8 @@ class Attribute(google.protobuf.message.Message):
     DESCRIPTION_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     EDGES_FIELD_NUMBER: builtins.int
+    READING_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name."""
     description: builtins.str
@@ -208,6 +215,14 @@ class Attribute(google.protobuf.message.Message):
     def edges(self) -> Global___Edges:
         """By numeric edges."""
 
+    @property
+    def reading(self) -> Global___Reading:
+        """How values become levels, where labels and edges do not say all."""
+
+    @property
+    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LabelGroup]:
+        """The level above the labels, by declaration; empty where there is none."""
+
     def __init__(
         self,
         *,
@@ -215,12 +230,66 @@ class Attribute(google.protobuf.message.Message):
         description: builtins.str = ...,
         labels: Global___Labels | None = ...,
         edges: Global___Edges | None = ...,
+        reading: Global___Reading | None = ...,
+        groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["coding", b"coding", "edges", b"edges", "labels", b"labels"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["coding", b"coding", "description", b"description", "edges", b"edges", "labels", b"labels", "name", b"name"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["coding", b"coding", "edges", b"edges", "labels", b"labels", "reading", b"reading"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["coding", b"coding", "description", b"description", "edges", b"edges", "groups", b"groups", "labels", b"labels", "name", b"name", "reading", b"reading"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["coding", b"coding"]) -> typing.Literal["labels", "edges"] | None: ...
 
 Global___Attribute: typing_extensions.TypeAlias = Attribute
+
+@typing.final
+class Reading(google.protobuf.message.Message):
+    """How values of the records become levels, besides labels and edges."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ABSENT_FIELD_NUMBER: builtins.int
+    AGE_AT_FIELD_NUMBER: builtins.int
+    OTHER_FIELD_NUMBER: builtins.int
+    age_at: builtins.str
+    """Values are dates of birth, and the level is that of the age on this day, YYYY-MM-DD; empty otherwise."""
+    other: builtins.str
+    """The label of all values that are not declared; empty where there is none."""
+    @property
+    def absent(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Values that stand for "missing", besides empty ones."""
+
+    def __init__(
+        self,
+        *,
+        absent: collections.abc.Iterable[builtins.str] | None = ...,
+        age_at: builtins.str = ...,
+        other: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "other", b"other"]) -> None: ...
+
+Global___Reading: typing_extensions.TypeAlias = Reading
+
+@typing.final
+class LabelGroup(google.protobuf.message.Message):
+    """Labels that belong together."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """What they are called together."""
+    @property
+    def labels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The labels."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        labels: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["labels", b"labels", "name", b"name"]) -> None: ...
+
+Global___LabelGroup: typing_extensions.TypeAlias = LabelGroup
 
 @typing.final
 class Labels(google.protobuf.message.Message):

@@ -26,7 +26,7 @@ from gencard.wire.codecs.privacy_codec import (
     privacy_document,
     transform_document,
 )
-from gencard.wire.codecs.schema_codec import coding_document
+from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_document
 from gencard.wire.signatures.canonical import time_text
 
 UNREVIEWED = "audited, not reviewed (cards that name it are refused)"
@@ -47,10 +47,10 @@ def datasets(
             return
         entries = analyst.datasets()
     if as_json:
-        say_json([{"name": entry.id, "title": entry.title} for entry in entries])
+        say_json([{"name": one.id, "title": one.title} for one in entries])
         return
-    lines = [(entry.id, entry.title, entry.declared_by, entry.description) for entry in entries]
-    say_table(("Dataset", "Title", "Declared by", "Description"), lines)
+    lines = [(one.id, one.title, one.records_text, one.declared_by, one.description) for one in entries]
+    say_table(("Dataset", "Title", "Records", "Declared by", "Description"), lines)
 
 
 def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
@@ -105,9 +105,25 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
         "description": entry.description,
         "declaredBy": entry.declared_by,
         "version": entry.version,
+        **_declared_document(entry),
         "schema": coding_document(entry.coding),
         "policy": _policy_document(entry.policy),
     }
+
+
+def _declared_document(entry: CatalogueEntry) -> dict[str, object]:
+    """What the schema file states besides the coding; empty where it states nothing."""
+    readings = {one.name: _reading_document(one) for one in entry.attributes}
+    readings = {name: reading for name, reading in readings.items() if reading}
+    records = {} if entry.records is None else {"records": entry.records}
+    return {**records, **({"readings": readings} if readings else {})}
+
+
+def _reading_document(declared: DeclaredAttribute) -> dict[str, object]:
+    age_at = None if declared.age_at is None else declared.age_at.isoformat()
+    others = {"ageAt": age_at, "other": declared.other, "groups": declared.groups}
+    reading = {"absent": declared.absent, **others}
+    return {name: value for name, value in reading.items() if value}
 
 
 def _policy_document(policy: Policy) -> dict[str, object]:

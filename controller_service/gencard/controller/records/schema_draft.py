@@ -28,6 +28,7 @@ _LONGEST_LABEL = 60
 _LEAST_RECORDS = 8
 """Fewer records say too little about a column."""
 
+_RECORDS_NOTE = "Rounded, drafted from the records. Uncomment it if everybody may know it."
 _INTERVALS = 8
 _ROUND = (1, 2, 5)
 _AGES = (0, 18, 25, 35, 45, 55, 65, 75, 85, 120)
@@ -101,11 +102,22 @@ class DraftedAttribute:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDraft:
-    """A schema for review, the format of the file, and what was done with each column."""
+    """A schema for review, the format of the file, and what was done with each column.
+
+    Args:
+        records: How many the file has, for the steward alone: nothing declares it.
+    """
 
     schema: PublicSchema
     format: FileFormat
     attributes: tuple[DraftedAttribute, ...]
+    records: int
+
+    @property
+    def remark(self) -> str:
+        """A line for the schema file that a steward may take: how many records there are, rounded."""
+        unit = 10 ** max(len(str(self.records)) - 2, 0)
+        return f"records = {round(self.records / unit) * unit:_}  # {_RECORDS_NOTE}"
 
     @property
     def left_out(self) -> tuple[DraftedAttribute, ...]:
@@ -124,7 +136,8 @@ def draft_schema(path: Path, title: str, *, today: date) -> SchemaDraft:
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
     """
     file_format = detect(path)
-    drafts = tuple(_drafted(profile, today) for profile in profiles(path, file_format))
+    looks = profiles(path, file_format)
+    drafts = tuple(_drafted(profile, today) for profile in looks)
     declared = [(one.name, one.coding) for one in drafts if one.coding is not None]
     if not declared:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
@@ -136,7 +149,7 @@ def draft_schema(path: Path, title: str, *, today: date) -> SchemaDraft:
         coding=Coding(tuple(Attribute(name, coding) for name, coding in declared)),
         readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},
     )
-    return SchemaDraft(schema, file_format, drafts)
+    return SchemaDraft(schema, file_format, drafts, looks[0].records)
 
 
 def profiles(path: Path, file_format: FileFormat) -> list[Profile]:

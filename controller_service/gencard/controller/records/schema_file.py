@@ -4,6 +4,7 @@ title = "..."
 description = "..."
 declared_by = "..."
 reviewed = false
+records = 10_000            # how many there are, if everybody may know; nobody counts them
 
 [[attributes]]
 name = "age"
@@ -27,6 +28,7 @@ labels = ["female", "male"]
 name = "occupation"
 labels = ["farmer", "teacher", "other"]
 other = "other"             # the level of all values that are not declared
+groups = { "manual" = ["farmer"], "office" = ["teacher"] }  # the level above the labels, for readers
 
 [[structural_zeros]]        # cells that cannot occur, by the names of their levels
 clique = ["age", "sex"]
@@ -55,6 +57,8 @@ from gencard.core.coding import (
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCodingError
 
+Groups = Mapping[str, tuple[str, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class PublicSchema:
@@ -63,6 +67,8 @@ class PublicSchema:
     Args:
         reviewed: A person has looked at every line; drafts are not reviewed.
         readings: Attribute -> how its values become levels, where labels and edges do not say all.
+        records: How many records there are, as declared; None where it is not.
+        groups: Attribute -> names of groups of its labels -> labels; each in at most one group.
     """
 
     title: str
@@ -71,6 +77,8 @@ class PublicSchema:
     reviewed: bool
     coding: Coding
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    records: int | None = None
+    groups: Mapping[str, Groups] = field(default_factory=dict)
 
 
 class _AttributeTable(Section):
@@ -86,6 +94,7 @@ class _AttributeTable(Section):
     age_at: date | None = None
     other: str | None = None
     missing: bool | tuple[str, ...] = False
+    groups: Groups = Field(default_factory=dict)
 
     def attribute(self) -> Attribute:
         given = [part for part in (self.labels, self.edges, self.dates) if part is not None]
@@ -100,11 +109,14 @@ class _AttributeTable(Section):
             raise self._refusal("decimals and age_at are allowed only with edges")
         if self.other is not None and self.other not in labels:
             raise self._refusal("other must be one of the labels")
+        grouped = [label for members in self.groups.values() for label in members]
+        if not set(grouped) <= set(labels) or len(set(grouped)) < len(grouped):
+            raise self._refusal("groups must hold declared labels, each at most once")
         return Labels(labels, self.integer, self.ordered, bool(self.missing), self.boolean)
 
     def _intervals(self) -> Edges:
-        if self.ordered or self.boolean or self.other is not None:
-            raise self._refusal("ordered, boolean and other are allowed only with labels")
+        if self.ordered or self.boolean or self.other is not None or self.groups:
+            raise self._refusal("ordered, boolean, other and groups are allowed only with labels")
         missing = bool(self.missing)
         if self.dates is not None:
             if self.age_at is not None or self.integer or self.decimals is not None:
@@ -145,6 +157,7 @@ class _SchemaTable(Section):
     description: str = ""
     declared_by: str
     reviewed: bool = False
+    records: int | None = Field(default=None, ge=1)
     attributes: tuple[_AttributeTable, ...] = Field(min_length=1)
     structural_zeros: tuple[_ZerosTable, ...] = ()
 
@@ -172,6 +185,8 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
         reviewed=entry.reviewed,
         coding=Coding(plain.attributes, zeros),
         readings={name: reading for name, reading in readings.items() if reading != PLAIN},
+        records=entry.records,
+        groups={part.name: part.groups for part in entry.attributes if part.groups},
     )
 
 
@@ -183,8 +198,10 @@ def table_of_schema(schema: PublicSchema) -> Table:
         "description": schema.description,
         "declared_by": schema.declared_by,
         "reviewed": schema.reviewed,
+        **({} if schema.records is None else {"records": schema.records}),
         "attributes": [
             _attribute_table(attribute, schema.readings.get(attribute.name, PLAIN))
+            | _groups_table(schema.groups.get(attribute.name, {}))
             for attribute in attributes
         ],
     }
@@ -195,10 +212,13 @@ def table_of_schema(schema: PublicSchema) -> Table:
     return table
 
 
-def schema_text(schema: PublicSchema, notes: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The schema as TOML; ``notes`` are comments on attributes."""
+def schema_text(
+    schema: PublicSchema, notes: Mapping[str, str] = MappingProxyType({}), remark: str = ""
+) -> str:
+    """The schema as TOML; ``notes`` are comments on attributes, ``remark`` one on the whole."""
     table = table_of_schema(schema)
     parts = [_lines({name: value for name, value in table.items() if not isinstance(value, list)})]
+    parts[0] += f"# {remark}\n" if remark else ""
     for name in ("attributes", "structural_zeros"):
         parts += [_section(name, entry, notes) for entry in table.get(name, ())]
     return "\n".join(parts)
@@ -220,6 +240,10 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
     if missing:
         table["missing"] = list(reading.absent) or True
     return table
+
+
+def _groups_table(groups: Groups) -> Table:
+    return {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
 
 
 def _number_table(edges: tuple[float, ...], decimals: int | None, age_at: date | None) -> Table:

@@ -8,9 +8,12 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
+from gencard.controller.records.encoding import PLAIN
+from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_size, request_of, window
 from gencard.core.card.terms import Tier
+from gencard.core.coding import Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import common_pb2 as common
@@ -23,7 +26,7 @@ from gencard.wire.codecs.privacy_codec import (
     privacy_message,
     transform_message,
 )
-from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
+from gencard.wire.codecs.schema_codec import DeclaredAttribute, declared_message, zeros_message
 
 TIER = {
     Tier.BY_CONSTRUCTION: catalog.TIER_BY_CONSTRUCTION,
@@ -90,16 +93,25 @@ def _summary(dataset_entry: DatasetEntry) -> catalog.Dataset:
         description=dataset_entry.schema.description,
         declared_by=dataset_entry.schema.declared_by,
         version=dataset_entry.version,
+        records=dataset_entry.schema.records,
     )
 
 
 def _whole(dataset_entry: DatasetEntry) -> catalog.Dataset:
     message = _summary(dataset_entry)
-    coding = dataset_entry.schema.coding
-    message.attributes.extend(attribute_message(attribute) for attribute in coding.attributes)
-    message.structural_zeros.extend(zeros_message(zeros) for zeros in coding.structural_zeros)
+    schema = dataset_entry.schema
+    message.attributes.extend(
+        declared_message(_declared(one, schema)) for one in schema.coding.attributes
+    )
+    message.structural_zeros.extend(zeros_message(zeros) for zeros in schema.coding.structural_zeros)
     message.policy.CopyFrom(_policy(dataset_entry.policy))
     return message
+
+
+def _declared(attribute: Attribute, schema: PublicSchema) -> DeclaredAttribute:
+    reading = schema.readings.get(attribute.name, PLAIN)
+    groups = schema.groups.get(attribute.name, {})
+    return DeclaredAttribute(attribute, reading.absent, reading.age_at, reading.other, groups)
 
 
 def _policy(policy: Policy) -> catalog.Policy:

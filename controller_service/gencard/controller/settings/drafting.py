@@ -239,7 +239,7 @@ def _write_texts(folder: Path, data: Path, drafted: SchemaDraft) -> None:
     comments = [*_REVIEW, *(f"Left out: {one.name!r}: {one.note}" for one in drafted.left_out)]
     notes = {one.name: one.note for one in drafted.attributes if one.note}
     text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
-    text += schema_text(drafted.schema, notes)
+    text += schema_text(drafted.schema, notes, drafted.remark)
     write_new(folder / "schema.toml", text.encode(), private=False)
     write_new(folder / "controller.toml", _settings_text(data, drafted).encode())
     os.mkdir(folder / "state", 0o700)

@@ -95,11 +95,16 @@ def refusal_of(error: ValidationError, file: str) -> InvalidInputError:
 
 
 def toml_text(value: object) -> str:
-    """A string, number, truth value or list of them as TOML.
+    """A string, number, truth value, or list or table of them as TOML.
 
     >>> toml_text(["a", 1, 2.5, True])
     '["a", 1, 2.5, true]'
+    >>> toml_text({"a b": [1]})
+    '{ "a b" = [1] }'
     """
+    if isinstance(value, dict):
+        entries = (f"{toml_text(name)} = {toml_text(entry)}" for name, entry in value.items())
+        return f"{{ {', '.join(entries)} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_text(entry) for entry in value)}]"
     if isinstance(value, str):  # a TOML basic string is a JSON string, but for DEL

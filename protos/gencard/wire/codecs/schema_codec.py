@@ -1,10 +1,67 @@
 """The public schema: core values <-> messages and documents."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import common_pb2 as common
 from gencard.wire.signatures.canonical import Document, digest_of, integer_of, text_of, texts_of
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredAttribute:
+    """One attribute of the public schema, with what is declared of its values besides the levels.
+
+    Args:
+        absent: Values that stand for "missing", besides empty ones.
+        age_at: Values are dates of birth, and the level is that of the age on this day.
+        other: The label of all values that are not declared.
+        groups: The level above the labels: names of groups -> labels.
+    """
+
+    attribute: Attribute
+    absent: tuple[str, ...] = ()
+    age_at: date | None = None
+    other: str | None = None
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.attribute.name
+
+    @property
+    def type(self) -> str:
+        """Integer, decimal, date, boolean, ordered or nominal, with what qualifies it."""
+        coding = self.attribute.coding
+        if isinstance(coding, Edges):
+            return self._type_of_edges(coding)
+        if coding.boolean:
+            return "boolean"
+        if coding.ordered:
+            return "integer" if coding.integer else "ordered"
+        return "nominal" if self.other is None else f"nominal, others are '{self.other}'"
+
+    def _type_of_edges(self, coding: Edges) -> str:
+        if coding.dates:
+            return "date"
+        if self.age_at is not None:
+            return f"integer, age on {self.age_at.isoformat()}"
+        if coding.decimals == 0:
+            return "integer"
+        return "decimal" if coding.decimals is None else f"decimal, {coding.decimals} places"
+
+    @property
+    def missing(self) -> str:
+        """Which values are missing; empty where none may be."""
+        return ", ".join(("empty", *self.absent)) if self.attribute.coding.missing else ""
+
+    @property
+    def groups_text(self) -> str:
+        """The groups in one line."""
+        return "; ".join(f"{name}: {', '.join(labels)}" for name, labels in self.groups.items())
 
 
 def attribute_message(attribute: Attribute) -> pb.Attribute:
@@ -38,6 +95,37 @@ def attribute_of(message: pb.Attribute) -> Attribute:
     else:
         raise InvalidInputError(field="attribute.coding", problem="is missing")
     return Attribute(message.name, coding, message.description)
+
+
+def declared_message(declared: DeclaredAttribute) -> pb.Attribute:
+    """The message of an attribute in the catalogue."""
+    message = attribute_message(declared.attribute)
+    age_at = "" if declared.age_at is None else declared.age_at.isoformat()
+    reading = pb.Reading(absent=declared.absent, age_at=age_at, other=declared.other or "")
+    if reading.ByteSize():
+        message.reading.CopyFrom(reading)
+    groups = declared.groups.items()
+    message.groups.extend(pb.LabelGroup(name=name, labels=labels) for name, labels in groups)
+    return message
+
+
+def declared_of(message: pb.Attribute) -> DeclaredAttribute:
+    """Raises InvalidInputError or InvalidCodingError where the message holds no attribute."""
+    reading = message.reading
+    return DeclaredAttribute(
+        attribute_of(message),
+        absent=tuple(reading.absent),
+        age_at=_date_of(reading.age_at),
+        other=reading.other or None,
+        groups={group.name: tuple(group.labels) for group in message.groups},
+    )
+
+
+def _date_of(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise InvalidInputError(field="attribute.reading.age_at", problem="is not a date") from None
 
 
 def zeros_message(zeros: StructuralZeros) -> pb.StructuralZeros:
