@@ -50,6 +50,7 @@ VAULT_KEYS = {
     "gencard.controller.jobs.measurement",  # the job runner
     "gencard.controller.records.records",  # versions and checks, before anything is served
     "gencard.controller.records.schema_draft",  # a first look before there is a service
+    "gencard.controller.records.undeclared",  # values, for the steward's shell
 }
 
 CORE_LIBRARIES = {"numpy", "scipy"}

@@ -112,6 +112,10 @@ class Encoder(Protocol):
         """SQL for one number per record."""
         ...
 
+    def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether each of a batch has a level."""
+        ...
+
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Codes of a batch; raises UndeclaredLevelError, which names no value."""
         ...
@@ -134,9 +138,12 @@ class TextEncoder:
         test = column.absent(self.reading.absent)
         return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {other}) END"
 
+    def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.asarray(numbers >= 0)
+
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         # the error names the attribute, never the value: it may reach the analyst
-        if np.any(numbers < 0):
+        if not np.all(self.declared(numbers)):
             raise UndeclaredLevelError(attribute=self.name)
         return numbers.astype(code_dtype(self.coding.size))
 
@@ -160,6 +167,15 @@ class NumberEncoder:
             return column.days
         return column.number
 
+    def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
+        absent = np.isnan(numbers) & self.coding.missing
+        match self.coding:
+            case Edges(edges):
+                return np.asarray((numbers >= edges[0]) & (numbers <= edges[-1]) | absent)
+            case Labels():
+                levels = np.array([float(label) for label in self.coding.labels])
+                return np.asarray(np.isin(numbers, levels) | absent)
+
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         match self.coding:
             case Edges():
@@ -168,14 +184,13 @@ class NumberEncoder:
                 return self._codes_of_labels(self.coding, numbers)
 
     def _codes_of_labels(self, coding: Labels, numbers: NDArray[Any]) -> NDArray[Any]:
+        if not np.all(self.declared(numbers)):
+            raise UndeclaredLevelError(attribute=self.name)
         levels = np.array([float(label) for label in coding.labels])
         order = np.argsort(levels)
         nearest = order[np.minimum(np.searchsorted(levels, numbers, sorter=order), len(levels) - 1)]
-        absent = np.isnan(numbers)
-        if not np.all((levels[nearest] == numbers) | (absent & coding.missing)):
-            raise UndeclaredLevelError(attribute=self.name)
         codes = nearest.astype(code_dtype(coding.size))
-        codes[absent] = len(levels)
+        codes[np.isnan(numbers)] = len(levels)
         return codes
 
 

@@ -36,19 +36,15 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     )
 
 
-def check_records(entry: DatasetTable) -> PublicSchema:
-    """Read every record once; the schema that all of them keep to.
+def check_records(entry: DatasetTable, *, holdout: bool = False) -> None:
+    """Read every record once, of the holdout where it is meant: all keep to the schema.
 
     Raises:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
-    with _naming(f"{PREFIX}{entry.name}: data"):
-        _vault(entry, schema).check()
-    if entry.holdout is not None:
-        with _naming(f"{PREFIX}{entry.name}: holdout"):
-            _vault(entry, schema, entry.holdout).check()
-    return schema
+    with _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}"):
+        _vault(entry, schema, entry.holdout if holdout else None).check()
 
 
 @dataclass(frozen=True, slots=True)

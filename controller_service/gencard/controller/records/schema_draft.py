@@ -22,7 +22,7 @@ from gencard.controller.records.vault import Records
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
 
-_MOST_LABELS = 100
+MOST_LABELS = 100
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
 _LEAST_RECORDS = 8
@@ -34,7 +34,7 @@ _ROUND = (1, 2, 5)
 _AGES = (0, 18, 25, 35, 45, 55, 65, 75, 85, 120)
 """Edges of ages in use by statistical offices; they are no fact about the records."""
 
-_NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
+NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
 """Numbers that people write where a value is missing, if all others are 0 or more."""
 
 _NAMES_OF_TEXT = re.compile(
@@ -220,7 +220,7 @@ class _Look:
 
     def number_marks(self) -> dict[str, int]:
         """Negative codes for missing values in a column of numbers from 0 on."""
-        codes = ", ".join(map(repr, _NUMBER_MARKS))
+        codes = ", ".join(map(repr, NUMBER_MARKS))
         number = self.column.number
         if not self.count(f"{number} < 0") or self.count(f"{number} < 0 AND {number} NOT IN ({codes})"):
             return {}
@@ -249,9 +249,9 @@ class _Look:
         )
         groups = f"SELECT {value} AS v, count(*) AS n {here} GROUP BY 1"
         ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE n < 3")  # noqa: S608
-        rows = self._rows(f"SELECT v FROM ({groups}) ORDER BY v LIMIT {_MOST_LABELS + 1}")  # noqa: S608
+        rows = self._rows(f"SELECT v FROM ({groups}) ORDER BY v LIMIT {MOST_LABELS + 1}")  # noqa: S608
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
-        if len(texts) > _MOST_LABELS:
+        if len(texts) > MOST_LABELS:
             return int(distinct), (), int(rare), int(longest)
         return len(texts), texts, int(rare), int(longest)
 
@@ -327,7 +327,7 @@ def _why_no_labels(profile: Profile) -> str:
     if profile.values:
         return "most of its values are rare" if profile.rare * 2 > len(profile.values) else ""
     if profile.distinct * 2 < profile.present:
-        return f"it has more than {_MOST_LABELS} values: declare labels, and other for the rest"
+        return f"it has more than {MOST_LABELS} values: declare labels, and other for the rest"
     return "it looks like names or identifiers"
 
 
@@ -397,13 +397,14 @@ def round_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
     >>> round_quantiles((0, 130, 410, 880, 52_300))
     (0.0, 100.0, 400.0, 900.0, 60000.0)
     """
-    middle = [_rounded(value, round) for value in quantiles[1:-1]]
-    edges = _increasing([_rounded(quantiles[0], math.floor), *middle])
-    last = _rounded(quantiles[-1], math.ceil)
+    middle = [rounded(value, round) for value in quantiles[1:-1]]
+    edges = _increasing([rounded(quantiles[0], math.floor), *middle])
+    last = rounded(quantiles[-1], math.ceil)
     return tuple(_increasing([*(edge for edge in edges if edge < last), last]))
 
 
-def _rounded(value: float, rounding: object) -> float:
+def rounded(value: float, rounding: object) -> float:
+    """A number rounded to one digit by ``math.floor``, ``math.ceil`` or ``round``."""
     if value == 0:
         return 0.0
     unit = Decimal(1).scaleb(Decimal(repr(value)).adjusted())

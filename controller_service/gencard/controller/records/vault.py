@@ -7,6 +7,7 @@ dropped here: only the kind of an error leaves, with neither text nor cause.
 
 import hmac
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +17,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import PLAIN, Column, Reading, encoder_of, quoted
+from gencard.controller.records.encoding import PLAIN, Column, Encoder, Reading, encoder_of, quoted
 from gencard.controller.records.file_format import USUAL, FileFormat, open_table
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -79,11 +80,16 @@ class Vault:
         """Read every record once: all values are declared, and nothing occurs that cannot.
 
         Raises:
-            UndeclaredLevelError: Names the attribute, or those of a structural zero.
+            UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
+                zero.
         """
         alone = [(name,) for name in self.coding.domain.attributes]
         zeros = self.coding.structural_zeros
-        tables = self.count([*alone, *(entry.clique for entry in zeros)])
+        tables: list[NDArray[np.int64]] = []
+        with suppress(UndeclaredLevelError):
+            tables = self.count([*alone, *(entry.clique for entry in zeros)])
+        if not tables:
+            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()))
         for entry, table in zip(zeros, tables[len(alone) :], strict=True):
             if any(table[cell] for cell in entry.cells):
                 raise UndeclaredLevelError(attribute=", ".join(entry.clique))
@@ -118,21 +124,39 @@ class Vault:
         columns = [np.concatenate(parts) for parts in zip(*batches, strict=True)]
         return Dataset.of_columns(self.coding.domain.project(attributes), columns)
 
+    def _undeclared(self) -> tuple[str, ...]:
+        """Attributes some values of which have no level, in their order."""
+        attributes = self.coding.domain.attributes
+        encoders = self._encoders(attributes)
+        undeclared: set[str] = set()
+        for batch in self._numbers(attributes, encoders):
+            for name, encoder, numbers in zip(attributes, encoders, batch, strict=True):
+                if not encoder.declared(numbers).all():
+                    undeclared.add(name)
+        return tuple(name for name in attributes if name in undeclared)
+
     def _batches(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         """Codes of the attributes, one array each, batch by batch in the order of the file."""
-        encoders = [
+        encoders = self._encoders(attributes)
+        for batch in self._numbers(attributes, encoders):
+            yield [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
+
+    def _encoders(self, attributes: Clique) -> list[Encoder]:
+        return [
             encoder_of(self.coding.attribute(name), self.readings.get(name, PLAIN))
             for name in attributes
         ]
+
+    def _numbers(self, attributes: Clique, encoders: Sequence[Encoder]) -> Iterator[list[NDArray[Any]]]:
         with Records(self.path, self.format) as records:
-            columns = [records.column(name) for name in attributes]
             expressions = [
                 f"{encoder.expression(column)} AS c{axis}"
-                for axis, (encoder, column) in enumerate(zip(encoders, columns, strict=True))
+                for axis, (encoder, column) in enumerate(
+                    zip(encoders, records.columns_named(attributes), strict=True)
+                )
             ]
             query = f"SELECT {', '.join(expressions)} FROM records"  # noqa: S608  # names are quoted
-            for batch in records.batches(query):
-                yield [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
+            yield from records.batches(query)
 
 
 class Records:
@@ -167,11 +191,12 @@ class Records:
         engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {table}")  # noqa: S608  # quoted
         return engine
 
-    def column(self, name: str) -> Column:
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise MissingAttributeError(attribute=name)
+    def columns_named(self, names: Sequence[str]) -> list[Column]:
+        """Raises MissingAttributeError, which names all that the file lacks."""
+        by_name = {column.name: column for column in reversed(self.columns)}
+        if missing := [name for name in names if name not in by_name]:
+            raise MissingAttributeError(attribute=", ".join(missing))
+        return [by_name[name] for name in names]
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = silently(lambda: self._engine.execute(query).fetchall())

@@ -17,7 +17,10 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
 from gencard.controller.records.schema_draft import DraftedAttribute
+from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.undeclared import undeclared_values
 from gencard.controller.settings.drafting import Draft, draft
+from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import (
     HERE,
@@ -25,6 +28,7 @@ from gencard.controller.shell.terminal import (
     console,
     controller_state,
     say,
+    say_error,
     table,
 )
 from gencard.controller.upkeep import logs
@@ -38,7 +42,7 @@ from gencard.controller.wiring import serve as serve_settings
 from gencard.controller.wiring import tls_files
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Edges, Labels
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import DatasetError, InvalidInputError, UndeclaredLevelError
 
 
 def init(
@@ -126,7 +130,17 @@ def _say_next_steps(made: Draft) -> None:
     say(f"     gencard-controller enrol REQUEST --role analyst --project PROJECT --config {settings}")
 
 
-def check(config: ConfigFile = HERE) -> None:
+def check(
+    show_values: Annotated[
+        bool,
+        typer.Option(
+            "--show-values",
+            help="Show each undeclared value with the number of its records, and schema lines that "
+            "declare them. For the steward alone.",
+        ),
+    ] = False,
+    config: ConfigFile = HERE,
+) -> None:
     """Check settings, schemas, keys and every record."""
     settings = Settings.load(config)
     _check_files(settings)
@@ -138,11 +152,12 @@ def check(config: ConfigFile = HERE) -> None:
             check_caps(tx, opened.ledger)
         if warning := opened.cards.quotas.reserve_warning():
             say(warning)
+    _check_all_records(settings, show_values=show_values)
     small: list[tuple[DatasetTable, SmallCells]] = []
     datasets = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
-        with console.status(f"Reading {entry.name}"):
-            schema = check_records(entry)
+        with console.status(f"Counting {entry.name}"):
+            schema = read_schema(entry.schema_file)
             small.append((entry, small_cells(entry, schema)))
         reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
         datasets.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
@@ -150,6 +165,47 @@ def check(config: ConfigFile = HERE) -> None:
     _say_small_cells(small)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder (init --demo-people); not for real records.")
+
+
+def _check_all_records(settings: Settings, *, show_values: bool) -> None:
+    """Read all records; raises DatasetError after all that is wrong has been said."""
+    errors: list[DatasetError] = []
+    for entry in settings.datasets:
+        for holdout in (False, True)[: 1 + (entry.holdout is not None)]:
+            try:
+                with console.status(f"Reading {entry.name}"):
+                    check_records(entry, holdout=holdout)
+            except UndeclaredLevelError as error:
+                errors.append(error)
+                if show_values:
+                    _say_undeclared(entry, holdout=holdout)
+            except DatasetError as error:
+                errors.append(error)
+    for earlier in errors[:-1]:
+        say_error(earlier)
+    if errors:
+        raise errors[-1]
+
+
+def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
+    """Print values of records; on standard output, which nobody but the steward reads."""
+    undeclared = undeclared_values(entry, read_schema(entry.schema_file), holdout=holdout)
+    part = f"{entry.name}: {'holdout' if holdout else 'data'}"
+    values = table(f"Undeclared values of {escape(part)} (for the steward only)", *_VALUE_COLUMNS)
+    for one in undeclared:
+        for text, count in one.counts.items():
+            values.add_row(escape(one.attribute), escape(text) or "[dim]empty[/]", f"{count:,}")
+    console.print(values)
+    say(f"To declare them, replace these keys in {entry.schema_file}, or correct the records:")
+    for one in undeclared:
+        say(f"\n# {one.attribute}")
+        for name, value in one.mended.items():
+            say(f"{name} = {toml_text(value)}")
+        for note in one.notes:
+            say(f"# {note}")
+
+
+_VALUE_COLUMNS = ("attribute", "value", "records")
 
 
 def _check_files(settings: Settings) -> None:

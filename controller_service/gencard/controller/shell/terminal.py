@@ -49,12 +49,17 @@ def run_shell(run: Callable[[], object]) -> int:
     try:
         run()
     except GencardError as error:
-        text = " ".join([str(error), *getattr(error, "__notes__", ())])
-        advice = _ADVICE.get(error.reason, error.advice)
-        failures.print(f"[bold red]{error.reason}[/]  {escape(text)}", soft_wrap=True)
-        failures.print(f"[dim]→ {escape(advice)}[/]", soft_wrap=True)
+        say_error(error)
         return 1
     return 0
+
+
+def say_error(error: GencardError) -> None:
+    """Print an error and its advice."""
+    text = " ".join([str(error), *getattr(error, "__notes__", ())])
+    advice = _ADVICE.get(error.reason, error.advice)
+    failures.print(f"[bold red]{error.reason}[/]  {escape(text)}", soft_wrap=True)
+    failures.print(f"[dim]→ {escape(advice)}[/]", soft_wrap=True)
 
 
 @contextmanager

@@ -1,0 +1,157 @@
+"""Undeclared values of the records with their counts, and the lines of the schema that declare them.
+
+For the steward alone: this is where values leave the records, and only the steward's shell imports it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from gencard.controller.records.detection import MARKS
+from gencard.controller.records.encoding import PLAIN, Reading, encoder_of, number_of, number_text
+from gencard.controller.records.ordered_labels import in_order
+from gencard.controller.records.schema_draft import MOST_LABELS, NUMBER_MARKS, rounded
+from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.vault import Records
+from gencard.controller.settings.files import Table
+from gencard.controller.settings.settings import DatasetTable
+from gencard.core.coding import Attribute, Edges, Labels, date_of_days, days_of_date
+
+OTHER = "other"
+"""The label proposed for all other values, where there are too many to list."""
+
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class UndeclaredValues:
+    """The values of one attribute that have no level.
+
+    Args:
+        counts: Value -> number of records, the most frequent first; the empty text: empty values.
+        mended: Keys of the attribute's table in the schema file, and their values that declare these.
+        notes: What the steward has to decide.
+    """
+
+    attribute: str
+    counts: Mapping[str, int]
+    mended: Table
+    notes: tuple[str, ...] = ()
+
+
+def undeclared_values(
+    entry: DatasetTable, schema: PublicSchema, *, holdout: bool = False
+) -> list[UndeclaredValues]:
+    """All values of all attributes that have no level, in the order of the schema.
+
+    Args:
+        holdout: Of the holdout's records, which the dataset must have.
+
+    Raises:
+        DatasetError: The records cannot be read, or lack an attribute.
+    """
+    path = entry.holdout if holdout and entry.holdout else entry.data
+    with Records(path, entry.format.format()) as records:
+        undeclared = [
+            _undeclared(records, attribute, schema.readings.get(attribute.name, PLAIN))
+            for attribute in schema.coding.attributes
+        ]
+    return [values for values in undeclared if values.counts]
+
+
+def _undeclared(records: Records, attribute: Attribute, reading: Reading) -> UndeclaredValues:
+    (column,) = records.columns_named([attribute.name])
+    encoder = encoder_of(attribute, reading)
+    query = f"SELECT coalesce({column.text}, ''), {encoder.expression(column)}, count(*)"
+    numbers: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for batch in records.batches(f"{query} FROM records GROUP BY 1, 2"):
+        undeclared = ~encoder.declared(batch[1])
+        for text, number, count in zip(*(part[undeclared] for part in batch), strict=True):
+            numbers[text], counts[text] = float(number), counts.get(text, 0) + int(count)
+    ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    mended, notes = _mended(attribute, reading, {text: numbers[text] for text in ordered})
+    return UndeclaredValues(attribute.name, ordered, mended, notes)
+
+
+def _mended(
+    attribute: Attribute, reading: Reading, numbers: Mapping[str, float]
+) -> tuple[Table, tuple[str, ...]]:
+    """Keys that declare the values, as far as they can be guessed, and notes on the others.
+
+    Args:
+        numbers: Value -> its number, infinite where it is none.
+    """
+    coding = attribute.coding
+    absent = [text for text, number in numbers.items() if text and _is_mark(text, number, coding)]
+    mended: Table = {"missing": [*reading.absent, *absent] or True} if absent or "" in numbers else {}
+    rest = {text: number for text, number in numbers.items() if text and text not in absent}
+    match coding:
+        case Labels(boolean=True):
+            return mended, _unreadable(list(rest), "truth value")
+        case Labels(labels) if not _are_numbers(labels):
+            declared, notes = _mended_labels(coding, list(rest))
+            return mended | declared, notes
+    unreadable = [text for text, number in rest.items() if not math.isfinite(number)]
+    finite = [number for number in rest.values() if math.isfinite(number)]
+    is_date = isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
+    notes = _unreadable(unreadable, "date" if is_date else "number")
+    return mended | (_mended_numbers(coding, finite) if finite else {}), notes
+
+
+def _is_mark(text: str, number: float, coding: Labels | Edges) -> bool:
+    """Whether a value looks like a mark of a missing one."""
+    if text in MARKS:
+        return True
+    if isinstance(coding, Edges):
+        return not coding.dates and coding.edges[0] >= 0 and number in NUMBER_MARKS
+    return _are_numbers(coding.labels) and min(map(float, coding.labels)) >= 0 and number in NUMBER_MARKS
+
+
+def _are_numbers(labels: tuple[str, ...]) -> bool:
+    return all(number_of(label) is not None for label in labels)
+
+
+def _unreadable(texts: list[str], kind: str) -> tuple[str, ...]:
+    if not texts:
+        return ()
+    listed = ", ".join(map(repr, texts[:_MOST_NAMED])) + (", ..." if len(texts) > _MOST_NAMED else "")
+    return (f"No {kind}: {listed}. Correct the records, or add it to missing.",)
+
+
+def _mended_labels(coding: Labels, texts: list[str]) -> tuple[Table, tuple[str, ...]]:
+    if not texts:
+        return {}, ()
+    if len(coding.labels) + len(texts) > MOST_LABELS:
+        kept = [label for label in coding.labels if label != OTHER]
+        note = f"{len(texts)} labels are missing: {OTHER!r} stands for all values that are not declared."
+        return {"labels": [*kept, OTHER], "other": OTHER}, (note,)
+    labels, known = in_order((*coding.labels, *texts))
+    if coding.ordered and not known:
+        return {"labels": [*coding.labels, *texts]}, ("Put the new labels in their place in the order.",)
+    return {"labels": list(labels) if coding.ordered else [*coding.labels, *texts]}, ()
+
+
+def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
+    """Labels with these numbers; or edges that reach to round numbers, or whole months, beyond them."""
+    if isinstance(coding, Labels):
+        labels = {float(label): label for label in coding.labels}
+        labels |= {number: number_text(number) for number in numbers}
+        return {"labels": [labels[number] for number in sorted(labels)]}
+    low, *middle, high = coding.edges
+    if coding.dates:
+        low = min([low, *(_month(number) for number in numbers)])
+        high = max([high, *(_month(number, 1) - 1 for number in numbers if number > high)])
+        return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
+    low = min(low, rounded(min(numbers), math.floor))
+    high = max(high, rounded(max(numbers), math.ceil))
+    edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]
+    return {"edges": edges}
+
+
+def _month(day: float, later: int = 0) -> float:
+    """The first day of the month of a day, or of a later one."""
+    first = date_of_days(day)
+    months = first.year * 12 + first.month - 1 + later
+    return float(days_of_date(date(months // 12, months % 12 + 1, 1)))
