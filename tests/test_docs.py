@@ -147,7 +147,7 @@ def test_commands_are_spelt_as_the_shells_want_them(words):
     command = get_command(SHELLS[words[0]])
     rest = words[1:]
     while isinstance(command, TyperGroup) and rest and rest[0] in command.commands:
-        command, rest = command.commands[rest[0]], rest[1:]
+        _, command, rest = command.resolve_command(None, rest)
     assert not isinstance(command, TyperGroup) or not rest or rest[0].startswith("-")
     command.make_context(words[0], rest)  # raises UsageError
 

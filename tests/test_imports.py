@@ -38,11 +38,12 @@ MAY_IMPORT = {
     "core.audit": CORE - {"core.evaluation"},
     "boxes": BELOW_AUDIT | {"boxes"},
     "v1": {"v1"},
+    "shell": BASE,
     "wire": CORE | {"v1", "wire"},
-    "controller": CORE | {"boxes", "wire", "controller.service"} | CONTROLLER,
+    "controller": CORE | {"boxes", "wire", "shell", "controller.service"} | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "controller"},  # the only room that knows protobuf
     "controller.records.vault": CORE | {"wire", "controller"},
-    "client": CORE | {"v1", "wire", "client"},
+    "client": CORE | {"v1", "wire", "shell", "client"},
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 

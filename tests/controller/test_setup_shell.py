@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from gencard.controller.people.certificates import write_new
 from gencard.controller.settings.settings import Settings
-from gencard.controller.shell.main import app
-from gencard.controller.shell.terminal import run_shell
+from gencard.controller.shell.main import app, run_shell
 from gencard.controller.wiring import serve
 from gencard.core.errors import InvalidInputError
 

@@ -8,8 +8,7 @@ from decimal import Decimal
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.shell.main import app
-from gencard.controller.shell.terminal import run_shell
+from gencard.controller.shell.main import app, run_shell
 from gencard.core.card.budget import Price
 from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
 from tests.system.house import build

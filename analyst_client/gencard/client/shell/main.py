@@ -1,60 +1,104 @@
 """The console entry: every command in its place."""
 
-from importlib.metadata import version
-from typing import Annotated
+from typing import Any, ClassVar
 
 import typer
 
-from gencard.client.shell import catalogue, checking, enrolling, negotiation, reports, synthesis
-from gencard.client.shell.terminal import Commands
+from gencard.core.errors import GencardError
+from gencard.shell import Home, LazyGroup, new_shell, print_error
 
-app = typer.Typer(
-    name="gencard",
-    cls=Commands,
-    help="Negotiate cards, generate synthetic data, verify and audit it.",
-    no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
-    rich_markup_mode="rich",
-)
-app.command()(enrolling.enrol)
-app.command()(catalogue.datasets)
-app.command()(catalogue.generators)
-app.command()(negotiation.plan)
-app.command()(negotiation.propose)
-app.command()(negotiation.price)
-app.command()(negotiation.cards)
-app.command()(negotiation.accept)
-app.command()(negotiation.counter)
-app.command()(negotiation.terminate)
-app.command()(synthesis.generate)
-app.command()(synthesis.psi)
-app.command()(reports.fidelity)
-app.command()(reports.utility)
-app.command()(reports.report)
-app.command()(checking.replay)
-app.command()(checking.verify)
-app.command()(synthesis.audit)
-app.command()(synthesis.canaries)
-app.command()(catalogue.budget)
-app.command()(catalogue.log)
+CATALOGUE = "gencard.client.shell.catalogue"
+CHECKING = "gencard.client.shell.checking"
+ENROLLING = "gencard.client.shell.enrolling"
+NEGOTIATION = "gencard.client.shell.negotiation"
+REPORTS = "gencard.client.shell.reports"
+SYNTHESIS = "gencard.client.shell.synthesis"
 
 
-def _say_version(requested: bool) -> None:
-    if requested:
-        typer.echo(f"gencard {version('gencard')}")
-        raise typer.Exit
+class Commands(LazyGroup):
+    """Commands whose typed errors end in one line, advice, and exit code 1."""
 
-
-@app.callback()
-def _options(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+    homes: ClassVar = {
+        "enrol": Home(
+            ENROLLING,
+            "enrol",
+            "Enrol at a controller: create keys and a request, then install the steward's answer.",
         ),
-    ] = False,
-) -> None:
-    """Options of the program itself."""
+        "datasets": Home(
+            CATALOGUE, "datasets", "List datasets, or show one with its public schema and policy."
+        ),
+        "generators": Home(CATALOGUE, "generators", "List generators and black boxes."),
+        "plan": Home(
+            NEGOTIATION,
+            "plan",
+            "Show the smallest set of marginals that determines an analysis, and its price.",
+        ),
+        "propose": Home(NEGOTIATION, "propose", "Propose a card."),
+        "price": Home(NEGOTIATION, "price", "Show the offer and price that a proposal would get."),
+        "cards": Home(NEGOTIATION, "cards", "List cards, newest first, or show one."),
+        "accept": Home(
+            NEGOTIATION,
+            "accept",
+            "Sign the offer, after checking that the bytes to be signed state exactly its terms.",
+        ),
+        "counter": Home(NEGOTIATION, "counter", "Answer an offer with other terms."),
+        "terminate": Home(NEGOTIATION, "terminate", "End a negotiation, or give up an agreed card."),
+        "generate": Home(SYNTHESIS, "generate", "Generate rows and download them."),
+        "psi": Home(SYNTHESIS, "psi", "Download psi, the measured statistics of the card, as JSON."),
+        "fidelity": Home(
+            REPORTS,
+            "fidelity",
+            "Compare rows with psi, the released statistics, allowing for sampling error.",
+        ),
+        "utility": Home(
+            REPORTS,
+            "utility",
+            "Compare rows with records that you have: tables, propensity scores, predictions.",
+        ),
+        "report": Home(
+            REPORTS,
+            "report",
+            "Report a release: fidelity, risk, utility and audits, as far as your role may see them.",
+        ),
+        "replay": Home(
+            CHECKING,
+            "replay",
+            "Recompute a release from psi, card and seed, and compare every byte with the saved rows.",
+        ),
+        "verify": Home(
+            CHECKING,
+            "verify",
+            "Verify signatures and digests of card, schema, psi, receipts, rows, log and verdicts.",
+        ),
+        "audit": Home(SYNTHESIS, "audit", "Audit a black box, or the card's generator."),
+        "canaries": Home(
+            SYNTHESIS,
+            "canaries",
+            "Bound epsilon from below: insert canaries, run a black box, look for them.",
+        ),
+        "budget": Home(
+            CATALOGUE, "budget", "Show spending, newest first, and the remaining budget on a dataset."
+        ),
+        "log": Home(
+            CATALOGUE,
+            "log",
+            "Verify the log's newest checkpoint, and that it extends the last one seen.",
+        ),
+    }
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GencardError as error:
+            print_error(error, error.advice)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt as stopped:
+            for note in getattr(stopped, "__notes__", ()):
+                typer.echo(note, err=True)
+            raise
+
+
+app = new_shell("gencard", "Negotiate cards, generate synthetic data, verify and audit it.", Commands)
 
 
 def main() -> None:

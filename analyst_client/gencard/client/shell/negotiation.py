@@ -139,7 +139,7 @@ def accept(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Sign the offer, after checking that the bytes to be signed state exactly the offered terms.
+    """Sign the offer, after checking that the bytes to be signed state exactly its terms.
 
     If the offer differs from the proposal, a terminal shows the differences and asks for confirmation.
     """

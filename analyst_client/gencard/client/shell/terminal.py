@@ -8,17 +8,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
 from gencard.client.analyst import Analyst
 from gencard.client.display import Facts, listing, plain
 from gencard.client.terms import Measured
 from gencard.client.workload import Marginals, Statistic, all_marginals
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
 
 console = Console(highlight=False)
-failures = Console(stderr=True, highlight=False)
 
 Folder = Annotated[
     Path,
@@ -32,22 +30,6 @@ Folder = Annotated[
 HERE = Path()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
-
-
-class Commands(TyperGroup):
-    """Commands whose typed errors end in one line, advice, and exit code 1."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except GencardError as error:
-            failures.print(f"[bold red]{error.reason}[/]  {plain(str(error))}", soft_wrap=True)
-            failures.print(f"[dim]→ {plain(error.advice)}[/]", soft_wrap=True)
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt as stopped:
-            for note in getattr(stopped, "__notes__", ()):
-                failures.print(plain(note), soft_wrap=True)
-            raise
 
 
 def connected(folder: Path) -> Analyst:

@@ -22,10 +22,11 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state.accounts import Account, Scope
 from gencard.core.card.budget import Spend
 from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
+from gencard.shell import new_typer
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import time_text
 
-app = typer.Typer(help="Show spending; settle or void a reservation.", invoke_without_command=True)
+app = new_typer(help="Show spending; settle or void a reservation.", invoke_without_command=True)
 Line = Annotated[int, typer.Argument(help="Number of the ledger line.")]
 PAGE = 500
 

@@ -18,10 +18,11 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.events import Event, event_of
 from gencard.controller.state.events import verify as verify_log
+from gencard.shell import new_typer
 from gencard.wire.documents.key_history import LOG
 from gencard.wire.signatures.canonical import time_text
 
-app = typer.Typer(help="Show, verify or sign the append-only log.", invoke_without_command=True)
+app = new_typer(help="Show, verify or sign the append-only log.", invoke_without_command=True)
 
 
 @app.callback()

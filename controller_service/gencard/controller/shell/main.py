@@ -2,57 +2,70 @@
 
 import resource
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from collections.abc import Callable
+from typing import ClassVar
 
-import typer
+from gencard.controller.shell import say_error
+from gencard.core.errors import GencardError
+from gencard.shell import Home, LazyGroup, new_shell
 
-from gencard.controller.shell import backup, cards, ledger, log, people, reviews, setup
-from gencard.controller.shell.terminal import run_shell
-
-app = typer.Typer(
-    name="gencard-controller",
-    help="Serve datasets, decide on cards, release synthetic data. Records never leave this machine.",
-    no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
-    rich_markup_mode="rich",
-)
-app.command()(setup.init)
-app.command()(setup.check)
-app.command()(people.enrol)
-app.command()(people.renew)
-app.command()(setup.serve)
-app.command()(backup.backup)
-app.command()(backup.restore)
-app.command(name="cards")(cards.show)
-app.command()(cards.approve)
-app.command()(cards.counter)
-app.command()(cards.reject)
-app.command()(cards.revoke)
-app.add_typer(reviews.audits_app, name="audits")
-app.add_typer(reviews.boxes_app, name="boxes")
-app.add_typer(people.keys_app, name="keys")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(log.app, name="log")
-app.add_typer(reviews.refusals_app, name="refusals")
+CARDS = "gencard.controller.shell.cards"
+COPIES = "gencard.controller.shell.backup"
+LEDGER = "gencard.controller.shell.ledger"
+LOG = "gencard.controller.shell.log"
+PEOPLE = "gencard.controller.shell.people"
+REVIEWS = "gencard.controller.shell.reviews"
+SETUP = "gencard.controller.shell.setup"
 
 
-def _say_version(requested: bool) -> None:
-    if requested:
-        typer.echo(f"gencard {version('gencard')}")
-        raise typer.Exit
+class Commands(LazyGroup):
+    """Commands of a steward."""
 
-
-@app.callback()
-def _options(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+    homes: ClassVar = {
+        "init": Home(SETUP, "init", "Draft settings, schema, certificates and keys."),
+        "check": Home(SETUP, "check", "Check settings, schemas, keys and every record."),
+        "enrol": Home(
+            PEOPLE,
+            "enrol",
+            "Enrol a person who sent a request, and write the answer for the person to install.",
         ),
-    ] = False,
-) -> None:
-    """Options of the program itself."""
+        "renew": Home(PEOPLE, "renew", "Renew a certificate in place, for the same key."),
+        "serve": Home(SETUP, "serve", "Run the service until interrupted."),
+        "backup": Home(
+            COPIES, "backup", "Copy ledger, log, cards, psi and rows while the service runs."
+        ),
+        "restore": Home(COPIES, "restore", "Take a backup into service."),
+        "cards": Home(CARDS, "show", "Show cards, newest first."),
+        "approve": Home(
+            CARDS, "approve", "Offer the proposed terms, or the nearest that the policy allows."
+        ),
+        "counter": Home(CARDS, "counter", "Offer other terms than proposed."),
+        "reject": Home(CARDS, "reject", "Reject a pending proposal."),
+        "revoke": Home(CARDS, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
+        "audits": Home(REVIEWS, "audits_app", "Show or clear audit evidence, by black box."),
+        "boxes": Home(REVIEWS, "boxes_app", "Show or review black boxes."),
+        "keys": Home(PEOPLE, "keys_app", "Keys that sign cards and the log."),
+        "ledger": Home(LEDGER, "app", "Show spending; settle or void a reservation."),
+        "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
+        "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures at the records."),
+    }
+
+
+app = new_shell(
+    "gencard-controller",
+    "Serve datasets, decide on cards, release synthetic data. Records never leave this machine.",
+    Commands,
+)
+
+
+def run_shell(run: Callable[[], object]) -> int:
+    """Run a shell; a typed error becomes one line, advice, and exit code 1."""
+    try:
+        run()
+    except GencardError as error:
+        say_error(error)
+        return 1
+    return 0
 
 
 def main() -> None:

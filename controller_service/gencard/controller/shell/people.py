@@ -28,6 +28,7 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.shell import new_typer
 from gencard.wire.documents import key_history as wire
 from gencard.wire.documents.enrolment import (
     LARGEST,
@@ -159,7 +160,7 @@ def _compare(request: EnrolmentRequest, fingerprint: str | None) -> None:
         raise InvalidInputError(field="fingerprint", problem=problem)
 
 
-keys_app = typer.Typer(help="Keys that sign cards and the log.", invoke_without_command=True)
+keys_app = new_typer(help="Keys that sign cards and the log.", invoke_without_command=True)
 
 
 class Use(StrEnum):

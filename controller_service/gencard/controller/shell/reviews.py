@@ -34,9 +34,10 @@ from gencard.controller.state.operations import OperationRow
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
+from gencard.shell import new_typer
 from gencard.wire.signatures.canonical import time_text
 
-audits_app = typer.Typer(help="Show or clear audit evidence, by black box.", invoke_without_command=True)
+audits_app = new_typer(help="Show or clear audit evidence, by black box.", invoke_without_command=True)
 
 _COLUMNS = ("dataset", "black_box", "author", "tries", "leakage", "newest_verdict")
 
@@ -95,7 +96,7 @@ def _family_document(tries: list[AuditRow]) -> dict[str, str | int]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-refusals_app = typer.Typer(help="Show or dismiss failures at the records.", invoke_without_command=True)
+refusals_app = new_typer(help="Show or dismiss failures at the records.", invoke_without_command=True)
 Operation = Annotated[str, typer.Argument(help="Name of the operation.")]
 
 
@@ -139,7 +140,7 @@ def _refusal_document(row: OperationRow) -> dict[str, str]:
     }
 
 
-boxes_app = typer.Typer(help="Show or review black boxes.", invoke_without_command=True)
+boxes_app = new_typer(help="Show or review black boxes.", invoke_without_command=True)
 _REVIEW_LIMITS = (
     "A review states that you trust the author: no audit finds what an author hides on purpose. "
     "It holds for this digest only."

@@ -22,13 +22,13 @@ from gencard.controller.records.undeclared import undeclared_values
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.shell import say_error
 from gencard.controller.shell.terminal import (
     HERE,
     ConfigFile,
     console,
     controller_state,
     say,
-    say_error,
     table,
 )
 from gencard.controller.upkeep import logs

@@ -1,9 +1,9 @@
-"""Shared by all commands: console, controller state, and errors in one line with advice."""
+"""Shared by all commands: console, controller state, options and tables."""
 
 import getpass
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,11 +18,9 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.stewardship import Stewardship
-from gencard.core.errors import GencardError, NotFoundError
 from gencard.wire.signatures.identity import Identity, Role
 
 console = Console(highlight=False)
-failures = Console(stderr=True, highlight=False)
 
 ConfigFile = Annotated[
     Path,
@@ -39,27 +37,6 @@ AuthorityKey = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 HERE = Path("controller.toml")
-
-_ADVICE = {NotFoundError.reason: "List cards with `gencard-controller cards`; names are exact."}
-"""Advice to a steward where it differs from that to an analyst."""
-
-
-def run_shell(run: Callable[[], object]) -> int:
-    """Run a shell; a typed error becomes one line, advice, and exit code 1."""
-    try:
-        run()
-    except GencardError as error:
-        say_error(error)
-        return 1
-    return 0
-
-
-def say_error(error: GencardError) -> None:
-    """Print an error and its advice."""
-    text = " ".join([str(error), *getattr(error, "__notes__", ())])
-    advice = _ADVICE.get(error.reason, error.advice)
-    failures.print(f"[bold red]{error.reason}[/]  {escape(text)}", soft_wrap=True)
-    failures.print(f"[dim]→ {escape(advice)}[/]", soft_wrap=True)
 
 
 @contextmanager

@@ -1,0 +1,108 @@
+"""Shells whose commands are imported when they are called, so that ``--help`` loads no library."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gencard.core.errors import GencardError
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a command is.
+
+    Args:
+        module: Full name of its module.
+        name: Its function there, or a ``Typer`` with commands of its own.
+        summary: Its line in ``--help``: the first sentence of its own help.
+    """
+
+    module: str
+    name: str
+    summary: str
+
+    def load(self, command: str) -> Any:
+        """The command itself, under this name; imports its module."""
+        target = getattr(import_module(self.module), self.name)
+        if not isinstance(target, typer.Typer):
+            function, target = target, new_typer()
+            target.command(command)(function)
+        loaded = typer.main.get_command(target)
+        loaded.name = command
+        return loaded
+
+
+class LazyGroup(TyperGroup):
+    """Commands of which only names and summaries are known until one is called.
+
+    What lists commands (``--help``, completion, "did you mean") sees the summaries. A shell is a
+    subclass that fills ``homes``: the commands by name, in the order of the list.
+    """
+
+    homes: ClassVar[Mapping[str, Home]] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {
+            name: TyperCommand(name, short_help=home.summary, rich_markup_mode=None)
+            for name, home in self.homes.items()
+        }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name, imported now."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and self.homes[listed.name or ""].load(listed.name or ""), rest
+
+
+def new_typer(**settings: Any) -> typer.Typer:
+    """An app that shows help as plain text: rich alone would double the time of ``--help``."""
+    return typer.Typer(
+        add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode=None, **settings
+    )
+
+
+def new_shell(name: str, summary: str, group: type[LazyGroup]) -> typer.Typer:
+    """A program with the commands of the group, ``--help`` and ``--version``."""
+    shell = typer.Typer(
+        name=name,
+        cls=group,
+        help=summary,
+        no_args_is_help=True,
+        pretty_exceptions_show_locals=False,
+        rich_markup_mode=None,
+    )
+    shell.callback()(_options)
+    return shell
+
+
+def print_error(error: GencardError, advice: str) -> None:
+    """Print reason, text and notes of an error in one line, and the advice in the next."""
+    text = " ".join([str(error), *getattr(error, "__notes__", ())])
+    typer.echo(f"{typer.style(error.reason, fg='red', bold=True)}  {_printable(text)}", err=True)
+    typer.echo(typer.style(f"→ {_printable(advice)}", dim=True), err=True)
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _say_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"gencard {version('gencard')}")
+        raise typer.Exit
+
+
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself."""

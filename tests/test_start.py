@@ -1,0 +1,81 @@
+"""Programs start fast: what is not needed is not imported. Modules are counted, never seconds."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from gencard.client.shell.main import app as client_shell
+from gencard.controller.shell.main import app as steward_shell
+
+HEAVY = frozenset(
+    (
+        *("alembic", "cryptography", "duckdb", "formulaic", "google", "grpc", "matplotlib", "numpy"),
+        *("opendp", "pandas", "pyarrow", "pydantic", "rich", "scipy", "sklearn", "sqlalchemy", "torch"),
+    )
+)
+SHELLS = {
+    "gencard.client.shell.main": client_shell,
+    "gencard.controller.shell.main": steward_shell,
+}
+COMMANDS = [(shell, name) for shell, app in SHELLS.items() for name in get_command(app).commands]
+
+
+def imported_by(program, *arguments):
+    """Names of the top-level packages that a program has imported when it ends."""
+    report = "import atexit, sys; atexit.register(lambda: print('\\n', *sys.modules, file=sys.stderr))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", report + program, *arguments], capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_help_imports_no_heavy_library(shell, arguments):
+    assert not imported_by(f"from {shell} import main; main()", *arguments) & HEAVY
+
+
+def test_the_client_imports_no_heavy_library():
+    assert not imported_by("import gencard.client") & HEAVY
+
+
+@pytest.mark.parametrize(("shell", "name"), COMMANDS)
+def test_a_summary_begins_the_help_of_its_command(shell, name):
+    group = get_command(SHELLS[shell])
+    listed, (_, command, _) = group.commands[name], group.resolve_command(None, [name])
+    text = " ".join(command.help.split())
+    assert command.name == name
+    assert f"{text} ".startswith(f"{listed.short_help} ")
+    assert listed.short_help.endswith(".")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_help_lists_every_command(shell):
+    answer = CliRunner().invoke(SHELLS[shell], ["--help"])
+    listed = {line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ")}
+    assert listed >= get_command(SHELLS[shell]).commands.keys()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_command_that_is_none_is_refused_with_the_nearest(shell):
+    answer = CliRunner().invoke(SHELLS[shell], ["enrl"])
+    assert answer.exit_code == 2
+    assert "Did you mean 'enrol'?" in answer.stderr
+
+
+def test_a_group_below_a_shell_has_its_commands():
+    _, keys, rest = get_command(steward_shell).resolve_command(None, ["keys", "rotate"])
+    assert isinstance(keys, TyperGroup)
+    assert "rotate" in keys.commands
+    assert rest == ["rotate"]
+
+
+def test_completion_offers_names_and_imports_no_command():
+    program = "from gencard.client.shell.main import main; main()"
+    setting = {"_GENCARD_COMPLETE": "complete_bash", "COMP_WORDS": "gencard ge", "COMP_CWORD": "1"}
+    before = f"import os, sys; os.environ.update({setting}); sys.argv[0] = 'gencard'\n"
+    assert not imported_by(f"{before}{program}") & (HEAVY - {"pydantic"})  # by Typer itself
