@@ -143,7 +143,7 @@ class TestShell:
         shown = run("survey", "health ~ sex -")
         assert shown.exit_code == 1
         assert "INVALID_FORMULA" in shown.stderr
-        assert "position 14" in shown.stderr
+        assert "position 15" in shown.stderr
 
     def test_an_analysis_that_is_none_is_wrong_usage(self, run):
         assert run("survey", FITS, "--kind", "probit").exit_code == 2

@@ -139,7 +139,7 @@ class TestWorkload:
             all_marginals(2, ["a", "x"]).cliques(self.DOMAIN)
 
 
-HEAVY = ("gencard.controller", "matplotlib", "jinja2", "scipy.stats", "pandas", "pyarrow")
+HEAVY = ("gencard.controller", "formulaic", "matplotlib", "jinja2", "scipy.stats", "pandas", "pyarrow")
 
 
 @pytest.mark.parametrize(

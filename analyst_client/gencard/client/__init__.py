@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gencard.client.audit import Audit
     from gencard.client.card import Card
     from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
-    from gencard.client.plan import Plan
+    from gencard.client.planning.plan import Plan
     from gencard.client.release import Release
     from gencard.client.report.fidelity import FidelityReport
     from gencard.client.workload import (
@@ -36,7 +36,7 @@ _HOME = {
     "Audit": "audit",
     "Card": "card",
     "FidelityReport": "report.fidelity",
-    "Plan": "plan",
+    "Plan": "planning.plan",
     "Release": "release",
     "all_marginals": "workload",
     "covariance": "workload",

@@ -12,13 +12,13 @@ from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.connection.credentials import Credentials, address_in
-from gencard.client.plan import Plan
+from gencard.client.planning.plan import Plan
 from gencard.client.terms import Measured, proposed
 from gencard.client.workload import Marginals
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.formula import Formula, analysis_of, sufficient_cliques
+from gencard.core.statistics.formula import analysis_of, sufficient_cliques
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.identity import Identity
@@ -181,8 +181,8 @@ class Analyst:
 
         Args:
             dataset: Name of the dataset.
-            formula: Model formula, such as ``grade ~ group + birth * family``; names with spaces are
-                written in backticks.
+            formula: Model formula as in R or patsy, such as ``grade ~ group + C(birth) * family``; names
+                with spaces are written in backticks or as ``Q("...")``.
             kind: "logistic", "multinomial", "linear" or "crosstab".
             generator: Name of the generator in the catalogue.
             rows: Most rows in one release; default: the policy's limit.
@@ -193,7 +193,10 @@ class Analyst:
                 with the formula, or with what it needs.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
-        analysis, parsed, entry = analysis_of(kind), Formula.of(formula), self.dataset(dataset)
+        from gencard.client.planning.formulas import read_formula  # noqa: PLC0415 - loads pandas
+
+        analysis, entry = analysis_of(kind), self.dataset(dataset)
+        parsed = read_formula(formula, entry.coding)
         cliques = sufficient_cliques(parsed, analysis, entry.coding.domain)
         ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, **measured)
         return Plan(parsed, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask)

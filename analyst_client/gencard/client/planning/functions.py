@@ -1,0 +1,146 @@
+"""Functions in formulas: of which attributes each one is, or why it is refused.
+
+A function of attributes is determined by their levels, so the marginal of its attributes is all that an
+analysis needs of it. Functions of other rows, random ones and unknown ones are refused.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from gencard.core.coding import Coding, Labels
+from gencard.core.domain import Clique
+from gencard.core.errors import UnknownAttributeError
+
+_CODINGS = {"C", "Q", "factor", "as_factor", "ordered", "as_ordered", "relevel", "as_logical"}
+"""Of one attribute of any type, their first argument; the others say how its levels are coded."""
+
+_NUMERIC = {
+    "abs", "as_integer", "as_numeric", "bs", "cc", "ceil", "ceiling", "center", "cr", "cs", "cut", "exp",
+    "expm1", "floor", "log", "log10", "log1p", "log2", "ns", "offset", "poly", "round", "scale", "sign",
+    "sqrt", "standardize",
+}  # fmt: skip
+"""Of numbers, their first argument."""
+
+_TOGETHER = {"I", "ifelse", "interaction", "maximum", "minimum", "pmax", "pmin", "where"}
+"""Of all their arguments together."""
+
+_CONSTANTS = {"c", "list", "range", "set", "tuple"}
+_NAMESPACES = {"math", "np", "numpy", "patsy", "pd"}
+_NO_ATTRIBUTES = {"F", "FALSE", "Inf", "NA", "NULL", "T", "TRUE", "pi"}
+"""Constants of R, where no attribute has the name."""
+
+_ROWS = "rows have no order, so there is no function of the row before or after"
+_SMOOTH = "smooth terms are not supported; write the attribute, each level has an effect of its own"
+_REFUSED = {
+    **dict.fromkeys(("L", "cumsum", "diff", "lag", "lead", "shift"), _ROWS),
+    **dict.fromkeys(("lo", "s", "te", "ti"), _SMOOTH),
+    "Surv": "survival times are not supported; write the time or the event as the response",
+    "cbind": "the response must be one attribute; plan each of several by itself",
+}
+
+_QUOTED = re.compile("`([^`]+)`")
+_DOTTED = re.compile(r"\b(as|is)\.(?=\w+\()")
+"""R's ``as.factor``: "as" and "is" are words of Python, which reads the code."""
+
+
+class NotUsableError(Exception):
+    """Why a function cannot be used, and what to write instead."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def attributes_of_call(code: str, coding: Coding) -> Clique:
+    """The attributes of which a call is a function, in the order in which they are written.
+
+    Args:
+        code: Such as ``log(age)``; the code is read, never run.
+        coding: The schema.
+
+    Raises:
+        NotUsableError: The function is refused, unknown, not of numbers, or of no attribute.
+        UnknownAttributeError: An attribute is not declared.
+    """
+    quoted: dict[str, str] = {}
+
+    def placeholder(name: re.Match[str]) -> str:
+        word = f"_quoted_{len(quoted)}"
+        quoted[word] = name[1]
+        return word
+
+    words = _DOTTED.sub(r"\1_", _QUOTED.sub(placeholder, code)).replace("^", "**").strip()
+    try:
+        tree = ast.parse(words, mode="eval")
+        names = tuple(dict.fromkeys(_Names(coding, quoted).of(tree.body)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise NotUsableError("the function cannot be read; write it as in Python") from None
+    if not names:
+        raise NotUsableError("the function is of no attribute; leave it out")
+    return names
+
+
+class _Names:
+    """The attributes of an expression.
+
+    Args:
+        coding: The schema.
+        quoted: The names in backticks, by the words that stand for them in the code.
+    """
+
+    def __init__(self, coding: Coding, quoted: Mapping[str, str]) -> None:
+        self._coding, self._quoted = coding, quoted
+        self._declared = set(coding.domain.attributes)
+
+    def of(self, node: ast.AST) -> Iterator[str]:
+        match node:
+            case ast.Call():
+                yield from self._of_call(node)
+            case ast.Name() | ast.Attribute():
+                yield from self._of_name(ast.unparse(node))
+            case _:
+                for part in ast.iter_child_nodes(node):
+                    yield from self.of(part)
+
+    def _of_name(self, text: str) -> Iterator[str]:
+        name = self._quoted.get(text, text)
+        if name in self._declared:
+            yield name
+        elif text not in _NO_ATTRIBUTES:
+            raise UnknownAttributeError(attribute=name)
+
+    def _of_call(self, call: ast.Call) -> Iterator[str]:
+        written = ast.unparse(call.func)
+        namespace, _, last = written.rpartition(".")
+        name = last if namespace in _NAMESPACES else written
+        if name in _REFUSED:
+            raise NotUsableError(_REFUSED[name])
+        if name in _CODINGS | _NUMERIC:
+            yield from self._of_first(name, call.args)
+        elif name in _TOGETHER | _CONSTANTS:
+            for part in (*call.args, *(keyword.value for keyword in call.keywords)):
+                yield from self.of(part)
+        else:
+            problem = f"the function '{written}' is not supported; write the attribute itself"
+            raise NotUsableError(problem)
+
+    def _of_first(self, name: str, parts: Sequence[ast.expr]) -> Iterator[str]:
+        """The attributes of a function's first argument."""
+        match parts:
+            case [ast.Constant(value=str() as text), *_] if name == "Q":
+                yield from self._of_name(text)
+            case [first, *_]:
+                names = list(self.of(first))
+                if name in _NUMERIC:
+                    self._check_numbers(name, names)
+                yield from names
+            case _:
+                raise NotUsableError(f"{name}(...) needs an attribute as its first argument")
+
+    def _check_numbers(self, name: str, attributes: Sequence[str]) -> None:
+        for attribute in attributes:
+            coding = self._coding.attribute(attribute).coding
+            if isinstance(coding, Labels) and not (coding.integer or coding.boolean):
+                problem = f"{name}(...) needs numbers, and '{attribute}' has text labels; write it alone"
+                raise NotUsableError(problem)
