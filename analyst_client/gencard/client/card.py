@@ -14,6 +14,7 @@ from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.files.levels import ValueForm
+from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
 from gencard.client.terms import Measured, countered
 from gencard.client.workload import Marginals
@@ -21,7 +22,6 @@ from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
-from gencard.core.statistics.psi import Psi
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.dsse import signature_of
@@ -162,13 +162,21 @@ class Card(CardView):
         return self.release(rows, seed=seed, progress=progress).to_frame(values)
 
     @property
-    def psi(self) -> Psi:
+    def psi(self) -> NamedPsi:
         """psi, the measured statistics of the card: all input of its generator. Downloaded once.
 
         Raises:
             NoPsiError: The card is of tier private.
         """
         return self.agreement.psi
+
+    def tables(self) -> Tables:
+        """The marginals of psi as data frames, by their attributes; see ``psi.tables``.
+
+        Raises:
+            NoPsiError: The card is of tier private.
+        """
+        return self.psi.tables()
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
         """Recompute a release from psi, card and seed, and compare every byte.

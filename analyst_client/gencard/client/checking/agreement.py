@@ -24,6 +24,7 @@ from gencard.client.connection.connection import (
 )
 from gencard.client.connection.tables import fetch_rows
 from gencard.client.files import folder
+from gencard.client.files.psi_tables import NamedPsi
 from gencard.client.release import Release
 from gencard.client.workload import checked_rows, checked_seed
 from gencard.core.card.card import Card
@@ -32,7 +33,6 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
-from gencard.core.statistics.psi import Psi
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codecs.psi_codec import psi_of_chunks
@@ -133,7 +133,7 @@ class Agreement:
                 yield self._receipt(message)
 
     @cached_property
-    def psi(self) -> Psi:
+    def psi(self) -> NamedPsi:
         """Fetched once, checked against the card and against the digest that the receipts sign.
 
         Raises:
@@ -147,7 +147,7 @@ class Agreement:
         check_psi(self.card, psi, self.coding)
         if any(receipt.psi_digest != digest for receipt in self.receipts()):
             raise VerificationError(problem="a receipt of this card names another psi")
-        return psi
+        return NamedPsi(psi.domain, psi.measurements, psi.linear, coding=self.coding)
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
         """Make a release again and compare all that was delivered: rows, numbers, types, order, index.

@@ -1,0 +1,150 @@
+"""psi with the schema's names: marginals as data frames."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gencard.client.display import Displayable, Grid, Part, named
+from gencard.client.files.levels import is_ordered
+from gencard.core.coding import Coding
+from gencard.core.errors import InvalidInputError
+from gencard.core.statistics.psi import Measurement, Psi
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_MARGINALS = 20
+"""Lines that are shown."""
+
+SUMS = "sums"
+"""Key of the table of moments."""
+
+
+class Tables(dict[tuple[str, ...] | str, "pd.DataFrame"]):
+    """Data frames by marginal; notebooks show all of them."""
+
+    def _repr_html_(self) -> str:
+        heads = (key if isinstance(key, str) else named(key) for key in self)
+        parts = zip(heads, self.values(), strict=True)
+        return "".join(f"<h4>{escape(head)}</h4>{table.to_html()}" for head, table in parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NamedPsi(Psi, Displayable):
+    """psi of a card, with the names of the levels.
+
+    Args:
+        coding: The schema.
+    """
+
+    coding: Coding = field(kw_only=True)
+
+    def to_frame(self, marginal: str | Sequence[str] | None = None) -> "pd.DataFrame":
+        """Counts with the names of their levels, one line for each cell.
+
+        Args:
+            marginal: Attributes of one marginal of psi, in any order; default: all marginals, one after
+                the other.
+
+        Returns:
+            One column for each attribute, then ``count``, in records, and with noise or rounding its
+            standard deviation ``stddev``. With all marginals, the column ``marginal`` comes first, and
+            attributes outside a marginal are missing.
+
+        Raises:
+            InvalidInputError: psi does not hold this marginal.
+        """
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        if marginal is not None:
+            return self._frame(self._measurement(marginal))
+        head = self._free("marginal")
+        frames = [self._frame(one).assign(**{head: named(one.clique)}) for one in self.measurements]
+        if not frames:
+            return pd.DataFrame({head: [], self._free("count"): []})
+        frame = pd.concat(frames, ignore_index=True)
+        attributes = self.domain.covered_by(self.cliques).attributes
+        types = {name: self._type(name) for name in attributes}  # which concat forgets
+        rest = [name for name in frame if name not in (head, *attributes)]
+        return frame.astype(types)[[head, *attributes, *rest]]
+
+    def tables(self) -> Tables:
+        """Each marginal as a table: its last attribute in columns, the others in rows.
+
+        Moments follow under ``SUMS``: the sum, and the mean over the records, of each function.
+        """
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        tables = Tables({one.clique: self._table(one) for one in self.measurements})
+        if self.linear:
+            tables[SUMS] = pd.DataFrame(
+                {
+                    "attributes": named(one.statistic.clique),
+                    "function": function.name,
+                    "sum": one.values[place] / function.denominator,
+                    "mean": one.means[place],
+                }
+                for one in self.linear
+                for place, function in enumerate(one.statistic.functions)
+            )
+        return tables
+
+    def _measurement(self, marginal: str | Sequence[str]) -> Measurement:
+        names = {marginal} if isinstance(marginal, str) else {*marginal}
+        for one in self.measurements:
+            if {*one.clique} == names:
+                return one
+        known = "; ".join(map(", ".join, self.cliques))
+        raise InvalidInputError(field="marginal", problem=f"must be one of psi: {known}")
+
+    def _frame(self, one: Measurement) -> "pd.DataFrame":
+        """A line for each cell."""
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        places = np.indices(one.values.shape).reshape(len(one.clique), -1)
+        columns: dict[str, Any] = {
+            name: pd.Categorical.from_codes(codes, dtype=self._type(name))
+            for name, codes in zip(one.clique, places, strict=True)
+        }
+        columns[self._free("count")] = one.values.ravel()
+        if not self.exact:
+            columns[self._free("stddev")] = one.stddev
+        return pd.DataFrame(columns)
+
+    def _table(self, one: Measurement) -> "pd.DataFrame":
+        """A table of two ways."""
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        *rows, columns = (pd.Index(self._names(name), name=name) for name in one.clique)
+        if not rows:
+            return pd.DataFrame({"count": one.values}, index=columns)
+        index = rows[0] if len(rows) == 1 else pd.MultiIndex.from_product(rows)
+        return pd.DataFrame(one.values.reshape(len(index), -1), index=index, columns=columns)
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        return self.coding.attribute(name).coding.level_names
+
+    def _type(self, name: str) -> "pd.CategoricalDtype":
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        return pd.CategoricalDtype(self._names(name), ordered=is_ordered(self.coding.attribute(name)))
+
+    def _free(self, column: str) -> str:
+        """A column's name that no attribute has."""
+        while column in self.domain:
+            column += "_"
+        return column
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        sizes = [
+            (named(one.clique), f"{one.values.size:,}", f"{one.stddev:.3g}") for one in self.measurements
+        ]
+        heads = ("Marginal", "Cells", "Standard deviation of a count")
+        more = len(sizes) - _MOST_MARGINALS
+        lines = sizes if more <= 0 else [*sizes[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
+        sums = [(named(one.statistic.clique), str(one.values.size)) for one in self.linear]
+        grids = [Grid(heads, lines)] if lines else []
+        return "psi", [*grids, *([Grid(("Moments of", "Sums"), sums)] if sums else [])]
