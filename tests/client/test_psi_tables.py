@@ -62,7 +62,9 @@ def test_tables_have_the_last_attribute_in_columns(agreed):
 def test_tables_of_one_and_of_three_attributes(psi):
     counts = np.arange(24).reshape(2, 4, 3)
     three = Measurement(("sex", "children", "health"), counts)
-    psi = replace(psi, domain=CODING.domain, measurements=(Measurement(("sex",), np.array([1, 2])), three))
+    psi = replace(
+        psi, domain=CODING.domain, measurements=(Measurement(("sex",), np.array([1, 2])), three)
+    )
     tables = psi.tables()
     assert tables["sex",].loc["male", "count"] == 2
     assert tables["sex", "children", "health"].loc[("male", "missing"), "bad"] == 23
