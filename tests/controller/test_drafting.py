@@ -381,7 +381,6 @@ class TestFiles:
         ("text", "words"),
         [
             ("a,b,a\n" + "1,2,3\n" * 9, "column names in line 1: 'a'"),
-            ("a,,b\n" + "1,2,3\n" * 9, "no name for column 2"),
             ("a,b\n" + "1,2\n" * 9 + "1\n1,2,3\n" + "1,2\n", "lines 11, 12"),
             ('a,b\n1,2\n1,"2\n', "near line 3"),
             ("a,b\n1,2\n2,1\n1,2\n", "fewer than 8 records"),
@@ -393,6 +392,14 @@ class TestFiles:
         with pytest.raises(InvalidInputError) as refusal:
             drafted(path)
         assert words in str(refusal.value)
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+    @pytest.mark.parametrize("names", [",a,b", "a,,b", "Unnamed: 0,a,b"])
+    def test_a_column_without_a_name_is_left_out(self, tmp_path, names, encoding):
+        path = tmp_path / "t.csv"
+        path.write_text(names + "\n" + "1,2,ü\n0,1,o\n" * 9, encoding=encoding)
+        assert drafted(path).schema.coding.domain.attributes == ("a", "b")
+        assert keeps_to_it(path)
 
     def test_an_empty_file(self, tmp_path):
         (tmp_path / "t.csv").touch()

@@ -48,7 +48,7 @@ def synthesis(folder: Path, *, rows: int = 100) -> tasks.Job:
 def endless() -> tasks.Job:
     """A job that never ends: its records are a device that never does."""
     schema = {"title": "t", "declared_by": "d", "attributes": [{"name": "a", "labels": ["x"]}]}
-    records = {"data": "/dev/zero", "schema": schema, "version": "0", "salt": ""}
+    records = {"data": "/dev/zero", "format": {}, "schema": schema, "version": "0", "salt": ""}
     return {"records": records, "cliques": [["a"]]}
 
 

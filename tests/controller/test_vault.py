@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.jobs import process
+from gencard.controller.records.encoding import Reading
 from gencard.controller.records.vault import Records, Vault, silently
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.errors import (
@@ -99,8 +100,8 @@ class TestReading:
     @pytest.mark.parametrize("kind", KINDS)
     def test_declared_values_may_stand_for_missing(self, tmp_path, kind):
         frame = pd.DataFrame({"age": [-8, 17, 30], "sex": ["f", "unknown", "m"]})
-        absent = {"age": ("-8", "n/a"), "sex": ("unknown",)}
-        vault = Vault(stored(frame, tmp_path, kind), Coding((SEX, AGE)), absent)
+        readings = {"age": Reading(("-8", "n/a")), "sex": Reading(("unknown",))}
+        vault = Vault(stored(frame, tmp_path, kind), Coding((SEX, AGE)), readings)
         dataset = vault.dataset(("sex", "age"), most_records=9)
         assert dataset.codes.tolist() == [[0, 3], [2, 0], [1, 1]]
 

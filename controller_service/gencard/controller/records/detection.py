@@ -161,11 +161,7 @@ def _check_header(header: Sequence[str], line: int) -> None:
     names = [name.strip() for name in header]
     if not any(names):
         raise InvalidInputError(field="data", problem=f"has no column names in line {line}")
-    if not all(names):
-        position = names.index("") + 1
-        problem = f"has no name for column {position} in line {line}; name it, or remove the column"
-        raise InvalidInputError(field="data", problem=problem)
-    repeated = [name for name, count in Counter(names).items() if count > 1]
+    repeated = [name for name, count in Counter(filter(None, names)).items() if count > 1]
     if repeated:
         listed = ", ".join(f"'{name}'" for name in repeated)
         problem = f"repeats column names in line {line}: {listed}; rename the columns"

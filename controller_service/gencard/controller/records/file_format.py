@@ -118,7 +118,8 @@ def _decoded(path: Path, file_format: FileFormat) -> arrow_dataset.Dataset:
     )
     read = arrow_csv.ReadOptions(encoding=file_format.encoding, skip_rows=file_format.skip)
     with arrow_csv.open_csv(path, read_options=read, parse_options=parse) as reader:
-        names = reader.schema.names
+        names = [name or f"column{position}" for position, name in enumerate(reader.schema.names)]
+    read.skip_rows, read.column_names = file_format.skip + 1, names
     convert = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
     )

@@ -45,6 +45,9 @@ _NAMES_OF_PEOPLE = re.compile(
     r"(^|[^a-z])(id|uid|uuid|ssn|iban|nr|key|name|surname|vorname|nachname|e?mail|phone|tel|telefon)([^a-z]|$)"
     r"|(_id|Id|ID)$|name$",
 )
+_NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
+"""What programs call a column that has no name; most often it numbers the rows."""
+
 _NAMES_OF_BIRTH = re.compile(r"birth|geburt|(^|[^a-z])dob([^a-z]|$)|naissance|nacimiento", re.IGNORECASE)
 
 
@@ -308,6 +311,8 @@ def _why_left_out(profile: Profile) -> str:
     """Why a column is not declared; empty where it is."""
     if not profile.present:
         return "it is empty"
+    if _NO_NAME.fullmatch(profile.name):
+        return "it has no name"
     return _why_identifying(profile) or (_why_no_labels(profile) if profile.kind == "text" else "")
 
 
