@@ -52,7 +52,7 @@ def main() -> int:
             audit(meter, negotiate_and_release(meter))
         keep_log()
     except GencardError as error:
-        console.print(f"[bold red]{error.reason}[/] {error}\n[dim]→ {error.advice}[/]")
+        console.print(f"[bold red]{error.reason}[/] {error.message}\n[dim]→ {error.advice}[/]")
         return 1
     close(time.monotonic() - began)
     return 0

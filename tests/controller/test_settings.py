@@ -152,7 +152,7 @@ def test_a_refusal_says_where_and_what(tmp_path):
     """Which file, which line, what is expected: enough to mend it without a manual."""
     assert "at line 5" in str(refused(tmp_path, SMALLEST + "[server\n"))
     error = refused(tmp_path, SMALLEST + DATASET.replace("largest_order = 2", 'largest_order = "two"'))
-    assert str(error) == "controller.toml: datasets.0.policy.largest_order: is not a whole number."
+    assert error.message == "controller.toml: datasets.0.policy.largest_order: is not a whole number."
 
 
 @pytest.mark.parametrize(

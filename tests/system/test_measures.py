@@ -135,6 +135,19 @@ class TestWhoMayKnowWhat:
                 with pytest.raises(NotFoundError):
                     evaluation.run(bob._connection, asked, (), False)
 
+    def test_anothers_evaluation_reads_as_none(self, measured_house, people, card, release):
+        auditor, path = people["aud"]._connection, "/gencard.v1.MeasuresService/GetMeasures"
+        run(people["aud"], card, ["dcr"])
+        listed = measures_pb2.ListMeasuresRequest(parent=card.name)
+        name = auditor.call(auditor.measures.ListMeasures, listed).measures[0].name
+        channel = measured_house.channel(enrolled(measured_house, "bob"))
+        anothers, nobodys = (
+            call(channel, path, measures_pb2.GetMeasuresRequest(name=one))
+            for one in (name, f"{card.name}/measures/none")
+        )
+        assert anothers == nobodys
+        assert anothers.reason == "NOT_FOUND"
+
     def test_keys_and_target_are_a_table_that_the_policy_must_allow(self, people, card, release):
         """Two keys and a target: three attributes, and the policy allows two together."""
         for person in people.values():

@@ -55,7 +55,7 @@ def test_reasons_are_unique_and_say_the_class_name():
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.reason)
 def test_text_and_advice_are_sentences(kind):
-    for text in (str(filled(kind)), kind.advice):
+    for text in (filled(kind).message, kind.advice):
         assert text.endswith(".")
         assert "{" not in text
     assert len(kind.reason) <= 63  # the bound of google.rpc.ErrorInfo
@@ -69,7 +69,7 @@ def test_what_is_raised_arrives(kind, value):
     again = error_of(status)
     assert type(again) is kind
     assert again.fields == error.fields
-    assert str(again) == str(error) == status.message
+    assert (str(again), again.message) == (str(error), status.message)
     assert status.code == STATUS[kind].value[0]
 
 
@@ -191,7 +191,7 @@ def failed_with(status, code=grpc.StatusCode.NOT_FOUND, details=""):
 def test_our_error_rides_in_the_trailing_metadata():
     error = errors.UnknownAttributeError(attribute="sex")
     status = status_message(error).SerializeToString()
-    found = error_of_call(failed_with(status, grpc.StatusCode.INVALID_ARGUMENT, str(error)))
+    found = error_of_call(failed_with(status, grpc.StatusCode.INVALID_ARGUMENT, error.message))
     assert type(found) is errors.UnknownAttributeError
     assert found.fields == {"attribute": "sex"}
 
@@ -208,3 +208,35 @@ def test_metadata_that_do_not_fit_the_call(status):
 
 def test_an_error_without_a_call():
     assert type(error_of_call(grpc.RpcError())) is errors.ServiceUnavailableError
+
+
+class TestAdvice:
+    def test_it_stands_in_the_text_of_an_exception_in_words_of_python(self):
+        error = errors.NotFoundError(what="card")
+        assert (
+            str(error) == f"{error.message} {error.advice.replace('gencard cards', 'analyst.cards()')}"
+        )
+        assert "`gencard cards`" in error.advice
+
+    def test_a_field_takes_the_place_of_the_general_one_on_both_sides(self):
+        error = errors.InvalidInputError(field="rows", problem="is text", advice="Write rows=10.")
+        again = error_of(status_message(error))
+        assert str(again) == "rows: is text. Write rows=10."
+
+    @pytest.mark.parametrize(
+        ("name", "begin"),
+        [("Age", "Did you mean 'age'?"), ("helth", "Did you mean 'health'?"), ("zzz", "Valid: sex,")],
+    )
+    def test_the_name_that_was_meant(self, name, begin):
+        assert errors.advice_on(name, ("sex", "age", "health")).startswith(begin)
+
+    def test_long_lists_and_names_are_cut(self):
+        advice = errors.advice_on("x" * 10**6, [f"a{number}" for number in range(5_000)])
+        assert "(5,000 in all)" in advice
+        assert len(advice) < 200
+
+    @pytest.mark.parametrize("what", ["card", "dataset 'census'", "generator or black box 'mts'"])
+    def test_what_is_missing_is_said_and_where_to_look(self, what):
+        error = error_of(status_message(errors.NotFoundError(what=what)))
+        assert error.message == f"The {what} does not exist, or it is not yours."
+        assert error.advice.startswith("`gencard ")

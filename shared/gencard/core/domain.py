@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from gencard.core.errors import InvalidCliqueError, InvalidDomainError, UnknownAttributeError
+from gencard.core.errors import (
+    InvalidCliqueError,
+    InvalidDomainError,
+    UnknownAttributeError,
+    advice_on,
+)
 
 Clique = tuple[str, ...]
 """Attribute names, in the order of the axes of the marginal."""
@@ -61,7 +66,8 @@ class Domain:
         try:
             return self.attributes.index(attribute)
         except ValueError:
-            raise UnknownAttributeError(attribute=attribute) from None
+            advice = advice_on(attribute, self.attributes)
+            raise UnknownAttributeError(attribute=attribute, advice=advice) from None
 
     def axes(self, clique: Clique) -> tuple[int, ...]:
         return tuple(self.axis(attribute) for attribute in clique)

@@ -16,27 +16,73 @@ public by declaration: never a record, never a count, never the message of anoth
     └── OperationError           the service or its job did not finish
 """
 
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import ClassVar
+
+_IN_PYTHON: Mapping[str, str] = {
+    "gencard datasets": "analyst.datasets()",
+    "gencard datasets NAME": "analyst.dataset(name)",
+    "gencard generators": "analyst.generators()",
+    "gencard cards": "analyst.cards()",
+    "gencard cards CARD": "analyst.card(name)",
+    "gencard terminate CARD": "card.terminate()",
+    "gencard audit CARD": "card.audit()",
+    "gencard audit CARD --where card": 'card.audit(where="card")',
+    "gencard price": "analyst.price(...)",
+}
+"""What a command that an advice names is in Python."""
+
+_LONGEST_ADVICE = 600
+_MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 300, 60, 12
+"""Names and characters that are compared, which bounds the work, and names that are listed."""
 
 
 class GencardError(Exception):
-    """Root of the tree.
+    """Root of the tree. ``str`` gives the text and the advice; ``message`` the text alone.
+
+    A field named ``advice`` takes the place of the advice of the class.
 
     >>> error = UnknownAttributeError(attribute="sex")
-    >>> error.reason, str(error)
+    >>> error.reason, error.message
     ('UNKNOWN_ATTRIBUTE', "Attribute 'sex' is not declared in the dataset's public schema.")
     """
 
     reason: ClassVar[str] = "GENCARD"
     text: ClassVar[str] = "The request failed."
-    advice: ClassVar[str] = "See the documentation of the call."
+    advice: str = "See the documentation of the call."
     longest_field: ClassVar[int] = 200
+    absent: ClassVar[Mapping[str, str]] = {}
+    """What stands in the text for a field that is not given."""
 
     def __init__(self, /, **fields: object) -> None:
         self.fields = {
-            name: _printable(str(value), self.longest_field) for name, value in fields.items()
+            name: _printable(str(value), _LONGEST_ADVICE if name == "advice" else self.longest_field)
+            for name, value in fields.items()
         }
-        super().__init__(self.text.format(**self.fields))
+        self.message = self.text.format(**{**self.absent, **self.fields})
+        self.advice = self.fields.get("advice") or self.advice
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        """The text and the advice, in which commands of the shell are calls in Python."""
+        advice = self.advice
+        for command, call in _IN_PYTHON.items():
+            advice = advice.replace(f"`{command}`", f"`{call}`")
+        return f"{self.message} {advice}"
+
+
+def advice_on(name: str, names: Sequence[str]) -> str:
+    """Which name was probably meant, and which there are.
+
+    >>> advice_on("Age", ["sex", "age"])
+    "Did you mean 'age'? Valid: sex, age."
+    """
+    by_small = {valid.lower(): valid for valid in reversed(names[:_MOST_COMPARED])}
+    close = get_close_matches(name.lower()[:_LONGEST_COMPARED], by_small, n=1)
+    meant = f"Did you mean '{by_small[close[0]]}'? " if close else ""
+    more = f", … ({len(names):,} in all)" if len(names) > _MOST_LISTED else ""
+    return f"{meant}Valid: {', '.join(names[:_MOST_LISTED]) or 'none'}{more}."
 
 
 def _printable(value: str, longest: int) -> str:
@@ -339,12 +385,36 @@ class HostNameMismatchError(AccessError):
 
 
 class NotFoundError(AccessError):
+    """What does not exist and what the caller may not see are told apart by nothing.
+
+    Args:
+        what: The kind of resource, with the name that the caller sent where it is short.
+    """
+
     reason = "NOT_FOUND"
-    text = "This resource does not exist, or it is not yours."
-    advice = (
-        "List what you may see with `gencard datasets`, `generators` or `cards`; names must match"
-        " exactly."
-    )
+    text = "The {what} does not exist, or it is not yours."
+    advice = "List what you may see with `gencard datasets`, `gencard generators` or `gencard cards`."
+
+    absent: ClassVar[Mapping[str, str]] = {"what": "resource"}
+
+    def __init__(self, /, **fields: object) -> None:
+        super().__init__(**fields)
+        kind = self.fields.get("what", "").partition(" '")[0]
+        self.advice = self.fields.get("advice") or _LISTED_BY.get(kind, self.advice)
+
+
+_LISTED_BY: Mapping[str, str] = {
+    "dataset": "`gencard datasets` lists the datasets; names must match exactly.",
+    "card": (
+        "`gencard cards` lists the cards that you may see, with their full names "
+        "(datasets/DATASET/cards/CARD)."
+    ),
+    "generator or black box": "`gencard generators` lists generators and black boxes.",
+    "operation": "Operations belong to whoever started them; start it again if it is gone.",
+    "release": "`gencard report CARD` shows the releases of a card.",
+    "audit": "`gencard report CARD` shows the audits that your role may see.",
+}
+"""Where a reader finds the right name, by the kind of resource."""
 
 
 # The budget does not suffice -------------------------------------------------------------------
@@ -353,7 +423,10 @@ class NotFoundError(AccessError):
 class BudgetExceededError(GencardError):
     reason = "BUDGET_EXCEEDED"
     text = "The price exceeds what is left of the {scope}'s budget."
-    advice = "Request fewer statistics; validate_only shows the price of a proposal."
+    advice = (
+        "Request fewer statistics or marginals of a lower order; `gencard price` shows the price of a "
+        "proposal, which costs nothing."
+    )
 
 
 # The controller's records cannot be used -------------------------------------------------------

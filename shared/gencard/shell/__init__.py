@@ -82,7 +82,7 @@ def new_shell(name: str, summary: str, group: type[LazyGroup]) -> typer.Typer:
 
 def print_error(error: GencardError, advice: str) -> None:
     """Print reason, text and notes of an error in one line, and the advice in the next."""
-    text = " ".join([str(error), *getattr(error, "__notes__", ())])
+    text = " ".join([error.message, *getattr(error, "__notes__", ())])
     typer.echo(f"{typer.style(error.reason, fg='red', bold=True)}  {_printable(text)}", err=True)
     typer.echo(typer.style(f"→ {_printable(advice)}", dim=True), err=True)
 

@@ -78,7 +78,7 @@ class _Record:
         try:
             value = find()
         except GencardError as error:
-            self.checks.append(Check(what, Outcome.FAILED, str(error)))
+            self.checks.append(Check(what, Outcome.FAILED, error.message))
             return None
         self.checks.append(Check(what, Outcome.PASSED, detail(value)))
         return value

@@ -203,7 +203,7 @@ class Audits:
     def _seen(self, tx: Connection, who: Identity, name: str) -> AuditRow:
         row = self.store.get(tx, name)
         if row.verdict is None or not _may_see(who, row):
-            raise NotFoundError
+            raise NotFoundError(what="audit")
         return row
 
 

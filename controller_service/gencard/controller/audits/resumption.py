@@ -117,7 +117,7 @@ class Resumption:
         known = {row.name: row for row in self.operations.of_kind(tx, KIND, card)}
         row = known.get(name)
         if row is None or row.owner != who.uri:
-            raise NotFoundError
+            raise NotFoundError(what="operation")
         if row.state is not OperationState.CANCELLED:
             raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
         if any(_request(other).get("resumes") == name for other in known.values()):

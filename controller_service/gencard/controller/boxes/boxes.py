@@ -149,7 +149,7 @@ class Boxes:
         if name in GENERATORS:
             return GeneratorFacts(GENERATORS[name].tier, self._codes[name])
         if name not in self._boxes:
-            raise NotFoundError
+            raise NotFoundError(what=f"generator or black box '{name}'")
         box = self._boxes[name]
         privacy, digest = self._privacies[name], self.digest(name)
         return GeneratorFacts(
@@ -220,7 +220,7 @@ class Boxes:
         if name in GENERATORS:
             return _recipe(HONEST, name, statistics, {})
         if name not in self._boxes:
-            raise NotFoundError
+            raise NotFoundError(what=f"generator or black box '{name}'")
         if name in self._in_cells:
             return {**self._now(self._in_cells[name]), **_statistics(statistics)}
         match box := self._boxes[name]:
@@ -255,7 +255,7 @@ def _read(box: ProgramBox | BuiltInBox) -> Document:
             return program_recipe(box.folder, box.command, box.parameters, box.libraries)
         return built_in_recipe(box.box, box.parameters)
     except InvalidInputError as error:
-        problem = str(error).removesuffix(".")  # a text of ours, of settings alone
+        problem = error.message.removesuffix(".")  # a text of ours, of settings alone
     raise InvalidInputError(field=f"black_boxes/{box.name}", problem=problem)
 
 

@@ -53,7 +53,7 @@ def facts_of_generators(name: str) -> GeneratorFacts:
         NotFoundError: There is no generator of this name.
     """
     if name not in GENERATORS:
-        raise NotFoundError
+        raise NotFoundError(what=f"generator or black box '{name}'")
     return GeneratorFacts(GENERATORS[name].tier, "")
 
 

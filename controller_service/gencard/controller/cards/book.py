@@ -63,20 +63,27 @@ class CardBook:
         """The caller's own card; another's is as unknown as one that never was."""
         card = self.card(tx, name)
         if card.analyst != who.uri:
-            raise NotFoundError
+            raise NotFoundError(what="card")
         return card
 
     def seen(self, tx: Connection, who: Identity, name: str) -> Card:
         """A card that ``who`` may look at: analysts their own, auditors and stewards every one."""
         return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
 
-    def readable(self, tx: Connection, who: Identity, name: str) -> Card:
+    def readable(self, tx: Connection, who: Identity, name: str, *, what: str = "card") -> Card:
         """A card whose releases and measures ``who`` may fetch.
 
+        Args:
+            what: What was requested; what belongs to another's card must read as what never was.
+
         Raises:
+            NotFoundError: There is no such card, or it is another's.
             CardStateError: It was revoked, which gives analysts nothing more.
         """
-        card = self.seen(tx, who, name)
+        try:
+            card = self.seen(tx, who, name)
+        except NotFoundError:
+            raise NotFoundError(what=what) from None
         if card.state is CardState.REVOKED and who.role is Role.ANALYST:
             raise CardStateError(state=card.state)
         return card

@@ -96,9 +96,9 @@ class Evaluations:
         """
         with self.database.reading() as tx:
             row = self.store.get(tx, name)
-            card = self.cards.readable(tx, who, row.card)
+            card = self.cards.readable(tx, who, row.card, what="evaluation")
             if row.measure not in allowed(who, card):
-                raise NotFoundError
+                raise NotFoundError(what="evaluation")
             dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
             reason = why_withheld(evaluation_named(row.measure), signed_card(card), dataset_entry)
         if reason is not None:

@@ -145,7 +145,7 @@ class Refusals:
             if row.name == name:
                 self.store.see(tx, name)
                 return row
-        raise NotFoundError
+        raise NotFoundError(what="operation")
 
 
 def _refused(rows: Iterable[OperationRow]) -> list[OperationRow]:

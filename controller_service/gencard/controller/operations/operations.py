@@ -146,7 +146,7 @@ class Operations:
         with self._database.reading() as tx:
             row = self._store.get(tx, name)
         if who.role is not Role.STEWARD and row.owner != who.uri:
-            raise NotFoundError
+            raise NotFoundError(what="operation")
         return row
 
     def page(self, who: Identity, before: str, limit: int) -> tuple[tuple[OperationRow, ...], str]:

@@ -69,7 +69,7 @@ class Catalogue:
     def named(self, name: str) -> DatasetEntry:
         """Raises NotFoundError for a name that is not on offer."""
         if name not in self._by_name:
-            raise NotFoundError
+            raise NotFoundError(what=f"dataset '{name.removeprefix('datasets/')}'")
         return self._by_name[name]
 
 

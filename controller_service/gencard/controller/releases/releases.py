@@ -249,7 +249,7 @@ class Releases:
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:
         row = self.store.get(tx, name)
-        self.cards.readable(tx, who, row.card)
+        self.cards.readable(tx, who, row.card, what="release")
         return row
 
 

@@ -129,7 +129,7 @@ class AuditStore:
         """Raises NotFoundError where there is no such audit."""
         row = tx.execute(select(audits).where(audits.c.name == name)).mappings().one_or_none()
         if row is None:
-            raise NotFoundError()
+            raise NotFoundError(what="audit")
         return _row_of(row)
 
     def list(

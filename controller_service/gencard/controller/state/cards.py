@@ -160,7 +160,7 @@ class CardStore:
         """Raises NotFoundError where there is no such card."""
         row = tx.execute(select(cards).where(cards.c.name == name)).mappings().one_or_none()
         if row is None:
-            raise NotFoundError()
+            raise NotFoundError(what="card")
         return _row_of(row)
 
     def usage(self, tx: Connection, analyst: str, offered_since: datetime) -> CardUsage:

@@ -126,7 +126,7 @@ class Ledger:
             NotFoundError: The dataset has no caps.
         """
         if account.dataset not in self._caps:
-            raise NotFoundError()
+            raise NotFoundError(what=f"dataset '{account.dataset.removeprefix('datasets/')}'")
         return self._caps[account.dataset].of(account.scope)
 
     def spent(self, tx: Connection, account: Account) -> Price:
@@ -242,10 +242,10 @@ def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
 
 def _line(tx: Connection, line: int) -> Spend:
     if not 0 < line < 2**63:  # the database's overflow error would differ from "not found"
-        raise NotFoundError()
+        raise NotFoundError(what="ledger line")
     row = tx.execute(select(lines).where(lines.c.number == line)).mappings().one_or_none()
     if row is None:
-        raise NotFoundError()
+        raise NotFoundError(what="ledger line")
     return _spend_of(row)
 
 

@@ -111,7 +111,7 @@ class OperationStore:
         """Raises NotFoundError where there is no such operation."""
         row = tx.execute(select(operations).where(operations.c.name == name)).mappings().one_or_none()
         if row is None:
-            raise NotFoundError()
+            raise NotFoundError(what="operation")
         return _row_of(row)
 
     def list(

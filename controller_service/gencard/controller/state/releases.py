@@ -48,7 +48,7 @@ class ReleaseStore:
         """Raises NotFoundError where there is no such release."""
         row = tx.execute(select(releases).where(releases.c.name == name)).mappings().one_or_none()
         if row is None:
-            raise NotFoundError()
+            raise NotFoundError(what="release")
         return _row_of(row)
 
     def all(self, tx: Connection) -> Iterator[ReleaseRow]:
@@ -110,7 +110,7 @@ class PsiStore:
         """Raises NotFoundError where psi was not measured yet."""
         row = self.find(tx, card)
         if row is None:
-            raise NotFoundError()
+            raise NotFoundError(what="psi of this card")
         return row
 
 
@@ -146,7 +146,7 @@ class EvaluationStore:
         """Raises NotFoundError where there is no such measure."""
         row = tx.execute(select(measures).where(measures.c.name == name)).mappings().one_or_none()
         if row is None:
-            raise NotFoundError()
+            raise NotFoundError(what="evaluation")
         return _evaluation_row(row)
 
     def taken(self, tx: Connection, card: str) -> frozenset[str]:

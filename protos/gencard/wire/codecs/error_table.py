@@ -112,7 +112,7 @@ def status_message(error: GencardError) -> status_pb2.Status:
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.fields)
     packed = Any()
     packed.Pack(info)
-    return status_pb2.Status(code=STATUS[type(error)].value[0], message=str(error), details=[packed])
+    return status_pb2.Status(code=STATUS[type(error)].value[0], message=error.message, details=[packed])
 
 
 def error_of(status: status_pb2.Status) -> GencardError | None:
