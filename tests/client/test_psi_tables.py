@@ -72,7 +72,7 @@ def test_tables_of_one_and_of_three_attributes(psi):
 
 def test_noise_says_how_large_it_is(psi):
     noisy = replace(psi, measurements=tuple(replace(one, stddev=2.5) for one in psi.measurements))
-    assert noisy.to_frame("sex health".split())["stddev"].unique().tolist() == [2.5]
+    assert noisy.to_frame(["sex", "health"])["stddev"].unique().tolist() == [2.5]
     assert "stddev" in noisy.to_frame()
     assert "2.5" in rich_text(noisy)
 
