@@ -1,5 +1,6 @@
 """Labels whose order everybody knows: answers of surveys, months, weekdays, classes of numbers."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -46,6 +47,8 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     (('under 18', '18-24', '25+'), True)
     >>> in_order(["east", "north", "west"])
     (('east', 'north', 'west'), False)
+    >>> in_order(["1", "10", "2", "N"])
+    (('1', '2', '10', 'N'), False)
     """
     if len(labels) < 3:
         return tuple(labels), False
@@ -56,7 +59,11 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     numbers = {label: _leading_number(label) for label in labels}
     if None not in numbers.values() and len(set(numbers.values())) == len(labels):
         return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True
-    return tuple(labels), False
+    return tuple(sorted(labels, key=lambda label: _as_number(label) or (math.inf, label))), False
+
+
+def _as_number(label: str) -> tuple[float, str] | None:
+    return (float(label), label) if re.fullmatch(r"\d+", label) else None
 
 
 def _leading_number(label: str) -> tuple[float, int] | None:

@@ -42,7 +42,7 @@ _NAMES_OF_TEXT = re.compile(
     re.IGNORECASE,
 )
 _NAMES_OF_PEOPLE = re.compile(
-    r"(^|[^a-z])(id|uid|uuid|ssn|iban|nr|key|name|surname|vorname|nachname|e?mail|phone|tel|telefon)([^a-z]|$)"
+    r"(^|[^a-z])(id|uid|uuid|ssn|iban|nr|row|key|name|surname|vorname|nachname|e?mail|phone|tel|telefon)([^a-z]|$)"
     r"|(_id|Id|ID)$|name$",
 )
 _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
@@ -375,9 +375,17 @@ def _edges(profile: Profile) -> tuple[float, ...]:
     inflated = low >= 0 and profile.zeros * 10 > profile.present and profile.positive
     if inflated:
         return (0.0, *_increasing([_above_zero(profile), *round_quantiles(profile.positive)[1:]]))
-    if low >= 0 and high > 10 * profile.quantiles[_INTERVALS // 2]:
+    if _is_skewed(profile.quantiles):
         return round_quantiles(profile.quantiles)
     return round_edges(low, high, whole=profile.decimals == 0)
+
+
+def _is_skewed(quantiles: Sequence[float]) -> bool:
+    """Whether intervals of one width would put most values into one of them."""
+    low, high = quantiles[0], quantiles[-1]
+    if low >= 0:
+        return high > 10 * quantiles[_INTERVALS // 2]
+    return high - low > 10 * (quantiles[-2] - quantiles[1])
 
 
 def _above_zero(profile: Profile) -> float:
@@ -393,26 +401,32 @@ def _increasing(numbers: Sequence[float]) -> list[float]:
     for number in numbers[1:]:
         if number > kept[-1]:
             kept.append(number)
-    return kept if len(kept) > 1 else [*kept, kept[0] * 2]
+    return kept if len(kept) > 1 else [*kept, kept[0] + (abs(kept[0]) or 1.0)]
 
 
 def round_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
-    """Quantiles of numbers from 0 on, rounded to one digit, the first downwards, the last upwards.
+    """Quantiles rounded to one digit, or to two where one makes few intervals; the ends outwards.
 
-    >>> round_quantiles((0, 130, 410, 880, 52_300))
-    (0.0, 100.0, 400.0, 900.0, 60000.0)
+    >>> round_quantiles((0, 130, 410, 880, 1_900, 52_300))
+    (0.0, 100.0, 400.0, 900.0, 2000.0, 60000.0)
     """
-    middle = [rounded(value, round) for value in quantiles[1:-1]]
+    edges = _rounded_quantiles(quantiles, digits=1)
+    few = len(edges) - 1 <= (len(quantiles) - 1) / 2
+    return _rounded_quantiles(quantiles, digits=2) if few else edges
+
+
+def _rounded_quantiles(quantiles: Sequence[float], digits: int) -> tuple[float, ...]:
+    middle = [rounded(value, round, digits) for value in quantiles[1:-1]]
     edges = _increasing([rounded(quantiles[0], math.floor), *middle])
     last = rounded(quantiles[-1], math.ceil)
     return tuple(_increasing([*(edge for edge in edges if edge < last), last]))
 
 
-def rounded(value: float, rounding: object) -> float:
-    """A number rounded to one digit by ``math.floor``, ``math.ceil`` or ``round``."""
+def rounded(value: float, rounding: object, digits: int = 1) -> float:
+    """A number rounded to some digits by ``math.floor``, ``math.ceil`` or ``round``."""
     if value == 0:
         return 0.0
-    unit = Decimal(1).scaleb(Decimal(repr(value)).adjusted())
+    unit = Decimal(1).scaleb(Decimal(repr(value)).adjusted() - digits + 1)
     return float(unit * rounding(Decimal(repr(value)) / unit))  # type: ignore[operator]
 
 
