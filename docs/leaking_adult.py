@@ -20,7 +20,7 @@ from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared, Material
-from gencard.core.evaluation.registry import EVALUATIONS, evaluate
+from gencard.core.evaluation.registry import REPORTED, evaluate
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.wire.documents.receipt import Receipt
@@ -91,7 +91,7 @@ def report_of(material: Material) -> CardReport:
     )
     findings = {
         name: evaluate(measure, material if measure.reads_records else projected)
-        for name, measure in EVALUATIONS.items()
+        for name, measure in REPORTED.items()
     }
     left = LeftOut("Audit", "nothing but rows is known of this generator")
     return CardReport(

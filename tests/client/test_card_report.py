@@ -8,18 +8,25 @@ import pytest
 
 from gencard.boxes.reference import Honest
 from gencard.client.audit import Audit, Where
-from gencard.client.report.card_report import NOT_ON_CARD, CardReport, LeftOut
+from gencard.client.report.card_report import CardReport, LeftOut
+from gencard.client.report.gathering import NOT_ON_CARD
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit as run_audit
+from gencard.core.card.noise import gaussian
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.core.evaluation.attacks import RowUniquesFinding
+from gencard.core.evaluation.evaluation import Group
 from gencard.core.evaluation.material import Declared, Material
 from gencard.core.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
+from gencard.core.evaluation.tables import AssociationsFinding
 from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.noise.accounting import USUAL_DELTA, epsilon_of
+from gencard.core.transform import AS_COUNTED
 from tests.wire.samples import CARD, RECEIPT
 
 EVIL = '<script>alert("1")</script>'
@@ -135,6 +142,29 @@ def test_the_json_holds_every_number(honest, tmp_path):
     }
     assert read == honest.available
     assert document["leftOut"] == [{"what": "Fidelity to psi", "why": NOT_ON_CARD}]
+
+
+def test_what_was_not_compared_with_the_records_is_in_the_headline(honest):
+    of_rows = {"row-uniques": RowUniquesFinding(0.5, 0.25), "associations": AssociationsFinding((), 3)}
+    left = LeftOut("Clones", "not named on the card", Group.RISK)
+    shown = replace(honest, findings=of_rows, left_out=(left,))
+    assert not honest.unexamined
+    assert "Not compared with the records" not in honest.html
+    assert "Not compared with the records: risk and utility." in shown.html
+    risk = shown.html.partition('id="risk-group"')[2].partition('id="utility-group"')[0]
+    assert "25 % of the non-empty cells of psi" in risk.replace("\N{NO-BREAK SPACE}", " ")
+    assert "<strong>Clones</strong>: not named on the card." in risk
+    assert "Phi holds none of the 3 pairs" in shown.html
+    assert ("Risk, not included", "not named on the card: Clones") in shown.left_out_lines()
+
+
+def test_noise_bounds_the_risk_and_the_report_says_by_how_much(honest):
+    terms = replace(CARD.terms, privacy=gaussian("0.5", neighbouring="add-remove"), transform=AS_COUNTED)
+    noisy = replace(honest, card=replace(CARD, terms=terms))
+    assert "Risk bound" not in dict(honest.lines())
+    bound = dict(noisy.lines())["Risk bound"]
+    epsilon = float(epsilon_of(terms.privacy.price.rho, USUAL_DELTA))
+    assert f"at most {100 * np.exp(epsilon) / (1 + np.exp(epsilon)):.3g} %" in bound
 
 
 def test_with_nothing_found_it_says_so():

@@ -1,13 +1,18 @@
 """Measures by name: each tells no more numbers than it is priced at, and draws itself."""
 
 import json
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 from html import escape
 from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from scipy.stats.contingency import association
 
 from gencard.client.report.finding_plots import draw
 from gencard.client.report.findings import EXPLANATIONS, sentence
@@ -18,6 +23,7 @@ from gencard.core.evaluation.evaluation import Finding, Group, Need, finding_to_
 from gencard.core.evaluation.material import Declared, Material
 from gencard.core.evaluation.registry import (
     EVALUATIONS,
+    REPORTED,
     evaluate,
     evaluation_named,
     finding_of_json_object,
@@ -75,7 +81,7 @@ COPIER = material(drawn(300, 1))
 @cache
 def finding_of(name, *, copied=False):
     """Each evaluation is computed once for both releases."""
-    return evaluate(EVALUATIONS[name], COPIER if copied else HONEST)
+    return evaluate(REPORTED[name], COPIER if copied else HONEST)
 
 
 def numbers_in(value):
@@ -87,12 +93,12 @@ def numbers_in(value):
     return int(isinstance(value, int | float) and not isinstance(value, bool))
 
 
-@pytest.mark.parametrize("name", EVALUATIONS)
+@pytest.mark.parametrize("name", REPORTED)
 class TestEveryMeasure:
     def test_it_finds_something_and_says_so(self, name):
         finding = finding_of(name)
         assert isinstance(finding, Finding)
-        assert isinstance(finding, EVALUATIONS[name].kind)
+        assert isinstance(finding, REPORTED[name].kind)
         assert sentence(finding).endswith(".")
         assert EXPLANATIONS[name].title
         assert all(isinstance(label, str) for label, _ in finding.lines)
@@ -112,7 +118,7 @@ class TestEveryMeasure:
 
     def test_no_more_numbers_leave_than_are_paid_for(self, name):
         measure, document = (
-            EVALUATIONS[name],
+            REPORTED[name],
             finding_to_json_object(finding_of(name, copied=True)),
         )
         paid = measure.numbers(len(CODING.attributes), len(CLIQUES))
@@ -128,9 +134,7 @@ class TestEveryMeasure:
             assert axes.has_data() or axes.collections
 
     def test_it_is_the_same_again(self, name):
-        assert evaluate(EVALUATIONS[name], HONEST) == evaluate(
-            EVALUATIONS[name], material(drawn(250, 3))
-        )
+        assert evaluate(REPORTED[name], HONEST) == evaluate(REPORTED[name], material(drawn(250, 3)))
 
     def test_garbage_is_no_finding(self, name):
         for wrong in (None, 3, [], {}, {"attack": 1}, "x"):
@@ -138,7 +142,7 @@ class TestEveryMeasure:
                 finding_of_json_object(name, wrong)
 
     def test_what_it_lacks_is_known_without_records(self, name):
-        measure = EVALUATIONS[name]
+        measure = REPORTED[name]
         alone = measure.lacks(("sex", "work"), DECLARED, holdout=False)
         assert set(alone) == set(measure.needs) & {Need.HOLDOUT, Need.TARGET, Need.GAP}
         assert not measure.lacks(CODING.domain.attributes, DECLARED, holdout=True)
@@ -187,3 +191,50 @@ def test_prices_add_up():
     with pytest.raises(InvalidInputError):
         price_in_statistics(["nonsense"], attributes=5, marginals=2)
     assert evaluation_named("dcr").group is Group.RISK
+
+
+class TestOfRowsAndPsi:
+    def test_they_need_no_record_and_cost_nothing(self):
+        free = REPORTED.keys() - EVALUATIONS.keys()
+        assert free == {"row-uniques", "associations"}
+        for name in free:
+            without = replace(HONEST, original=None, holdout=None)
+            assert evaluate(REPORTED[name], without) == finding_of(name)
+            assert not REPORTED[name].numbers(3, 2)
+
+    @given(st.integers(0, 99))
+    def test_unique_rows_are_those_that_occur_once(self, seed):
+        made = material(drawn(40, seed))
+        rows = Counter(map(tuple, made.synthetic.codes.tolist()))
+        cells = np.concatenate([one.values.ravel() for one in made.measured.measurements])
+        finding = REPORTED["row-uniques"].find(made)
+        assert finding.unique == sum(count == 1 for count in rows.values()) / 40
+        assert finding.single == (cells == 1).sum() / (cells > 0).sum()
+
+    def test_noisy_counts_single_nobody_out(self):
+        psi = psi_of(drawn(300, 1))
+        noisy = tuple(replace(one, stddev=2.0) for one in psi.measurements)
+        made = material(drawn(40, 1), psi=replace(psi, measurements=noisy))
+        assert REPORTED["row-uniques"].find(made).single is None
+
+    def test_associations_are_cramers_v_of_the_pairs_in_phi(self):
+        original = drawn(300, 1)
+        pair = CODING.domain.attributes[:2]
+        psi = Psi(original.domain, (Measurement(pair, count(original, pair)),))
+        finding = REPORTED["associations"].find(material(drawn(250, 3), psi=psi))
+        (one,) = finding.pairs
+        assert finding.unmeasured == len(CODING.attributes) * (len(CODING.attributes) - 1) // 2 - 1
+        for value, table in ((one.psi, original), (one.rows, drawn(250, 3))):
+            counts = count(table, pair)
+            assert value == pytest.approx(association(counts, method="cramer"))
+
+    def test_a_copy_has_no_difference_and_a_phi_without_pairs_says_so(self):
+        same = REPORTED["associations"].find(material(drawn(300, 1)))
+        assert all(one.difference == 0 for one in same.pairs)
+        single = CODING.domain.attributes[:1]
+        psi = Psi(HONEST.synthetic.domain, (Measurement(single, count(HONEST.records, single)),))
+        none = REPORTED["associations"].find(replace(HONEST, psi=psi))
+        assert not none.pairs
+        assert "none of the" in sentence(none)
+        axes = Figure().subplots()
+        draw(none, axes)

@@ -33,7 +33,15 @@ NOW = datetime(2026, 12, 1, tzinfo=UTC)
 
 
 def assert_same(actual: object, expected: object) -> None:
-    assert without_sentences(actual) == without_sentences(expected)
+    assert without_sentences(without_later(actual, expected)) == without_sentences(expected)
+
+
+def without_later(actual: object, expected: object) -> object:
+    """Without measures that reports of the first version did not have: programs read them by name."""
+    if not (isinstance(actual, dict) and isinstance(expected, dict) and "measures" in expected):
+        return actual
+    names = {one["name"] for one in expected["measures"]}
+    return actual | {"measures": [one for one in actual["measures"] if one["name"] in names]}
 
 
 def test_every_offline_command_is_looked_at():

@@ -22,6 +22,7 @@ from gencard.core.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from gencard.core.evaluation.evaluation import Group
 from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
 from gencard.v1 import measures_pb2
 from tests.system.house import build, declare, request_id, survey
@@ -30,6 +31,8 @@ from tests.system.raw_calls import call, configure, enrolled, state_unchanged
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "region"), ("age",)]
 RUN = "/gencard.v1.MeasuresService/RunMeasures"
 MINE = ("dcr", "marginals")
+OWN = {"fidelity", "row-uniques", "associations"}
+"""What analysts compute by themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -359,11 +362,14 @@ class TestReport:
         own.release(60, progress=False)
         before = len(ana.spends())
         free = own.report(progress=False)
-        assert set(free.available) == {"fidelity"}
-        assert any("--measure, for at most 4 statistics" in left.why for left in free.left_out)
+        assert set(free.available) == OWN
+        hows = [(left.group, left.why) for left in free.left_out]
+        paid = "not evaluated yet: gencard report --measure, for at most 4 statistics"
+        assert (Group.UTILITY, paid) in hows
+        assert any(one is Group.RISK and "propose with --measure dcr" in why for one, why in hows)
         assert len(ana.spends()) == before
-        assert set(own.report(measure=True, progress=False).available) == {"fidelity", "marginals"}
-        assert set(own.report(measure=True, progress=False).available) == {"fidelity", "marginals"}
+        assert set(own.report(measure=True, progress=False).available) == OWN | {"marginals"}
+        assert set(own.report(measure=True, progress=False).available) == OWN | {"marginals"}
         assert len(ana.spends()) == before + 1
 
     def test_a_card_without_a_release_has_no_report(self, people):

@@ -211,7 +211,7 @@ class Card(CardView):
             InvalidInputError: The card has no release, or none of this name.
             BudgetExceededError: The price of an evaluation exceeds the budget.
         """
-        from gencard.client.report.card_report import card_report  # noqa: PLC0415 - loaded when needed
+        from gencard.client.report.gathering import card_report  # noqa: PLC0415 - loaded when needed
 
         state = str(self.state)
         return card_report(self.agreement, state, release, measure=measure, progress=progress)

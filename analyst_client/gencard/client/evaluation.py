@@ -13,7 +13,7 @@ from gencard.client.connection.connection import (
 )
 from gencard.core.errors import VerificationError
 from gencard.core.evaluation.evaluation import Finding
-from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
+from gencard.core.evaluation.registry import REPORTED, finding_of_json_object
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.signatures.canonical import Document, document_of
 
@@ -114,4 +114,4 @@ def _finding(document: Document) -> Finding | None:
 
 
 def _ordered(findings: Mapping[str, Finding | None]) -> dict[str, Finding | None]:
-    return {name: findings[name] for name in EVALUATIONS if name in findings}
+    return {name: findings[name] for name in REPORTED if name in findings}

@@ -11,7 +11,7 @@ from gencard.client.report.pages import rendered
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.evaluation.evaluation import Finding, Group
-from gencard.core.evaluation.registry import EVALUATIONS
+from gencard.core.evaluation.registry import REPORTED
 from gencard.core.evaluation.tables import TablesFinding
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _GROUPS = {
 }
 _TABLE_MEASURES = ("S_pMSE", "SPECKS", "JSD", "PO50", "G")
 _MOST_MARGINALS = 12
+_PLAIN = ("S_pMSE", "pMSE", "JSD", "PO50", "5th percentile", "Similarity", "Cramér")
 
 
 def card_page(report: CardReport) -> str:
@@ -31,37 +32,14 @@ def card_page(report: CardReport) -> str:
     return rendered(
         "card.html.j2",
         title=report.card.dataset_title or report.card.terms.dataset,
-        wording=_wording(report),
-        alarmed=bool(report.standing_out or _leaked(report)),
+        wording=report.wording,
+        alarmed=bool(report.standing_out or report.leaked),
         lines=report.lines(),
         released=list(_released(report)),
-        groups=[_group(group, report.available) for group in Group],
+        groups=[_group(group, report) for group in Group],
         audits=[_audit(one) for one in report.audits],
         sides=_sides(report),
-        left_out=report.left_out,
-    )
-
-
-def _wording(report: CardReport) -> str:
-    """The summary: evaluations beyond their baselines."""
-    signs = [title.lower() for title in report.standing_out]
-    if _leaked(report):
-        signs.append("an audit of the generator, which found a leak")
-    if signs:
-        return f"Worse than the baseline: {'; '.join(signs)}."
-    if not report.available and not report.audits:
-        return "No evaluation is available to this reader."
-    return (
-        "No evaluation is worse than its baseline. This is not a proof of safety: each section states "
-        "what it does not show."
-    )
-
-
-def _leaked(report: CardReport) -> bool:
-    """Whether an audit found that the card's own generator leaks."""
-    return any(
-        audit.verdict is Verdict.LEAKAGE and audit.black_box == report.card.terms.generator
-        for audit in report.audits
+        left_out=[one for one in report.left_out if one.group is None],
     )
 
 
@@ -103,12 +81,13 @@ def _phi(report: CardReport) -> str:
     return "; ".join([*shown, *map(str, terms.moments)])
 
 
-def _group(group: Group, findings: dict[str, Finding]) -> dict[str, object]:
+def _group(group: Group, report: CardReport) -> dict[str, object]:
     title, question = _GROUPS[group]
-    sections = [
-        _section(name, one) for name, one in findings.items() if EVALUATIONS[name].group is group
-    ]
-    return {"id": str(group), "title": title, "question": question, "sections": sections}
+    findings = report.available.items()
+    sections = [_section(name, one) for name, one in findings if REPORTED[name].group is group]
+    left_out = [one for one in report.left_out if one.group is group]
+    parts = {"sections": sections, "left_out": left_out}
+    return {"id": str(group), "title": title, "question": question, **parts}
 
 
 def _section(name: str, finding: Finding) -> dict[str, object]:
@@ -142,7 +121,7 @@ def _number(label: str, value: float | None) -> str:
     """Shares in per cent, other numbers as they are."""
     if value is None:
         return "–"
-    plain = label.startswith(("S_pMSE", "pMSE", "JSD", "PO50", "5th percentile", "Similarity"))
+    plain = label.startswith(_PLAIN)
     return f"{value:.3g}" if plain else percent(value)
 
 

@@ -1,27 +1,28 @@
 """The report of a card: as a page, as JSON, as a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
+from math import exp
 from typing import TYPE_CHECKING, Any
 
-from gencard.client import evaluation
-from gencard.client.audit_run import known_audits
-from gencard.client.checking.agreement import Agreement
-from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.display import Displayable, Facts, Grid, Part, WrittenAsPage, page_module
-from gencard.client.evaluation import CardMeasures
-from gencard.client.report.findings import EXPLANATIONS, sentence, titles_of
+from gencard.client.display import (
+    Displayable,
+    Facts,
+    Grid,
+    Part,
+    WrittenAsPage,
+    page_module,
+    percent,
+)
+from gencard.client.report.findings import EXPLANATIONS, sentence
 from gencard.core.audit.wording import report_to_json_object
-from gencard.core.card.terms import CardTerms, Tier
-from gencard.core.errors import GencardError, InvalidInputError
-from gencard.core.evaluation.evaluation import Finding, finding_to_json_object
-from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
-from gencard.core.evaluation.tables import FidelityFinding
-from gencard.core.utility.fidelity import fidelity
+from gencard.core.card.terms import CardTerms
+from gencard.core.evaluation.evaluation import Finding, Group, finding_to_json_object
+from gencard.core.evaluation.registry import EVALUATIONS, REPORTED
+from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.wire.documents.card_document import card_document
 from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures.identity import Role
 
 if TYPE_CHECKING:
     from gencard.client.audit import Audit
@@ -36,10 +37,15 @@ MEASURED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An evaluation that a report does not include, and the reason."""
+    """Evaluations that a report does not include, and the reason.
+
+    Args:
+        group: What they examine; None for what is no evaluation.
+    """
 
     what: str
     why: str
+    group: Group | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,40 @@ class CardReport(WrittenAsPage, Displayable):
         """Titles of evaluations whose findings are worse than their baseline."""
         return tuple(EXPLANATIONS[name].title for name, one in self.available.items() if one.stands_out)
 
+    @property
+    def unexamined(self) -> tuple[Group, ...]:
+        """Risk and utility, where no finding compares the release with the records."""
+        examined = {
+            EVALUATIONS[name].group
+            for name in self.available
+            if name in EVALUATIONS and EVALUATIONS[name].reads_records
+        }
+        return tuple(group for group in (Group.RISK, Group.UTILITY) if group not in examined)
+
+    @property
+    def leaked(self) -> bool:
+        """Whether an audit found that the card's own generator leaks."""
+        return any(
+            audit.verdict == "leakage" and audit.black_box == self.card.terms.generator
+            for audit in self.audits
+        )
+
+    @property
+    def wording(self) -> str:
+        """The headline: what is worse than its baseline, and what was not examined."""
+        signs = [title.lower() for title in self.standing_out]
+        if self.leaked:
+            signs.append("an audit of the generator, which found a leak")
+        if signs:
+            result = f"Worse than the baseline: {'; '.join(signs)}."
+        elif self.available or self.audits:
+            result = "No evaluation is worse than its baseline. This is not a proof of safety."
+        else:
+            result = "No evaluation is available to this reader."
+        if not self.unexamined:
+            return result
+        return f"{result} Not compared with the records: {' and '.join(self.unexamined)}."
+
     def _page(self) -> str:
         rendered: str = page_module("card_page").card_page(self)
         return rendered
@@ -99,11 +139,14 @@ class CardReport(WrittenAsPage, Displayable):
             yield f"Audit of {audit.black_box}", audit.wording, leaked
 
     def left_out_lines(self) -> list[tuple[str, str]]:
-        """What is not included, one line per reason."""
-        by_reason: dict[str, list[str]] = {}
+        """What is not included and what would add it, one line for each group and reason."""
+        by_reason: dict[tuple[Group | None, str], list[str]] = {}
         for left in self.left_out:
-            by_reason.setdefault(left.why, []).append(left.what)
-        return [("Not included", f"{why}: {', '.join(names)}") for why, names in by_reason.items()]
+            by_reason.setdefault((left.group, left.why), []).append(left.what)
+        return [
+            (_not_included(group), f"{why}: {', '.join(names)}")
+            for (group, why), names in by_reason.items()
+        ]
 
     def lines(self) -> list[tuple[str, str]]:
         return [
@@ -112,7 +155,8 @@ class CardReport(WrittenAsPage, Displayable):
             ("Rows", f"{self.receipt.rows:,}"),
             ("Tier", f"{self.card.tier}: holds against {self.card.tier.holds_against}"),
             ("For", f"the {self.reader}"),
-            *([("Measured on", MEASURED_ON)] if self.available.keys() - {"fidelity"} else []),
+            *([("Measured on", MEASURED_ON)] if len(self.unexamined) < _EXAMINABLE else []),
+            *_risk_bound(self.card),
         ]
 
     def _release(self) -> dict[str, Any]:
@@ -126,7 +170,7 @@ class CardReport(WrittenAsPage, Displayable):
         }
 
     def _measure(self, name: str, finding: Finding) -> dict[str, Any]:
-        measure = EVALUATIONS[name]
+        measure = REPORTED[name]
         return {
             "name": name,
             "group": str(measure.group),
@@ -137,7 +181,32 @@ class CardReport(WrittenAsPage, Displayable):
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         left_out = Facts(self.left_out_lines())
-        return "Report", [Facts(self.lines()), Grid(HEADS, self.grid()), left_out]
+        return "Report", [self.wording, Facts(self.lines()), Grid(HEADS, self.grid()), left_out]
+
+
+_EXAMINABLE = 2
+
+
+def _not_included(group: Group | None) -> str:
+    return "Not included" if group is None else f"{group.capitalize()}, not included"
+
+
+def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:
+    r"""What noise alone guarantees; empty for exact counts.
+
+    With :math:`(\varepsilon, \delta)`, a guess between two equally likely datasets that differ in one
+    person is right with probability at most :math:`(e^\varepsilon + \delta) / (e^\varepsilon + 1)`
+    (P. Kairouz, S. Oh, P. Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015).
+    """
+    price = card.terms.privacy.price
+    if not (price.rho or price.epsilon):
+        return []
+    delta = (card.terms.privacy.delta or USUAL_DELTA) if price.rho else Decimal(0)
+    epsilon = together([price.epsilon] if price.epsilon else [], price.rho, delta or USUAL_DELTA)
+    ratio = exp(min(float(epsilon), 700.0))
+    most = (ratio + float(delta)) / (ratio + 1)
+    text = f"{in_words(epsilon, delta)}: a guess whether a person is in the records is right in at most"
+    return [("Risk bound", f"{text} {percent(min(most, 1.0))} of cases, by this card alone")]
 
 
 def _audit(audit: "Audit") -> dict[str, Any]:
@@ -150,123 +219,3 @@ def _audit(audit: "Audit") -> dict[str, Any]:
     }
     findings = None if audit.findings is None else report_to_json_object(audit.findings)
     return summary | {"report": findings}
-
-
-FIDELITY = "fidelity"
-NO_PSI = "a card of tier private has no psi to compare with"
-PRIVATE = "reads records, which a card of tier private does not allow"
-NOT_ON_CARD = "reads records and is not named on the card"
-NOT_ALLOWED = "not possible with these records or rows"
-
-
-@dataclass(frozen=True, slots=True)
-class _Gathering:
-    """Collects the contents of one report.
-
-    Args:
-        measure: Run missing evaluations; the first caller pays.
-    """
-
-    agreement: Agreement
-    receipt: Receipt
-    measure: bool
-    progress: ProgressDisplay
-
-    @property
-    def role(self) -> Role:
-        return self.agreement.connection.credentials.identity().role
-
-    @property
-    def allowed(self) -> tuple[str, ...]:
-        """Evaluations at the records that our role may see."""
-        named = self.agreement.card.terms.measures
-        return named if self.role is Role.ANALYST or self._private else tuple(EVALUATIONS)
-
-    @property
-    def _private(self) -> bool:
-        """Whether only one noisy fit may read the records."""
-        return self.agreement.card.tier is Tier.PRIVATE
-
-    def measures(self) -> CardMeasures:
-        """Existing evaluations, and missing ones if ``measure`` is set."""
-        connection, card = self.agreement.connection, self.agreement.card.name
-        measures = evaluation.known(connection, card)
-        missing = [
-            name
-            for name in self.allowed
-            if name not in measures.findings and name not in measures.unavailable
-        ]
-        if self.measure and missing:
-            measures = evaluation.run(connection, card, missing, self.progress)
-        return measures if FIDELITY in measures.findings else self._with_fidelity(measures)
-
-    def _with_fidelity(self, measures: CardMeasures) -> CardMeasures:
-        """An analyst computes it of the release; for others the controller does it of the card."""
-        if self._private:
-            return measures
-        if self.role is not Role.ANALYST:
-            if FIDELITY in measures.unavailable:
-                return measures
-            connection, card = self.agreement.connection, self.agreement.card.name
-            return evaluation.run(connection, card, [FIDELITY], self.progress)
-        rows = self.agreement.fetch(self.receipt.name, self.progress).dataset
-        with suppress(GencardError):
-            return measures.with_finding(FIDELITY, FidelityFinding(fidelity(self.agreement.psi, rows)))
-        return measures.with_finding(FIDELITY, None)
-
-    def left_out(self, measures: CardMeasures) -> Iterator[LeftOut]:
-        """Each evaluation that is not in the report, with the reason."""
-        unmeasured = []
-        for name in EVALUATIONS:
-            if name in measures.findings:
-                if measures.findings[name] is None:
-                    yield LeftOut(EXPLANATIONS[name].title, NOT_ALLOWED)
-            elif self._private:
-                yield LeftOut(EXPLANATIONS[name].title, NO_PSI if name == FIDELITY else PRIVATE)
-            elif name in measures.unavailable:
-                yield LeftOut(EXPLANATIONS[name].title, measures.unavailable[name])
-            elif name in self.allowed:
-                unmeasured.append(name)
-            else:
-                yield LeftOut(EXPLANATIONS[name].title, NOT_ON_CARD)
-        if unmeasured:
-            yield LeftOut(titles_of(unmeasured), self._how_to_measure(unmeasured))
-
-    def _how_to_measure(self, names: list[str]) -> str:
-        terms = self.agreement.card.terms
-        price = price_in_statistics(
-            names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
-        )
-        return f"not evaluated yet: gencard report --measure, for at most {price:,} statistics"
-
-
-def card_report(
-    agreement: Agreement, state: str, release: str | None, *, measure: bool, progress: ProgressDisplay
-) -> CardReport:
-    """The report of a card and one release; the arguments are those of ``Card.report``.
-
-    Raises:
-        InvalidInputError: The card has no release, or none of this name.
-    """
-    role = agreement.connection.credentials.identity().role
-    gathering = _Gathering(agreement, _receipt(agreement, release), measure, progress)
-    measures = gathering.measures()
-    return CardReport(
-        card=agreement.card,
-        digest=agreement.digest,
-        state=state,
-        receipt=gathering.receipt,
-        reader=str(role),
-        findings=measures.findings,
-        audits=tuple(known_audits(agreement)),
-        left_out=tuple(gathering.left_out(measures)),
-    )
-
-
-def _receipt(agreement: Agreement, release: str | None) -> Receipt:
-    """The receipt of a release, the newest where none is named."""
-    for receipt in agreement.receipts():
-        if release in (None, receipt.name):
-            return receipt
-    problem = "has no release yet" if release is None else "has no release of this name"
-    raise InvalidInputError(field="card", problem=problem)

@@ -8,23 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gencard.client.display import percent
-from gencard.core.evaluation.attacks import (
-    AttackFinding,
-    DisclosureFinding,
-    MembershipFinding,
-    UniquesFinding,
-)
-from gencard.core.evaluation.distances import (
-    BINS,
-    RATIO_BINS,
-    STEP,
-    CloneFinding,
-    DistanceFinding,
-    RatioFinding,
-)
+from gencard.core.evaluation import attacks, distances, models, tables
+from gencard.core.evaluation.distances import BINS, RATIO_BINS, STEP
 from gencard.core.evaluation.evaluation import Finding
-from gencard.core.evaluation.models import GapFinding, PredictionsFinding, PropensityFinding
-from gencard.core.evaluation.tables import MOST_LINES, FidelityFinding, MarginalsFinding, TablesFinding
+from gencard.core.evaluation.tables import MOST_LINES
 
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
 """First colours of the cycle: the release, what may be a leak, and the reference."""
@@ -40,11 +27,11 @@ _LEAKS = frozenset({"repU", "DiSCO", "DiSDiO"})
 
 
 _LINES = {
-    DistanceFinding: 0,
-    RatioFinding: 0,
-    MembershipFinding: 1,
-    PropensityFinding: 2,
-    AttackFinding: 3,
+    distances.DistanceFinding: 0,
+    distances.RatioFinding: 0,
+    attacks.MembershipFinding: 1,
+    models.PropensityFinding: 2,
+    attacks.AttackFinding: 3,
 }
 """Lines of figures that do not have one line for each number; 0 for curves."""
 
@@ -61,17 +48,19 @@ def draw(finding: Finding, axes: Axes) -> None:
 
 def lines_of(finding: Finding) -> int:
     """Number of lines of the figure, one above the other; 0 for curves."""
-    if isinstance(finding, GapFinding):
+    if isinstance(finding, models.GapFinding):
         return len(finding.levels)
-    if isinstance(finding, PredictionsFinding):
+    if isinstance(finding, models.PredictionsFinding):
         return len(finding.predictors)
-    if isinstance(finding, TablesFinding):
+    if isinstance(finding, tables.AssociationsFinding):
+        return max(1, min(MOST_LINES, len(finding.pairs)))
+    if isinstance(finding, tables.TablesFinding):
         return len(_drawn_attributes(finding))
     return _LINES.get(type(finding), len(finding.lines))
 
 
 @draw.register
-def _(finding: AttackFinding, axes: Axes) -> None:
+def _(finding: attacks.AttackFinding, axes: Axes) -> None:
     """Shares with their Wilson intervals."""
     named = (
         ("attack", finding.attack, ALARM),
@@ -90,7 +79,7 @@ def _(finding: AttackFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: MembershipFinding, axes: Axes) -> None:
+def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
     """The area under the ROC curve and its interval; dotted: random guessing."""
     axes.axvline(50, color=BESIDE, linestyle=":")
     axes.hlines([0], [100 * finding.low], [100 * finding.high], color=ALARM, linewidth=2.5)
@@ -102,7 +91,7 @@ def _(finding: MembershipFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: CloneFinding, axes: Axes) -> None:
+def _(finding: distances.CloneFinding, axes: Axes) -> None:
     """One bar each."""
     shares = [100 * (share or 0.0) for _, share in finding.lines]
     places, colours = range(len(shares)), [ALARM, ALARM, RELEASE, BESIDE][: len(shares)]
@@ -114,7 +103,7 @@ def _(finding: CloneFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: RatioFinding, axes: Axes) -> None:
+def _(finding: distances.RatioFinding, axes: Axes) -> None:
     """Both histograms."""
     edges = np.linspace(0, 1, RATIO_BINS + 1)
     for shares, colour, label in (
@@ -128,19 +117,29 @@ def _(finding: RatioFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: UniquesFinding, axes: Axes) -> None:
+def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
+    """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
+    shown = finding.pairs[:MOST_LINES]
+    places = range(len(shown))
+    axes.barh(places, [one.rows for one in shown], color=RELEASE, height=0.5)
+    axes.scatter([one.psi for one in shown], places, color=BESIDE, **_MARK)
+    axes.set_yticks(places, [_short(" × ".join(one.clique), 44) for one in shown])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("Cramér's V; bar: rows, mark: psi")
+
+
+@draw.register(attacks.UniquesFinding)
+@draw.register(attacks.RowUniquesFinding)
+@draw.register(attacks.DisclosureFinding)
+def _(finding: Finding, axes: Axes) -> None:
     """One bar each."""
     _bars(axes, finding)
 
 
 @draw.register
-def _(finding: DisclosureFinding, axes: Axes) -> None:
-    """One bar each."""
-    _bars(axes, finding)
-
-
-@draw.register
-def _(finding: DistanceFinding, axes: Axes) -> None:
+def _(finding: distances.DistanceFinding, axes: Axes) -> None:
     """Histograms of the three distances; exact copies are the bars left of 0."""
     edges = np.arange(BINS + 1) * STEP
     curves = (
@@ -159,7 +158,7 @@ def _(finding: DistanceFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: FidelityFinding, axes: Axes) -> None:
+def _(finding: tables.FidelityFinding, axes: Axes) -> None:
     """Total variation of each marginal, with expected sampling error and bound."""
     shown, places = (
         finding.ordered[:MOST_LINES],
@@ -183,7 +182,7 @@ def _(finding: FidelityFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: GapFinding, axes: Axes) -> None:
+def _(finding: models.GapFinding, axes: Axes) -> None:
     """Each level's gap, the release's beside that of the records."""
     axes.axvline(0, color=BESIDE, linewidth=0.8)
     _draw_with_records(axes, finding.levels, finding.synthetic, finding.original)
@@ -191,14 +190,14 @@ def _(finding: GapFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: PredictionsFinding, axes: Axes) -> None:
+def _(finding: models.PredictionsFinding, axes: Axes) -> None:
     """Importances, the release's beside those of the records."""
     _draw_with_records(axes, finding.predictors, finding.synthetic, finding.real)
     axes.set_xlabel("bar: accuracy lost in the release, %; mark: among the records")
 
 
 @draw.register
-def _(finding: PropensityFinding, axes: Axes) -> None:
+def _(finding: models.PropensityFinding, axes: Axes) -> None:
     """Both values; dotted: 1, a resample of the records."""
     axes.barh([0, 1], [finding.regression or 0.0, finding.tree], color=RELEASE, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
@@ -210,7 +209,7 @@ def _(finding: PropensityFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: TablesFinding, axes: Axes) -> None:
+def _(finding: tables.TablesFinding, axes: Axes) -> None:
     """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
     shown = _drawn_attributes(finding)
     places = {name: place for place, name in enumerate(shown)}
@@ -230,7 +229,7 @@ def _(finding: TablesFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: MarginalsFinding, axes: Axes) -> None:
+def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
     """Total variation and error of the worst ones."""
     shown = finding.ordered[:MOST_LINES]
     places = np.arange(len(shown))
@@ -266,7 +265,7 @@ def _bars(axes: Axes, finding: Finding) -> None:
     axes.set_xlabel("%")
 
 
-def _drawn_attributes(finding: TablesFinding) -> tuple[str, ...]:
+def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
     """The attributes on the axes, in their order: all, or those in the worst pairs."""
     worst = dict.fromkeys(finding.attributes, 0.0)
     for pair, value in finding.valued_pairs():

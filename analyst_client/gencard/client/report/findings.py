@@ -1,27 +1,19 @@
 """Findings in sentences; title, reading and limits of each evaluation."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import singledispatch
 
 import numpy as np
 
 from gencard.client.display import interval, named, percent
-from gencard.core.evaluation.attacks import (
-    AttackFinding,
-    DisclosureFinding,
-    MembershipFinding,
-    UniquesFinding,
-)
-from gencard.core.evaluation.distances import CloneFinding, DistanceFinding, RatioFinding
+from gencard.core.evaluation import attacks, distances, models, tables
 from gencard.core.evaluation.evaluation import Finding
-from gencard.core.evaluation.models import GapFinding, PredictionsFinding, PropensityFinding
-from gencard.core.evaluation.tables import FidelityFinding, MarginalsFinding, TablesFinding
 
 _DCR_LIMITS = (
     "DCR is no proof of privacy: records were reconstructed from generators that pass it "
     "(arXiv 2312.05114), and attacks by distance find only part of what leaks (arXiv 2405.10994)."
 )
+_MODEL = "what the rows say is the generator's model, no statistic of the records."
 _ATTACK_LIMITS = "Another attack may succeed where this one failed; a risk of 0 is no proof of privacy."
 
 
@@ -45,6 +37,12 @@ EXPLANATIONS = {
         "Dot: the rows, a diamond where they exceed the bound. Ring: expected sampling error. Tick: a "
         "bound that sampling error exceeds in about 1 % of releases.",
         "It compares the rows with psi and reads no record.",
+    ),
+    "row-uniques": Explanation(
+        "Unique rows and small counts",
+        "A unique row is made up, and points to a person only if the records hold the same one. A cell "
+        "of psi that counts one record states a fact about one person.",
+        "It reads no record: copies, nearness and attacks are other evaluations.",
     ),
     "dcr": Explanation(
         "Distance to the closest record",
@@ -101,6 +99,11 @@ EXPLANATIONS = {
         "How often a training record is nearer to the rows than a holdout record.",
         f"Attacks by distance are weak: 50 % shows nothing. {_ATTACK_LIMITS}",
     ),
+    "associations": Explanation(
+        "Associations of pairs",
+        "Bar: Cramér's V in the rows, from 0 to 1; mark: in psi. Largest differences first.",
+        "It reads no record. Interactions of three and more attributes are not compared.",
+    ),
     "marginals": Explanation(
         "Marginals of Phi",
         "How far the marginals of Phi in the release are from those of the records: the total error of "
@@ -135,11 +138,6 @@ EXPLANATIONS = {
 """By evaluation, in the order of a report."""
 
 
-def titles_of(names: Iterable[str]) -> str:
-    """Titles of evaluations, as a list in one line."""
-    return ", ".join(EXPLANATIONS[name].title for name in names)
-
-
 @singledispatch
 def sentence(finding: Finding) -> str:
     """The finding in one or two sentences.
@@ -151,7 +149,7 @@ def sentence(finding: Finding) -> str:
 
 
 @sentence.register
-def _(finding: FidelityFinding) -> str:
+def _(finding: tables.FidelityFinding) -> str:
     exceeding, total = len(finding.facts.unexplained), len(finding.facts.marginals)
     if not exceeding:
         return "All marginals match psi within sampling error."
@@ -159,7 +157,7 @@ def _(finding: FidelityFinding) -> str:
 
 
 @sentence.register
-def _(finding: DistanceFinding) -> str:
+def _(finding: distances.DistanceFinding) -> str:
     return (
         f"{percent(finding.share)} of the rows are closer to a training record than to a holdout record "
         f"({interval(finding.low, finding.high)}, equal numbers of both). Without copying, 50 % are "
@@ -168,7 +166,7 @@ def _(finding: DistanceFinding) -> str:
 
 
 @sentence.register
-def _(finding: CloneFinding) -> str:
+def _(finding: distances.CloneFinding) -> str:
     return (
         f"{percent(finding.train)} of the rows equal a training record. With equal numbers of training "
         f"and holdout records, {percent(finding.equal)} equal a training record and "
@@ -177,7 +175,7 @@ def _(finding: CloneFinding) -> str:
 
 
 @sentence.register
-def _(finding: RatioFinding) -> str:
+def _(finding: distances.RatioFinding) -> str:
     return (
         "For 5 % of the rows, the distance to the closest training record is at most "
         f"{_ratio(finding.low_train)} times that to the second closest; for holdout records "
@@ -186,7 +184,7 @@ def _(finding: RatioFinding) -> str:
 
 
 @sentence.register
-def _(finding: UniquesFinding) -> str:
+def _(finding: attacks.UniquesFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"{percent(shares['repU'])} of the records are unique and equal a unique row (replicated "
@@ -195,7 +193,28 @@ def _(finding: UniquesFinding) -> str:
 
 
 @sentence.register
-def _(finding: DisclosureFinding) -> str:
+def _(finding: attacks.RowUniquesFinding) -> str:
+    rows, single = f"{percent(finding.unique)} of the rows are unique in all attributes.", finding.single
+    if single is None:
+        return f"{rows} psi states no exact count."
+    return f"{rows} {percent(single)} of the non-empty cells of psi count a single record."
+
+
+@sentence.register
+def _(finding: tables.AssociationsFinding) -> str:
+    measured, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
+    if not measured:
+        return f"Phi holds none of the {total:,} pairs of attributes: {_MODEL}"
+    one = finding.pairs[0]
+    text = (
+        f"Over the pairs in Phi ({measured:,} of {total:,}), Cramér's V differs from psi by at most "
+        f"{one.difference:.2g}: {named(one.clique)}, {one.rows:.2f} in the rows, {one.psi:.2f} in psi."
+    )
+    return f"{text} Of the other pairs, {_MODEL}" if finding.unmeasured else text
+
+
+@sentence.register
+def _(finding: attacks.DisclosureFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"Given {', '.join(finding.keys)}, the rows disclose a level of {finding.target} for "
@@ -205,7 +224,7 @@ def _(finding: DisclosureFinding) -> str:
 
 
 @sentence.register
-def _(finding: AttackFinding) -> str:
+def _(finding: attacks.AttackFinding) -> str:
     risk = finding.risk
     result = (
         f"{percent(finding.attack.share)} of the guesses about training records were right, "
@@ -217,7 +236,7 @@ def _(finding: AttackFinding) -> str:
 
 
 @sentence.register
-def _(finding: MembershipFinding) -> str:
+def _(finding: attacks.MembershipFinding) -> str:
     return (
         "A training record is nearer to the rows than a holdout record with probability "
         f"{percent(finding.area)} ({interval(finding.low, finding.high)}); random guessing gives 50 %."
@@ -225,7 +244,7 @@ def _(finding: MembershipFinding) -> str:
 
 
 @sentence.register
-def _(finding: MarginalsFinding) -> str:
+def _(finding: tables.MarginalsFinding) -> str:
     worst = finding.ordered[0]
     mean = float(np.mean([one.error for one in finding.marginals]))
     return (
@@ -235,7 +254,7 @@ def _(finding: MarginalsFinding) -> str:
 
 
 @sentence.register
-def _(finding: GapFinding) -> str:
+def _(finding: models.GapFinding) -> str:
     return (
         f"The gap {finding.gap} has an RMSE of {percent(finding.error)} over the levels; the largest "
         f"error is at {finding.levels[0]}, {percent(finding.synthetic[0])} in the release and "
@@ -244,11 +263,11 @@ def _(finding: GapFinding) -> str:
 
 
 @sentence.register
-def _(finding: TablesFinding) -> str:
+def _(finding: tables.TablesFinding) -> str:
     means = [
-        f"{dict(tables.means)['S_pMSE']:.3g} over the {tables.tables:,} tables of "
-        f"{('one attribute', 'two', 'three')[tables.width - 1]}"
-        for tables in finding.widths
+        f"{dict(width.means)['S_pMSE']:.3g} over the {width.tables:,} tables of "
+        f"{('one attribute', 'two', 'three')[width.width - 1]}"
+        for width in finding.widths
     ]
     text = f"Mean S_pMSE is {', '.join(means)}; 1 is as good as resampling the records."
     if not finding.valued_pairs():
@@ -258,7 +277,7 @@ def _(finding: TablesFinding) -> str:
 
 
 @sentence.register
-def _(finding: PropensityFinding) -> str:
+def _(finding: models.PropensityFinding) -> str:
     regression = (
         "has too many parameters" if finding.regression is None else f"S_pMSE {finding.regression:.3g}"
     )
@@ -269,7 +288,7 @@ def _(finding: PropensityFinding) -> str:
 
 
 @sentence.register
-def _(finding: PredictionsFinding) -> str:
+def _(finding: models.PredictionsFinding) -> str:
     return (
         f"Accuracy on the holdout: a forest trained on the release {percent(finding.forest.on_real)}, "
         f"on the records {percent(finding.forest.by_records)}; a regression "

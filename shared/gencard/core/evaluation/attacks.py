@@ -1,4 +1,4 @@
-"""Attacks on the release and disclosure from it, each with its reference.
+"""Attacks on the release and disclosure from it, each with its reference; uniques and small counts.
 
 The definitions are in ``privacy.attacks``, ``privacy.uniques`` and ``privacy.disclosure``.
 """
@@ -21,7 +21,7 @@ from gencard.core.privacy.attacks.attack import Attack, Proportion, Risk
 from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.records import present
+from gencard.core.privacy.records import combination_numbers, present
 from gencard.core.privacy.uniques import replicated_uniques
 
 WIDTH, NEIGHBOURS = 3, 10
@@ -164,6 +164,38 @@ class UniquesFinding(Finding):
 def uniques_finding(material: Material) -> UniquesFinding:
     result = replicated_uniques(material.records, material.synthetic)
     return UniquesFinding(tuple(result.named.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class RowUniquesFinding(Finding):
+    """What rows and psi reveal by themselves; no record is read.
+
+    Args:
+        unique: Share of the rows whose combination of all attributes no other row has.
+        single: Share of psi's exact non-empty cells that count one record; None where psi has no exact
+            count or is not known.
+    """
+
+    unique: float
+    single: float | None
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return (("Unique rows", self.unique), ("Cells of psi with one record", self.single))
+
+    def rounded(self, _material: Material) -> "RowUniquesFinding":
+        """Unrounded: it depends on nothing but rows and psi."""
+        return self
+
+
+def row_uniques_finding(material: Material) -> RowUniquesFinding:
+    rows = material.synthetic
+    columns = zip(rows.codes.T, rows.domain.sizes, strict=True)
+    _, counts = np.unique(combination_numbers(len(rows), columns), return_counts=True)
+    exact = [] if material.psi is None else [one for one in material.psi.measurements if not one.stddev]
+    cells = np.concatenate([np.zeros(0), *(one.values.ravel() for one in exact)])
+    single = float(np.mean(cells[cells > 0] == 1)) if np.any(cells > 0) else None
+    return RowUniquesFinding(float(np.sum(counts == 1)) / max(len(rows), 1), single)
 
 
 @dataclass(frozen=True, slots=True)

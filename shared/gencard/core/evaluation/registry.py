@@ -1,6 +1,6 @@
 """Every evaluation by name, in the order of a report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gencard.core.errors import GencardError, InvalidInputError
@@ -63,15 +63,29 @@ _EVALUATIONS = (
 EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}
 """Fidelity, then risk, then utility."""
 
+_OF_ROWS = (
+    Evaluation("row-uniques", _RISK, (), attacks.row_uniques_finding, 0, Sight.NOTHING),
+    Evaluation("associations", _UTILITY, (Need.PSI,), tables.associations_finding, 0, Sight.NOTHING),
+)
+_REPORTED = [*_OF_ROWS, *_EVALUATIONS]
+
+REPORTED = {one.name: one for group in Group for one in _REPORTED if one.group is group}
+"""All that a report may hold, in its order: EVALUATIONS, and what whoever has rows and psi computes
+without the controller, for nothing."""
+
 
 def evaluation_named(name: str) -> Evaluation:
     """The evaluation of this name; raises InvalidInputError if there is none."""
-    if name not in EVALUATIONS:
+    return _named(name, EVALUATIONS)
+
+
+def _named(name: str, evaluations: Mapping[str, Evaluation]) -> Evaluation:
+    if name not in evaluations:
         raise InvalidInputError(
             field="measures",
             problem=f"'{name[:40]}' is not the name of an evaluation; see docs/methods.md",
         )
-    return EVALUATIONS[name]
+    return evaluations[name]
 
 
 def evaluate(measure: Evaluation, material: Material) -> Finding | None:
@@ -93,7 +107,7 @@ def finding_of_json_object(measure: str, document: Any) -> Finding:
     Raises:
         InvalidInputError: The evaluation is unknown, or this is no finding of it.
     """
-    kind = evaluation_named(measure).kind
+    kind = _named(measure, REPORTED).kind
     try:
         finding: Finding = PLAIN.read(kind, document, field="measures")
     except InvalidInputError:

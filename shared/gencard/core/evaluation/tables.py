@@ -1,4 +1,4 @@
-"""Tables of one to three attributes, the marginals of Phi, and fidelity to psi.
+"""Tables of one to three attributes, the marginals of Phi, fidelity to psi, and associations in psi.
 
 The definitions are in ``utility.table_utility`` and ``utility.fidelity``.
 """
@@ -6,12 +6,13 @@ The definitions are in ``utility.table_utility`` and ``utility.fidelity``.
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import comb
 
 import numpy as np
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import TooLargeError
+from gencard.core.errors import InvalidPsiError, TooLargeError
 from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
@@ -20,8 +21,9 @@ from gencard.core.evaluation.precision import (
     rounded_if_known,
     rounded_measures,
 )
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.counting import count, count_all
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity, fidelity
+from gencard.core.utility.table_statistics import cramers_v, pair_tables
 from gencard.core.utility.table_utility import (
     TableUtility,
     marginal_error,
@@ -94,7 +96,7 @@ class TablesFinding(Finding):
 
     def valued_pairs(self) -> list[tuple[tuple[str, str], float]]:
         """The compared pairs, each with its S_pMSE."""
-        pairs = zip(_pairs(self.attributes), self.pairs, strict=True) if self.pairs else ()
+        pairs = zip(combinations(self.attributes, 2), self.pairs, strict=True) if self.pairs else ()
         return [(pair, value) for pair, value in pairs if value is not None]
 
     def rounded(self, material: Material) -> "TablesFinding":
@@ -202,10 +204,6 @@ def _one(original: Dataset, synthetic: Dataset, clique: Clique) -> OneMarginal:
     return OneMarginal(clique, marginal_error(original, synthetic, clique), utility.total_variation)
 
 
-def _pairs(attributes: Clique) -> list[tuple[str, str]]:
-    return [(one, other) for place, one in enumerate(attributes) for other in attributes[place + 1 :]]
-
-
 @dataclass(frozen=True, slots=True)
 class FidelityFinding(Finding):
     """Fidelity of the release's rows to psi."""
@@ -237,3 +235,59 @@ class FidelityFinding(Finding):
 
 def fidelity_finding(material: Material) -> FidelityFinding:
     return FidelityFinding(fidelity(material.measured, material.synthetic))
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """Cramér's V of a pair of attributes, from 0 to 1, in psi and in the rows."""
+
+    clique: Clique
+    psi: float
+    rows: float
+
+    @property
+    def difference(self) -> float:
+        return abs(self.rows - self.psi)
+
+
+@dataclass(frozen=True, slots=True)
+class AssociationsFinding(Finding):
+    """Associations of the pairs that psi holds; no record is read.
+
+    Args:
+        pairs: Those in a marginal of psi; the largest difference first.
+        unmeasured: Number of pairs in no marginal of psi.
+    """
+
+    pairs: tuple[Association, ...]
+    unmeasured: int
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(
+            (f"Cramér's V in {where}, {' × '.join(one.clique)}", getattr(one, where))
+            for one in self.pairs[:MOST_LINES]
+            for where in ("psi", "rows")
+        )
+
+    def rounded(self, _material: Material) -> "AssociationsFinding":
+        """Unrounded: it depends on nothing but rows and psi."""
+        return self
+
+
+def associations_finding(material: Material) -> AssociationsFinding:
+    """Compare each pair that psi holds, by its most precise marginal, the narrowest of these.
+
+    Raises:
+        InvalidPsiError: There is no psi, or no pair of attributes.
+    """
+    in_psi = pair_tables(material.measured)
+    if len(material.synthetic.domain) < 2:
+        raise InvalidPsiError(problem="it has no pair of attributes")
+    counts = count_all(material.synthetic, list(in_psi))
+    pairs = (
+        Association(pair, cramers_v(table), cramers_v(rows.astype(np.float64)))
+        for (pair, table), rows in zip(in_psi.items(), counts, strict=True)
+    )
+    ordered = sorted(pairs, key=lambda one: -one.difference)
+    return AssociationsFinding(tuple(ordered), comb(len(material.synthetic.domain), 2) - len(in_psi))

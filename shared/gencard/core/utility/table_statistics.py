@@ -41,14 +41,18 @@ in R's synthpop.
 """
 
 from dataclasses import dataclass
+from itertools import combinations
 from math import log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import rel_entr
 
+from gencard.core.domain import Clique
 from gencard.core.errors import DomainMismatchError, InvalidInputError
-from gencard.core.types import Counts
+from gencard.core.statistics.marginals import project
+from gencard.core.statistics.psi import Psi
+from gencard.core.types import Counts, FloatArray
 
 Cells = NDArray[np.float64]
 """One number for each cell that holds any record; shape ``(k,)``."""
@@ -235,3 +239,28 @@ def _by_score(scores: Cells, original: Cells, synthetic: Cells) -> tuple[Cells, 
 
 def _pairs_won(ours: Cells, theirs: Cells) -> float:
     return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
+
+
+def pair_tables(psi: Psi) -> dict[Clique, FloatArray]:
+    """The table of each pair that a marginal of psi holds; noise below 0 counts as 0."""
+    tables: dict[Clique, FloatArray] = {}
+    for one in sorted(psi.measurements, key=lambda one: (one.stddev, len(one.clique))):
+        for pair in combinations(psi.domain.canonical(one.clique), 2):
+            if pair not in tables:
+                tables[pair] = np.maximum(project(one.values, one.clique, pair), 0).astype(np.float64)
+    return tables
+
+
+def cramers_v(table: FloatArray) -> float:
+    r"""Cramér's V of a table of counts: :math:`\sqrt{\chi^2 / (n (\min(r, c) - 1))}`; 0 where undefined.
+
+    >>> cramers_v(np.array([[5.0, 0.0], [0.0, 5.0]]))
+    1.0
+    """
+    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
+    if min(table.shape, default=0) < 2:
+        return 0.0
+    shares = table / table.sum()
+    expected = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    squared = float(np.sum((shares - expected) ** 2 / expected))
+    return min(1.0, sqrt(squared / (min(table.shape) - 1)))
