@@ -24,13 +24,14 @@ SHELLS = {
 COMMANDS = [(shell, name) for shell, app in SHELLS.items() for name in get_command(app).commands]
 
 
-def imported_by(program, *arguments):
-    """Names of the top-level packages that a program has imported when it ends."""
+def imported_by(program, *arguments, whole=False):
+    """Names of the top-level packages, or of all modules, that a program has imported when it ends."""
     report = "import atexit, sys; atexit.register(lambda: print('\\n', *sys.modules, file=sys.stderr))\n"
     done = subprocess.run(
         [sys.executable, "-c", report + program, *arguments], capture_output=True, text=True, check=True
     )
-    return {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+    names = set(done.stderr.splitlines()[-1].split())
+    return names if whole else {name.partition(".")[0] for name in names}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
@@ -41,6 +42,27 @@ def test_help_imports_no_heavy_library(shell, arguments):
 
 def test_the_client_imports_no_heavy_library():
     assert not imported_by("import gencard.client") & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("gencard.client.analyst", {"pandas", "pyarrow", "matplotlib", "jinja2", "sklearn"}),
+        (
+            "gencard.controller.jobs.worker",
+            {"pandas", "pyarrow", "sqlalchemy", "grpc", "duckdb", "rich"},
+        ),
+        (
+            "gencard.controller.wiring",
+            {"alembic", "pandas", "pyarrow", "matplotlib", "sklearn", "torch"},
+        ),
+    ],
+)
+def test_what_starts_often_imports_what_it_needs(module, absent):
+    names = imported_by(f"import {module}", whole=True)
+    assert not {name.partition(".")[0] for name in names} & absent
+    slow = {"scipy.optimize", "scipy.special", "scipy.sparse", "scipy.stats", "scipy.linalg"}
+    assert not names & slow, "`import scipy` imports its parts where they are used"
 
 
 @pytest.mark.parametrize(("shell", "name"), COMMANDS)

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select, text
@@ -42,6 +43,16 @@ class TestMigrations:
         database.migrate()
         with database.reading() as tx:
             assert tx.execute(select(cards.c.name)).scalars().all() == [CARD]
+
+    def test_state_of_this_version_is_left_alone(self, database, monkeypatch):
+        monkeypatch.delattr(command, "upgrade")
+        database.migrate()
+
+    def test_state_of_an_older_version_is_migrated(self, database):
+        with database.transaction() as tx:
+            tx.execute(text("DELETE FROM alembic_version"))
+        with pytest.raises(StorageError):  # the first migration would make tables that are there
+            database.migrate()
 
     def test_state_of_a_newer_version_is_refused(self, database):
         with database.transaction() as tx:

@@ -5,7 +5,6 @@ from math import nan
 
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.sandbox.recipes import PROGRAM, sandboxed_box_of
 from gencard.core.blackbox import BlackBox
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique
@@ -25,7 +24,10 @@ def box_of(recipe: Job) -> BlackBox:
         GeneratorChangedError: What is to run in a sandbox has another digest than the recipe.
     """
     cliques, linear = cliques_of(recipe["cliques"]), linear_of(recipe)
-    if recipe["kind"] == PROGRAM:
+    if recipe["kind"] == "program":
+        # a third of the start of a worker, and most jobs need no sandbox
+        from gencard.controller.sandbox.recipes import sandboxed_box_of  # noqa: PLC0415
+
         workload = tuple(dict.fromkeys([*cliques, *(statistic.clique for statistic in linear)]))
         return sandboxed_box_of(recipe, workload=workload, values=_values_of(recipe["values"]))
     extra = tuple(recipe.get("extra", ()))

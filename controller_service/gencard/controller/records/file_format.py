@@ -7,11 +7,9 @@ by pyarrow, which decodes them all.
 from codecs import lookup
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.csv as arrow_csv
-import pyarrow.dataset as arrow_dataset
 
 from gencard.core.errors import InvalidInputError
 
@@ -109,8 +107,13 @@ def _options(file_format: FileFormat) -> str:
     return options
 
 
-def _decoded(path: Path, file_format: FileFormat) -> arrow_dataset.Dataset:
-    """Every value as text; empty values are null."""
+def _decoded(path: Path, file_format: FileFormat) -> Any:
+    """Every value as text, as a dataset of Arrow; empty values are null."""
+    # pyarrow imports pandas, and files in UTF-8 need neither
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import csv as arrow_csv  # noqa: PLC0415
+    from pyarrow import dataset as arrow_dataset  # noqa: PLC0415
+
     parse = arrow_csv.ParseOptions(
         delimiter=file_format.delimiter or ",",
         quote_char=file_format.quote or False,

@@ -10,17 +10,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
-from sqlalchemy import Column, Connection, Engine, Select, Table, create_engine, event, make_url
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Select,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from gencard.core.errors import InvalidInputError, StorageError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_FOREIGN = (SQLAlchemyError, sqlite3.Error, CommandError)
+_NEWEST = "0007"
+"""The last of them: what the table ``alembic_version`` holds once all have been run."""
+
+_FOREIGN = (SQLAlchemyError, sqlite3.Error)
 _WRITES = "gencard_writes"
 _BUSY_SECONDS = 30
 _WRITER_LOCK = 0x67656E63617264
@@ -45,11 +56,11 @@ class Database:
         Raises:
             StorageError: The database cannot be used, or was made by a newer version of Gencard.
         """
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+        with self.reading() as tx:
+            if _version(tx) == _NEWEST:
+                return
         with self.transaction() as tx:
-            config.attributes["connection"] = tx
-            command.upgrade(config, "head")
+            _upgrade(tx)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -89,6 +100,27 @@ class Database:
     def close(self) -> None:
         """Close the idle connections."""
         self._engine.dispose()
+
+
+def _version(tx: Connection) -> str:
+    """The last migration that was run; empty if none was."""
+    if not inspect(tx).has_table("alembic_version"):
+        return ""
+    return str(tx.scalar(text("SELECT version_num FROM alembic_version")))
+
+
+def _upgrade(tx: Connection) -> None:
+    # half as slow to import as all of SQLAlchemy, and needed once for each version of Gencard
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+
+    config = Config(attributes={"connection": tx})
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    with suppress(CommandError):
+        command.upgrade(config, "head")
+        return
+    raise StorageError
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, sparse
+import scipy
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
@@ -185,14 +185,14 @@ def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, 
         NotConvergedError: The solver finds no answer.
     """
     functions, points = values.shape
-    matrix, slack = sparse.csr_array(values), sparse.csr_array(np.ones((functions, 1)))
-    whole = sparse.csr_array(np.append(np.ones(points), 0.0)[None])
-    solution = optimize.milp(
+    matrix, slack = scipy.sparse.csr_array(values), scipy.sparse.csr_array(np.ones((functions, 1)))
+    whole = scipy.sparse.csr_array(np.append(np.ones(points), 0.0)[None])
+    solution = scipy.optimize.milp(
         c=np.append(np.zeros(points), 1.0),
         constraints=[
-            optimize.LinearConstraint(sparse.hstack([matrix, -slack]), ub=means),
-            optimize.LinearConstraint(sparse.hstack([matrix, slack]), lb=means),
-            optimize.LinearConstraint(whole, 1.0, 1.0),
+            scipy.optimize.LinearConstraint(scipy.sparse.hstack([matrix, -slack]), ub=means),
+            scipy.optimize.LinearConstraint(scipy.sparse.hstack([matrix, slack]), lb=means),
+            scipy.optimize.LinearConstraint(whole, 1.0, 1.0),
         ],
     )
     if solution.x is None:

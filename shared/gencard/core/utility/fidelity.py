@@ -28,8 +28,8 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betaln, gammainccinv, xlog1py, xlogy
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
@@ -188,7 +188,7 @@ def variation_bound(shares: Shares, rows: int, probability: float) -> float:
     mean, variance = float(deviations.sum() / 2), _variance(uncertain, deviations, rows)
     if variance == 0:
         return mean + 1 / rows
-    quantile = gammainccinv(mean**2 / variance, probability)
+    quantile = scipy.special.gammainccinv(mean**2 / variance, probability)
     return float(quantile * variance / mean + 1 / rows)
 
 
@@ -201,9 +201,9 @@ def _deviations(shares: Shares, rows: int) -> Shares:
     """Mean absolute deviation of each cell's share."""
     nearest = np.minimum(np.floor(rows * shares) + 1, rows)
     log_chance = (
-        xlogy(nearest, shares)
-        + xlog1py(rows - nearest, -shares)
-        - betaln(rows - nearest + 1, nearest + 1)
+        scipy.special.xlogy(nearest, shares)
+        + scipy.special.xlog1py(rows - nearest, -shares)
+        - scipy.special.betaln(rows - nearest + 1, nearest + 1)
         - np.log(rows + 1)
     )
     result: Shares = 2 * nearest * (1 - shares) * np.exp(log_chance) / rows

@@ -13,9 +13,8 @@ from itertools import chain, combinations
 from math import log, prod
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import lstsq, qr
-from scipy.special import expit, xlogy
 
 from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.types import FloatArray
@@ -50,7 +49,7 @@ def regression_basis(cells: Cells, order: int, most_parameters: int) -> NDArray[
 
 def regression_scores(basis: FloatArray, totals: FloatArray, synthetic: FloatArray) -> FloatArray:
     """The most likely probability of being synthetic in each cell; see ``binomial_fit``."""
-    return np.asarray(expit(binomial_fit(basis, totals, synthetic).predicted))
+    return np.asarray(scipy.special.expit(binomial_fit(basis, totals, synthetic).predicted))
 
 
 def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...]], int]:
@@ -81,7 +80,7 @@ def _block(column: Column) -> FloatArray:
 def _independent(matrix: FloatArray) -> FloatArray:
     lengths = np.linalg.norm(matrix, axis=0)
     kept = matrix[:, lengths > 0] / lengths[lengths > 0]
-    basis, triangle, _ = qr(kept, mode="economic", pivoting=True, overwrite_a=True)
+    basis, triangle, _ = scipy.linalg.qr(kept, mode="economic", pivoting=True, overwrite_a=True)
     diagonal = np.abs(np.diag(triangle))
     return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
 
@@ -138,7 +137,7 @@ def _newton_step(
     matrix: FloatArray, predicted: FloatArray, totals: FloatArray, ones: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Weights of the next least squares, and where these lead to, by cell."""
-    scores = expit(predicted)
+    scores = scipy.special.expit(predicted)
     weights = totals * np.maximum(scores * (1 - scores), _LEAST_WEIGHT)
     return weights, _least_squares(matrix, weights, predicted + (ones - totals * scores) / weights)
 
@@ -158,10 +157,12 @@ def _no_worse(
 
 def _least_squares(matrix: FloatArray, weights: FloatArray, response: FloatArray) -> FloatArray:
     roots = np.sqrt(weights)
-    result = lstsq(matrix * roots[:, None], response * roots, lapack_driver="gelsy")
+    result = scipy.linalg.lstsq(matrix * roots[:, None], response * roots, lapack_driver="gelsy")
     return np.asarray(matrix @ result[0])
 
 
 def _deviance(predicted: FloatArray, totals: FloatArray, ones: FloatArray) -> float:
-    scores, others = expit(predicted), expit(-predicted)
-    return float(-2 * np.sum(xlogy(ones, scores) + xlogy(totals - ones, others)))
+    scores, others = scipy.special.expit(predicted), scipy.special.expit(-predicted)
+    return float(
+        -2 * np.sum(scipy.special.xlogy(ones, scores) + scipy.special.xlogy(totals - ones, others))
+    )

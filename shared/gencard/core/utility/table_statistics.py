@@ -45,8 +45,8 @@ from itertools import combinations
 from math import log, pi, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import rel_entr
 
 from gencard.core.domain import Clique
 from gencard.core.errors import DomainMismatchError, InvalidInputError
@@ -149,7 +149,10 @@ def jensen_shannon(pair: TablePair) -> float:
     """Jensen-Shannon divergence, in bits."""
     ours, theirs = pair.shares
     mixed = (ours + theirs) / 2
-    return float(np.sum(rel_entr(ours, mixed) + rel_entr(theirs, mixed)) / (2 * log(2)))
+    return float(
+        np.sum(scipy.special.rel_entr(ours, mixed) + scipy.special.rel_entr(theirs, mixed))
+        / (2 * log(2))
+    )
 
 
 def expected_jensen_shannon(freedom: int, synthetic: int, original: int | None = None) -> float:

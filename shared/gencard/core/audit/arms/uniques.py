@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from gencard.core.audit.arms.comparison import Comparison, welch
 from gencard.core.audit.arms.planted_pair import PlantedPair, planted_pair, uniform, unique_records
@@ -130,7 +130,7 @@ def one_in(compared: Comparison, runs: int, room: float, sides: int, level: floa
         0 where a box that copies all of them would not be found.
     """
     freedom = compared.freedom if compared.error else float(runs - 1)
-    reach = float(stats.t.ppf(1 - level / 2, freedom) + stats.t.ppf(0.8, freedom))
+    reach = float(scipy.stats.t.ppf(1 - level / 2, freedom) + scipy.stats.t.ppf(0.8, freedom))
     share = 1 / np.arange(1, max(2, int(room) + 1))
     gap = sides * room * share
     error = np.sqrt(compared.error**2 + sides * room * share * (1 - share) / runs)
@@ -141,7 +141,7 @@ def one_in(compared: Comparison, runs: int, room: float, sides: int, level: floa
 def _fisher_tails(own: int, other: int, totals: NDArray[np.integer]) -> NDArray[np.float64]:
     """P(at least k of the runs that hold a record are own ones), shape ``(totals, own + 1)``."""
     k = np.arange(own + 1)
-    return np.asarray(stats.hypergeom.sf(k - 1, own + other, totals[:, None], own))
+    return np.asarray(scipy.stats.hypergeom.sf(k - 1, own + other, totals[:, None], own))
 
 
 NONE_LEFT = "the dataset has no unique record that both sides of the pair lack"

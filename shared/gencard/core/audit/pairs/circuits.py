@@ -9,8 +9,8 @@ from fractions import Fraction
 from math import gcd, lcm
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, sparse
 
 from gencard.core.audit.pairs.direction import Direction
 from gencard.core.dataset import Dataset
@@ -86,14 +86,14 @@ def _steepest(
     A vertex of the changes that keep psi, move one record in all and take none from ``bare`` cells.
     """
     scaled = matrix / np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1)
-    rows = sparse.csr_array(np.hstack([scaled, -scaled]))
-    solution = optimize.milp(
+    rows = scipy.sparse.csr_array(np.hstack([scaled, -scaled]))
+    solution = scipy.optimize.milp(
         c=np.concatenate([-gains, gains]),
         constraints=[
-            optimize.LinearConstraint(rows, 0, 0),
-            optimize.LinearConstraint(np.ones((1, rows.shape[1])), ub=1),
+            scipy.optimize.LinearConstraint(rows, 0, 0),
+            scipy.optimize.LinearConstraint(np.ones((1, rows.shape[1])), ub=1),
         ],
-        bounds=optimize.Bounds(0, np.concatenate([np.ones(len(bare)), np.where(bare, 0.0, 1.0)])),
+        bounds=scipy.optimize.Bounds(0, np.concatenate([np.ones(len(bare)), np.where(bare, 0.0, 1.0)])),
     )
     if solution.x is None or -solution.fun <= _NONE * np.abs(gains).max():
         return np.zeros(0, dtype=np.intp), np.zeros(0)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, sparse
 
 from gencard.core.audit.pairs.blocks import minimal
 from gencard.core.audit.pairs.circuits import MOST_TABLE_CELLS, along_circuits
@@ -217,9 +217,11 @@ def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Da
         return dataset
     cells = np.indices(domain.sizes).reshape(len(domain), -1)
     counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
-    solution = optimize.milp(
+    solution = scipy.optimize.milp(
         c=-beta.of(list(cells)),
-        constraints=optimize.LinearConstraint(_marginalising(domain, cliques, cells), counts, counts),
+        constraints=scipy.optimize.LinearConstraint(
+            _marginalising(domain, cliques, cells), counts, counts
+        ),
         integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
     )
@@ -229,12 +231,14 @@ def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Da
     return Dataset(domain, records)
 
 
-def _marginalising(domain: Domain, cliques: Sequence[Clique], cells: NDArray[Any]) -> sparse.csr_array:
+def _marginalising(
+    domain: Domain, cliques: Sequence[Clique], cells: NDArray[Any]
+) -> "scipy.sparse.csr_array":
     """The 0-1 matrix from the full table to all marginals, one after the other."""
     blocks = []
     for clique in cliques:
         sizes = domain.project(clique).sizes
         row = np.ravel_multi_index(tuple(cells[list(domain.axes(clique))]), sizes)
         entries = (np.ones(domain.cells), (row, np.arange(domain.cells)))
-        blocks.append(sparse.csr_array(entries, shape=(int(np.prod(sizes)), domain.cells)))
-    return sparse.vstack(blocks, format="csr")
+        blocks.append(scipy.sparse.csr_array(entries, shape=(int(np.prod(sizes)), domain.cells)))
+    return scipy.sparse.vstack(blocks, format="csr")

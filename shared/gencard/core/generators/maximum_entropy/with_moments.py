@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
@@ -56,7 +56,9 @@ class Dual:
 
     def value(self, potentials: FloatArray) -> float:
         penalty = 0.5 * np.square(self.targets.stddevs * potentials).sum()
-        return float(logsumexp(potentials @ self.values) - potentials @ self.targets.means + penalty)
+        return float(
+            scipy.special.logsumexp(potentials @ self.values) - potentials @ self.targets.means + penalty
+        )
 
     @property
     def least(self) -> float:
@@ -66,7 +68,7 @@ class Dual:
     def distribution(self, potentials: FloatArray) -> FloatArray:
         """The probability of each point."""
         exponents = potentials @ self.values
-        distribution: FloatArray = np.exp(exponents - logsumexp(exponents))
+        distribution: FloatArray = np.exp(exponents - scipy.special.logsumexp(exponents))
         return distribution
 
     def gradient(self, potentials: FloatArray, distribution: FloatArray) -> FloatArray:

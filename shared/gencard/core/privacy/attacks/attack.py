@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import hypot, sqrt
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -85,7 +85,7 @@ def quantile(confidence: float) -> float:
     """
     if not 0 < confidence < 1:
         raise InvalidNumberError(field="The confidence", expected="between 0 and 1")
-    return float(ndtri((1 + confidence) / 2))
+    return float(scipy.special.ndtri((1 + confidence) / 2))
 
 
 @dataclass(frozen=True, slots=True)

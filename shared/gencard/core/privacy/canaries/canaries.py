@@ -21,8 +21,8 @@ probability 1/2 is what ``one_run`` asks.
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset, check_same_domain
@@ -108,7 +108,7 @@ def reconstruct_points(canaries: FloatArray, synthetic: FloatArray) -> Reconstru
         raise InvalidDatasetError(problem="rows need one number for each attribute of the canaries")
     if not np.all(np.isfinite(synthetic)):
         raise InvalidDatasetError(problem="a row is not finite")
-    radii = cKDTree(synthetic).query(canaries)[0] + _SPACING * canaries.shape[1] ** 0.5
+    radii = scipy.spatial.cKDTree(synthetic).query(canaries)[0] + _SPACING * canaries.shape[1] ** 0.5
     return Reconstruction(Cube(canaries.shape[1]), len(synthetic), radii)
 
 

@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from math import exp, inf, log
 
 import numpy as np
-from scipy.special import betaincinv, betaln, expit, logit, logsumexp, xlog1py
-from scipy.stats import binom
+import scipy
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError
@@ -89,9 +88,9 @@ class HitCount:
         """The epsilon at which p is beta, if neighbouring means to replace one record."""
         if not self.hits or not self.log_q:
             return 0.0
-        chance = float(betaincinv(self.hits, self.canaries - self.hits + 1, beta))
+        chance = float(scipy.special.betaincinv(self.hits, self.canaries - self.hits + 1, beta))
         log_odds = self.log_q - log(-np.expm1(self.log_q))
-        return max(0.0, float(logit(chance)) - log_odds)
+        return max(0.0, float(scipy.special.logit(chance)) - log_odds)
 
 
 def hit_count(reconstruction: Reconstruction, radius: float) -> HitCount:
@@ -125,9 +124,9 @@ def log_q_of(space: Space, radius: float, rows: int) -> float:
 def _log_tail(trials: int, hits: int, log_chance: float) -> float:
     """Natural log of P[B(trials, chance) >= hits], where floats have no room for it too."""
     counts = np.arange(hits, trials + 1)
-    logs = -betaln(counts + 1, trials - counts + 1) - log(trials + 1)
-    logs += counts * log_chance + xlog1py(trials - counts, -exp(log_chance))
-    return min(0.0, float(logsumexp(logs)))
+    logs = -scipy.special.betaln(counts + 1, trials - counts + 1) - log(trials + 1)
+    logs += counts * log_chance + scipy.special.xlog1py(trials - counts, -exp(log_chance))
+    return min(0.0, float(scipy.special.logsumexp(logs)))
 
 
 _LEAST = 2.0**-1022
@@ -185,13 +184,15 @@ class Guesses:
         if not self.correct:
             return 0.0
         if not delta:
-            chance = betaincinv(self.correct, self.guesses - self.correct + 1, beta)
-            return max(0.0, float(logit(chance)))
+            chance = scipy.special.betaincinv(self.correct, self.guesses - self.correct + 1, beta)
+            return max(0.0, float(scipy.special.logit(chance)))
         return smallest_epsilon(lambda epsilon: log(self._p_value(epsilon, delta) or _LEAST), beta)
 
     def _p_value(self, epsilon: float, delta: float) -> float:
         """Tails of the binomial at v, v - 1, ..., 0 give all differences."""
-        tails = binom.sf(self.correct - 1 - np.arange(self.correct + 1), self.guesses, expit(epsilon))
+        tails = scipy.stats.binom.sf(
+            self.correct - 1 - np.arange(self.correct + 1), self.guesses, scipy.special.expit(epsilon)
+        )
         by_count = (tails[1:] - tails[0]) / np.arange(1, self.correct + 1)
         rest = 2 * self.canaries * delta * float(by_count.max(initial=0.0))
         return min(1.0, float(tails[0]) + rest)

@@ -16,8 +16,7 @@ from math import log, pi
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammaln
+import scipy
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.domain import Domain
@@ -60,7 +59,9 @@ class Cube:
         """As in the protocol; a radius of 0 has no volume."""
         half = self.attributes / 2
         with np.errstate(divide="ignore"):
-            logs: FloatArray = half * log(pi) - gammaln(half + 1) + self.attributes * np.log(radii)
+            logs: FloatArray = (
+                half * log(pi) - scipy.special.gammaln(half + 1) + self.attributes * np.log(radii)
+            )
         return logs
 
     def edges(self, total: float, terms: int) -> FloatArray:
@@ -184,7 +185,7 @@ def smallest_epsilon(log_p: LogPValue, beta: float, *, guess: float = 0.0) -> fl
         return 0.0
     while log_p(high) < target:
         low, high = high, 2 * high
-    return float(brentq(lambda epsilon: log_p(epsilon) - target, low, high, xtol=1e-11))
+    return float(scipy.optimize.brentq(lambda epsilon: log_p(epsilon) - target, low, high, xtol=1e-11))
 
 
 def _around(log_p: LogPValue, target: float, guess: float) -> tuple[float, float]:

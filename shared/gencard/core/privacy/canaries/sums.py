@@ -38,9 +38,8 @@ short transforms are long enough for all, long ones for twelve standard deviatio
 from math import inf, lgamma, log, pi, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import ComputationError, InvalidNumberError
@@ -168,8 +167,8 @@ def log_sum_at_most(log_cdf: FloatArray, terms: int) -> float:
     masses = np.exp(tilted - peak)
     scale = float(masses.sum())
     masses /= scale
-    length = next_fast_len(_length(masses, steps, terms), real=True)
-    sums = irfft(_power(rfft(masses, length), terms), length)[: len(steps)]
+    length = scipy.fft.next_fast_len(_length(masses, steps, terms), real=True)
+    sums = scipy.fft.irfft(_power(scipy.fft.rfft(masses, length), terms), length)[: len(steps)]
     inside = float(np.maximum(sums, 0.0) @ np.exp(tilt * (steps - steps[-1])))
     return min(0.0, terms * (peak + log(scale)) + tilt * float(steps[-1]) + log(inside))
 
@@ -219,4 +218,4 @@ def _tilt(log_cdf: FloatArray, terms: int) -> float:
     low, high = 0.0, terms / len(log_cdf)
     while excess(high) > 0:
         low, high = high, 2 * high
-    return float(brentq(excess, low, high, rtol=1e-3))
+    return float(scipy.optimize.brentq(excess, low, high, rtol=1e-3))
