@@ -107,7 +107,7 @@ CONTAINER = """
 import ctypes, errno, os, sys
 from pathlib import Path
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.trial import check_isolation
+from gencard.controller.sandbox.boxes import check_isolation
 
 libc = ctypes.CDLL(None, use_errno=True)
 assert os.getuid() != 0 and libc.prctl(39, 0, 0, 0, 0) == 1 and libc.prctl(21, 0, 0, 0, 0) == 2

@@ -13,12 +13,11 @@ import pytest
 
 from gencard.controller.jobs.descriptions import values_of
 from gencard.controller.sandbox import namespaces
-from gencard.controller.sandbox.boxes import _BUILT_IN, built_in_program, sandboxed_box
+from gencard.controller.sandbox.boxes import _BUILT_IN, built_in_program, check_isolation, sandboxed_box
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.namespaces import SandboxUser
 from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, sandboxed_box_of
 from gencard.controller.sandbox.sandbox import Sandbox
-from gencard.controller.sandbox.trial import check_isolation
 from gencard.core.blackbox import FittingBox
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from gencard.client import Analyst
+from tests.system import sandboxes
 from tests.system.house import House, running
 
 
@@ -25,3 +26,9 @@ def ana(house: House) -> Iterator[Analyst]:
     """An analyst at the controller of the test's module, or at the one of all."""
     with house.analyst() as analyst:
         yield analyst
+
+
+@pytest.fixture(params=[True, False], ids=["forked", "started anew"])
+def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts in Python run in a sandbox in both ways."""
+    monkeypatch.setattr(sandboxes, "FORKS", request.param)

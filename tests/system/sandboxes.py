@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.sandbox.boxes import SandboxedProgram
+from gencard.controller.sandbox.boxes import SandboxedProgram, check_isolation
 from gencard.controller.sandbox.environment import PYTHON, CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
-from gencard.controller.sandbox.trial import check_isolation
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import IsolationError
@@ -23,6 +22,9 @@ from gencard.core.errors import IsolationError
 DOMAIN = Domain.of({"a": 256, "b": 300})
 RECORDS = Dataset.of_columns(DOMAIN, [np.arange(50), np.arange(50) * 6])
 LIMITS = SandboxLimits(memory_mib=1_024, cpu_seconds=20, wall_seconds=30, processes=1, work_mib=4)
+
+FORKS = True
+"""Whether scripts in Python are forked, as the service does it; see the fixture ``each_way``."""
 
 _REPORTING = """
 import numpy as np
@@ -65,7 +67,8 @@ def box(
     """A program of one file, as a black box."""
     program = Program((interpreter, "./box"), (("box", text.encode()),))
     environment = program.environment(copies() if interpreter == PYTHON else "")
-    return SandboxedProgram(program, Sandbox(replace(LIMITS, **limits), isolation, environment))
+    sandbox = Sandbox(replace(LIMITS, **limits), isolation, environment, forks=FORKS)
+    return SandboxedProgram(program, sandbox)
 
 
 def shell(text: str, **limits) -> SandboxedProgram:

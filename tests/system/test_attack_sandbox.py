@@ -12,7 +12,7 @@ from gencard.core.errors import BlackBoxError, InvalidInputError, JobLimitError
 from tests.system.raw_calls import quickest
 from tests.system.sandboxes import RECORDS, box, needs_sandbox, reported_value
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.usefixtures("each_way")]
 
 WRITER = """
 import time

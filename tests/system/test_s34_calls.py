@@ -40,6 +40,7 @@ def _name_of(member: Path) -> str:
         return ""
 
 
+@pytest.mark.usefixtures("each_way")
 class TestCalls:
     """The kernel is asked for what no program in a cell has."""
 

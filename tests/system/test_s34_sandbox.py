@@ -52,6 +52,7 @@ def running_with(mark: str) -> list[int]:
     return found
 
 
+@pytest.mark.usefixtures("each_way")
 class TestContained:
     """It tries, and nothing comes of it."""
 
@@ -286,6 +287,7 @@ def tried():
             shell(text)(RECORDS, 3, seed=0)
 
 
+@pytest.mark.usefixtures("each_way")
 class TestNeutralised:
     """It does as it likes, and it makes no difference."""
 

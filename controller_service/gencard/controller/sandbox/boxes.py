@@ -1,19 +1,24 @@
-"""Black boxes that run in a sandbox: programs of others, and built-in ones, which are programs too."""
+"""Black boxes that run in a sandbox: programs of others, and built-in ones, which are programs too.
+
+Whether a sandbox can be closed on this machine is tried with one, not guessed.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from gencard.boxes.entry import Parameters, Surroundings
 from gencard.boxes.registry import BOXES, box_named, complete
-from gencard.controller.sandbox.environment import PYTHON
+from gencard.controller.sandbox.environment import PYTHON, modules_of
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.blackbox import BlackBox, FittingBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import BlackBoxError, GencardError
+from gencard.core.errors import BlackBoxError, GencardError, IsolationError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.box_answer import AnswerReader, HundredthsReport, error_of_refusal
 from gencard.wire.box_request import BoxRequest, BoxTask, Values
@@ -67,7 +72,7 @@ class SandboxedProgram:
         values = values_of_attributes(self.values, dataset)
         parameters = self.program.parameters
         request = BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
-        answer = self.sandbox.ask(self.program.command, self.program.files, request, report=report)
+        answer = self.sandbox.ask(self.program, request, report=report)
         return self._accepted(answer)
 
     def _accepted(self, answer: AnswerReader) -> AnswerReader:
@@ -175,7 +180,8 @@ def built_in_program(name: str, parameters: Parameters) -> Program:
     entry = BOXES[name]
     text = _BUILT_IN.format(name=name, version=entry.version)
     files = (("box.py", text.encode()),)
-    return Program((PYTHON, "./box.py"), files, dict(complete(entry, parameters)), entry.libraries)
+    own, modules = dict(complete(entry, parameters)), modules_of(name)
+    return Program((PYTHON, "./box.py"), files, own, entry.libraries, modules)
 
 
 def sandboxed_box(
@@ -198,3 +204,58 @@ def _unconfined(name: str, parameters: Parameters) -> BlackBox:
     from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - OpenDP takes its time
 
     return box_named(name, parameters, Surroundings(noise=OpenDpNoise()))
+
+
+_RESAMPLES = """
+import ctypes
+import os
+import socket
+from gencard.wire.black_box import black_box
+
+if {hidden!r}:
+    assert not os.path.exists({hidden!r})
+    assert not os.path.exists("/proc") and not os.path.exists("/sys")
+    assert os.uname().nodename == "cell"
+    assert ctypes.CDLL(None).prctl({get_filter}, 0, 0, 0, 0) == {filtered}
+    for family in socket.AF_INET, socket.AF_UNIX:
+        try:
+            socket.socket(family)
+        except OSError:
+            continue
+        raise AssertionError
+
+@black_box
+def resample(table, rows, *, rng):
+    return table.dataset.take(rng.integers(len(table), size=rows))
+
+resample.main()
+"""
+
+_PR_GET_SECCOMP, _FILTERED = 21, 2
+"""Of prctl(2): what asks how a process's calls are filtered, and the answer "by a program"."""
+
+
+def check_isolation(isolation: Isolation, hidden: Path) -> None:
+    """Run a box that looks for what it must not see: sockets, a folder, /proc, calls without a filter.
+
+    Args:
+        hidden: A folder of the controller's own, which must not be there inside.
+
+    Raises:
+        IsolationError: The box did not answer: there is no bubblewrap, namespaces or filters of system
+            calls are not allowed, this kind of machine has other calls, what runs cannot be seen from
+            outside, others cannot read the interpreter, or the sandbox shows what it should hide.
+    """
+    seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
+    text = _RESAMPLES.format(hidden=seen, get_filter=_PR_GET_SECCOMP, filtered=_FILTERED)
+    program = Program(("python", "./box.py"), (("box.py", text.encode()),))
+    box = SandboxedProgram(
+        program, Sandbox(SandboxLimits(wall_seconds=60), isolation, program.environment())
+    )
+    dataset = Dataset.of_columns(Domain.of({"a": 2}), [np.array([0, 1])])
+    try:
+        box(dataset, 1, seed=0)
+        return
+    except GencardError:
+        pass
+    raise IsolationError

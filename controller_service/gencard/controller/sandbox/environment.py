@@ -33,6 +33,22 @@ BASE = ("numpy", "rfc8785", "scipy")
 COMPILED = "/cell/compiled"
 """Where Python looks for compiled copies, and nowhere else."""
 
+WORK = Path("/cell/work")
+"""The working folder: empty, its own, and gone with the run."""
+
+VARIABLES = {
+    "HOME": str(WORK),
+    "LC_ALL": "C.UTF-8",
+    "MALLOC_ARENA_MAX": "2",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "TMPDIR": str(WORK),
+}
+"""The whole environment: the same for every program, on every machine."""
+
 _OURS = "gencard"
 _PACKAGES = ("gencard.boxes", "gencard.core", "gencard.wire")
 _OF_THE_CONTROLLER = ("__init__.py", "noise.py")
@@ -204,6 +220,15 @@ _MODULES_OF = {
     "pate-gan": ("gencard.boxes.nets.pate_gan_training", "scipy.stats"),
 }
 """What built-in boxes load besides."""
+
+SCRIPTS = ("gencard.wire.black_box", "numpy.random")
+"""What every script in Python finds loaded; more would be loaded with rights that no program has."""
+
+
+def modules_of(box: str) -> tuple[str, ...]:
+    """What a built-in box finds loaded."""
+    return (*_MODULES, *_MODULES_OF.get(box, ()))
+
 
 _PATIENCE = 300.0
 """Seconds for all of them."""

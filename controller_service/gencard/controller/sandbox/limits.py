@@ -1,5 +1,6 @@
 """Limits and isolation of a program in a sandbox, and the command that sets the limits of a process."""
 
+import os
 import resource
 from dataclasses import dataclass
 from enum import StrEnum
@@ -78,8 +79,8 @@ class SandboxLimits:
         return self.processes if self.processes > 1 else _THREADS
 
 
-def limited(limits: SandboxLimits, *, others: int = 0) -> list[str]:
-    """Set from inside, where processes are counted; nothing can raise a bound again.
+def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int, int]]:
+    """Soft and hard bound of each resource of a process, by its name in setrlimit(2).
 
     A bound that this process has itself is not exceeded: a job's limits hold for what it starts.
 
@@ -96,9 +97,19 @@ def limited(limits: SandboxLimits, *, others: int = 0) -> list[str]:
         "msgqueue": 0,
         "core": 0,
     }
-    hard_cpu = _at_most(cpu + _GRACE, resource.RLIMIT_CPU)
-    words = [f"--{name}={bound}:{bound}" for name, bound in bounds.items()]
-    return ["prlimit", f"--cpu={cpu}:{hard_cpu}", *words, "--"]
+    both = {name: (bound, bound) for name, bound in bounds.items()}
+    return {"cpu": (cpu, _at_most(cpu + _GRACE, resource.RLIMIT_CPU)), **both}
+
+
+def others(number: int) -> int:
+    """Processes of ours that have the program's user: none where root started them."""
+    return number if os.geteuid() else 0
+
+
+def limited(limits: SandboxLimits, *, others: int = 0) -> list[str]:
+    """The command that sets these bounds from inside, where processes are counted, for good."""
+    bounds = bounds_of(limits, others=others).items()
+    return ["prlimit", *(f"--{name}={soft}:{hard}" for name, (soft, hard) in bounds), "--"]
 
 
 def _at_most(bound: int, kind: int) -> int:

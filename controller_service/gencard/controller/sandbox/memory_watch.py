@@ -11,8 +11,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import IO, Protocol
 
 from gencard.core.errors import IsolationError, JobLimitError
+
+
+class Running(Protocol):
+    """A process that runs for a sandbox; one of ``subprocess.Popen`` is one."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
 
 
 def children_of(pid: int) -> list[int]:

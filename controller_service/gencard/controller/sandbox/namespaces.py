@@ -18,10 +18,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
+from gencard.controller.sandbox import zygote
 from gencard.controller.sandbox.call_filter import call_filter
-from gencard.controller.sandbox.environment import Environment, closing_of, root_of
-from gencard.controller.sandbox.limits import SandboxLimits, limited
-from gencard.controller.sandbox.memory_watch import children_of, tree_of
+from gencard.controller.sandbox.environment import VARIABLES, WORK, Environment, closing_of, root_of
+from gencard.controller.sandbox.limits import SandboxLimits, limited, others
+from gencard.controller.sandbox.memory_watch import Running, children_of, tree_of
 
 
 class MemoryFiles:
@@ -101,8 +102,7 @@ def _name_held(number: int) -> socket.socket | None:
 PROGRAM = Path("/cell/program")
 """Where the program's files are, read-only."""
 
-WORK = Path("/cell/work")
-"""The working folder: empty, its own, and gone with the run."""
+ZYGOTE = Path("/cell/zygote.py")
 
 _MIB = 1 << 20
 _AT_MOST = 2.0
@@ -114,7 +114,7 @@ _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_S
 
 
 class Namespaces:
-    """See ``confinement.Confinement``. The first process is held, for with it all others end.
+    """See ``sandbox.Confinement``. The first process is held, for with it all others end.
 
     Args:
         environment: What of the machine is there inside.
@@ -130,28 +130,59 @@ class Namespaces:
     ) -> subprocess.Popen[bytes]:
         """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
         with ExitStack() as held, MemoryFiles() as memory:
-            placed = [
-                word
-                for path, content in files
-                for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
-            ]
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
-            closed = [*_closed(), "--seccomp", str(memory.of(calls))]
-            words = [*closed, *root_of(self._environment), *placed, *self._folders(limits)]
-            inside = [*_dropped(held), *limited(limits, others=_others()), *command]
+            work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
+            words = [*_closed(), "--seccomp", str(memory.of(calls)), *self._root(files, memory, work)]
+            inside = [*_dropped(held), *limited(limits, others=others(1)), *command]
             process = self._started(words, inside, memory)
             self._user = held.pop_all()
             return process
 
-    def _folders(self, limits: SandboxLimits) -> list[str]:
+    def start_zygote(
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], control: socket.socket
+    ) -> subprocess.Popen[bytes]:
+        """Start a program of our own that closes the sandbox of each run itself; see ``zygote``.
+
+        Args:
+            files: Those of the program that is to be run; and zygote's own, which ``command`` names.
+            control: Its standard input.
+        """
+        with MemoryFiles() as memory:
+            text = str(memory.of(Path(zygote.__file__).read_bytes()))
+            work = [
+                "--perms",
+                "0755",
+                "--dir",
+                str(WORK),
+                "--perms",
+                "0444",
+                "--file",
+                text,
+                str(ZYGOTE),
+            ]
+            words = [*_closed(_OF_ZYGOTE), *self._root(files, memory, work)]
+            return self._started(words, command, memory, control)
+
+    def _root(
+        self, files: Sequence[tuple[str, bytes]], memory: MemoryFiles, work: Sequence[str]
+    ) -> list[str]:
         """There is no /proc: it shows the machine's memory and load, and which pages others map."""
-        work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
+        placed = [
+            word
+            for path, content in files
+            for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
+        ]
         system = [*_devices(), *closing_of(self._environment), "--remount-ro", "/"]
         variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
-        return [*work, *system, *variables, "--chdir", str(WORK)]
+        root = [*root_of(self._environment), *placed, *work]
+        return [*root, *system, *variables, "--chdir", str(WORK)]
 
     def _started(
-        self, words: Sequence[str], inside: Sequence[str], memory: MemoryFiles
+        self,
+        words: Sequence[str],
+        inside: Sequence[str],
+        memory: MemoryFiles,
+        control: socket.socket | None = None,
     ) -> subprocess.Popen[bytes]:
         reading, writing = os.pipe()
         whole = memory.of(_null_ended([*words, "--info-fd", str(writing)]))
@@ -159,8 +190,8 @@ class Namespaces:
             try:
                 process = subprocess.Popen(
                     ["bwrap", "--args", str(whole), "--", *inside],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    stdin=control.fileno() if control else subprocess.PIPE,
+                    stdout=subprocess.DEVNULL if control else subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     umask=0o077,
                     cwd="/",
@@ -172,25 +203,25 @@ class Namespaces:
             self._first = _held(info.read())
         return process
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
+    def kill(self, process: Running) -> None:
         """All of it: the kernel lets the first process of a namespace end after all others."""
         if self._first is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
                 process.wait(_AT_MOST)
-            _await_end(self._first)
+            await_end(self._first)
             os.close(self._first)
             self._first = None
         process.kill()
         self._user.close()
 
-    def members(self, process: subprocess.Popen[bytes]) -> Iterator[Path]:
+    def members(self, process: Running) -> Iterator[Path]:
         """All that descend from bubblewrap: an orphan is a child of the namespace's first one."""
         with suppress(FileNotFoundError, ProcessLookupError):
             for first in _children(process):
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(first))
 
-    def files(self, process: subprocess.Popen[bytes]) -> int:
+    def files(self, process: Running) -> int:
         """Entries of the working folder, hidden ones too; 0 until it is there."""
         with suppress(OSError):
             for first in _children(process):
@@ -211,24 +242,26 @@ def _held(info: str) -> int | None:
         return None
 
 
-def _await_end(held: int) -> None:
+def await_end(held: int) -> None:
+    """Return once the process of a descriptor has ended, or does not end."""
     ended = select.poll()
     ended.register(held, select.POLLIN)
     ended.poll(1_000 * _AT_MOST)
 
 
-def _children(process: subprocess.Popen[bytes]) -> list[int]:
+def _children(process: Running) -> list[int]:
     if process.poll() is not None:
         return []
     return children_of(process.pid)
 
 
-def _closed() -> list[str]:
+def _closed(capabilities: Sequence[str] = ()) -> list[str]:
+    """Closed to all but who has these capabilities, and root what it needs to become somebody else."""
     alone = [*_ALONE, "--hostname", "cell", "--die-with-parent", "--new-session", "--clearenv"]
     if os.geteuid() == 0:
-        return [*alone, *_SET_USER]
+        return [*alone, *_SET_USER, *capabilities]
     nobody = ["--uid", "65534", "--gid", "65534"]
-    return [*alone, "--unshare-user", *_no_more_users(), *nobody, "--cap-drop", "ALL"]
+    return [*alone, "--unshare-user", *_no_more_users(), *nobody, "--cap-drop", "ALL", *capabilities]
 
 
 def _no_more_users() -> list[str]:
@@ -237,9 +270,8 @@ def _no_more_users() -> list[str]:
     return [] if settings & os.ST_RDONLY else ["--disable-userns"]
 
 
-def _others() -> int:
-    """Processes of bubblewrap's that have the program's user: its first one, unless root started it."""
-    return int(os.geteuid() != 0)
+_OF_ZYGOTE = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
+"""Namespaces and a working folder for each run, and to give up for good what it does not need."""
 
 
 def _dropped(held: ExitStack) -> list[str]:
@@ -259,20 +291,6 @@ def _devices() -> Iterator[str]:
     yield from ("--perms", "0755", "--dir", "/dev")
     for name in ("null", "random", "urandom"):
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
-
-
-VARIABLES = {
-    "HOME": str(WORK),
-    "LC_ALL": "C.UTF-8",
-    "MALLOC_ARENA_MAX": "2",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PATH": "/usr/bin:/bin",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONHASHSEED": "0",
-    "TMPDIR": str(WORK),
-}
-"""The whole environment: the same for every program, on every machine."""
 
 
 def _null_ended(words: Sequence[str]) -> bytes:

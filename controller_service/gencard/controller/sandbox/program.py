@@ -9,6 +9,7 @@ from pathlib import Path
 from gencard.controller.sandbox.distributions import BYTECODE
 from gencard.controller.sandbox.environment import (
     PYTHON,
+    SCRIPTS,
     Environment,
     libc,
     python_environment,
@@ -34,12 +35,14 @@ class Program:
         files: Path below the program's folder, with "/", and content; in the order of paths.
         parameters: What the program is told besides records.
         libraries: Distributions that a program in Python finds besides Gencard, numpy and scipy.
+        modules: What a script in Python finds loaded: of our own only, never of an author's choice.
     """
 
     command: tuple[str, ...]
     files: tuple[tuple[str, bytes], ...] = field(repr=False)
     parameters: Mapping[str, str] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
+    modules: tuple[str, ...] = SCRIPTS
 
     @classmethod
     def read(
@@ -63,6 +66,11 @@ class Program:
     def is_python(self) -> bool:
         """Whether the controller's own interpreter runs it; any other is one of the system."""
         return self.command[0] == PYTHON
+
+    @property
+    def is_script(self) -> bool:
+        """Whether it is one file that Python runs, without options."""
+        return self.is_python and len(self.command) > 1 and self.command[1].startswith("./")
 
     def environment(self, compiled: str = "") -> Environment:
         """What its sandbox shows of the machine, with a folder of compiled copies where it is Python.

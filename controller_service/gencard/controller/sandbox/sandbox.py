@@ -2,21 +2,25 @@
 
 import os
 import select
+import shutil
 import signal
 import subprocess
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, cast
+from pathlib import Path
+from typing import IO, Protocol, cast
 
-from gencard.controller.sandbox.confinement import Confinement, confinement
-from gencard.controller.sandbox.environment import COMPILED, PYTHON, Environment
-from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.memory_watch import MemoryWatch
+from gencard.controller.sandbox.environment import VARIABLES, Environment
+from gencard.controller.sandbox.forks import PYTHON_COMMAND, Forks, Zygote
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits, limited
+from gencard.controller.sandbox.memory_watch import MemoryWatch, Running, tree_of
+from gencard.controller.sandbox.namespaces import Namespaces
+from gencard.controller.sandbox.program import Program
 from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
 from gencard.wire.box_answer import AnswerReader, HundredthsReport, longest_answer
 from gencard.wire.box_request import BoxRequest, bytes_of_request
@@ -60,6 +64,85 @@ def _write(into: IO[bytes], request: bytes) -> None:
         into.write(request)
 
 
+class Confinement(Protocol):
+    """One run of one program."""
+
+    @property
+    def program_folder(self) -> Path:
+        """Where the program finds its own files."""
+        ...
+
+    def start(
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
+    ) -> Running:
+        """The program, running, its standard input and output piped, its words about errors dropped.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        ...
+
+    def members(self, process: Running) -> Iterator[Path]:
+        """The folder in /proc of each process that runs for it; raises OSError where none is seen."""
+        ...
+
+    def files(self, process: Running) -> int:
+        """Entries of the working folder that the kernel keeps in memory."""
+        ...
+
+    def kill(self, process: Running) -> None:
+        """End it and everything it started, at once; also where it has ended by itself."""
+        ...
+
+
+class Processes:
+    """See ``sandbox.Confinement``. The program reads what the service can, and has the network."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="gencard-box-"))
+
+    @property
+    def program_folder(self) -> Path:
+        return self._folder / "box"
+
+    def start(
+        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
+    ) -> subprocess.Popen[bytes]:
+        """A session of its own, whose leader dies with whoever starts it."""
+        work = self._folder / "work"
+        work.mkdir()
+        for path, content in files:
+            target = self.program_folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            target.chmod(0o555)
+        own = {"HOME": str(work), "TMPDIR": str(work)}
+        return subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *limited(limits), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            umask=0o077,
+            cwd=work,
+            env=VARIABLES | own,
+            start_new_session=True,
+        )
+
+    def members(self, process: Running) -> Iterator[Path]:
+        """Those that have not left the tree of who started them."""
+        return (Path(f"/proc/{pid}") for pid in tree_of(process.pid))
+
+    def files(self, process: Running) -> int:  # noqa: ARG002  # they lie on a disk
+        """None are kept in memory."""
+        return 0
+
+    def kill(self, process: Running) -> None:
+        """The session's group; a process that left it lives on."""
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 _MIB = 1 << 20
 _PATIENCE = 5.0
 """Seconds that a program may take to end after its answer."""
@@ -69,27 +152,25 @@ _PATIENCE = 5.0
 class Sandbox:
     """Runs programs, each in a new process with a new folder, so that no run can learn of another.
 
+    Scripts in Python are forked from a process that has started the interpreter, and nothing of theirs;
+    other programs are started anew, as they are where nothing is closed.
+
     Args:
         environment: What a program finds of the machine.
+        forks: Whether scripts in Python are forked.
     """
 
     limits: SandboxLimits
     isolation: Isolation
     environment: Environment
+    forks: bool = True
+    _zygotes: dict[int, tuple[Program, Zygote]] = field(default_factory=dict, init=False, repr=False)
+    """By the identity of the program."""
 
-    def ask(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],
-        request: BoxRequest,
-        *,
-        report: HundredthsReport,
-    ) -> AnswerReader:
+    def ask(self, program: Program, request: BoxRequest, *, report: HundredthsReport) -> AnswerReader:
         """The program's answer; the program has ended when this returns, whatever happened.
 
         Args:
-            command: As ``program.Program`` has it.
-            files: What it finds in its folder.
             report: Called with the progress; it may raise.
 
         Raises:
@@ -99,8 +180,7 @@ class Sandbox:
             GeneratorChangedError: A distribution was changed since it was compared with its RECORD.
         """
         reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)
-        keeper = confinement(self.isolation, self.environment)
-        process = self._started(keeper, command, files)
+        keeper, process = self._started(program)
         try:
             self._watched(keeper, process, request, reader)
         finally:
@@ -113,20 +193,30 @@ class Sandbox:
         self.environment.check_unchanged()  # so what the program read is what the digest names
         return reader
 
-    def _started(
-        self, keeper: Confinement, command: Sequence[str], files: Sequence[tuple[str, bytes]]
-    ) -> "subprocess.Popen[bytes]":
-        words = [_placed(word, str(keeper.program_folder)) for word in command]
-        if words[0] == PYTHON:
-            words = [sys.executable, "-s", "-B", "-X", f"pycache_prefix={COMPILED}", *words[1:]]
+    def _started(self, program: Program) -> tuple[Confinement, Running]:
         with suppress(OSError):
-            return keeper.start(words, files, self.limits)
+            keeper = self._confinement(program)
+            words = [_placed(word, str(keeper.program_folder)) for word in program.command]
+            if program.is_python:
+                words = [*PYTHON_COMMAND, *words[1:]]
+            return keeper, keeper.start(words, program.files, self.limits)
         raise IsolationError
+
+    def _confinement(self, program: Program) -> Confinement:
+        """A new one, that shows the environment where it can show less than all."""
+        if self.isolation is not Isolation.NAMESPACES:
+            return Processes()
+        if not (self.forks and program.is_script):
+            return Namespaces(self.environment)
+        if id(program) not in self._zygotes:
+            zygote = Zygote(self.environment, program.files, program.modules)
+            self._zygotes[id(program)] = program, zygote
+        return Forks(self._zygotes[id(program)][1])
 
     def _watched(
         self,
         keeper: Confinement,
-        process: "subprocess.Popen[bytes]",
+        process: Running,
         request: BoxRequest,
         reader: AnswerReader,
     ) -> None:
@@ -139,9 +229,7 @@ class Sandbox:
                 watch.check()
                 raise
 
-    def _listen(
-        self, process: "subprocess.Popen[bytes]", request: BoxRequest, reader: AnswerReader
-    ) -> None:
+    def _listen(self, process: Running, request: BoxRequest, reader: AnswerReader) -> None:
         into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         most = longest_answer(request, self.limits.fit_mib * _MIB)
         sent, seconds = bytes_of_request(request), self.limits.wall_seconds
@@ -154,7 +242,7 @@ def _placed(word: str, folder: str) -> str:
     return f"{folder}/{word.removeprefix('./')}" if word.startswith("./") else word
 
 
-def _check_end(process: "subprocess.Popen[bytes]") -> None:
+def _check_end(process: Running) -> None:
     """Raises where the program did not end well after its answer."""
     try:
         code = process.wait(_PATIENCE)

@@ -10,7 +10,7 @@ from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
-from gencard.controller.sandbox.trial import check_isolation
+from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings.boxes import BuiltInBox, ProgramBox
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger

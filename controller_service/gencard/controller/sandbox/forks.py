@@ -1,0 +1,220 @@
+"""Runs of a script in Python as forks of one process: its interpreter is started once.
+
+See ``zygote`` for what runs inside. Every run has what a sandbox of its own would have: namespaces,
+working folder, user, bounds, filter of calls, and two pipes. Nothing of the script runs before the fork.
+"""
+
+import json
+import os
+import platform
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gencard.controller.sandbox.call_filter import call_filter
+from gencard.controller.sandbox.environment import COMPILED, WORK, Environment
+from gencard.controller.sandbox.limits import SandboxLimits, bounds_of, others
+from gencard.controller.sandbox.memory_watch import Running, children_of, tree_of
+from gencard.controller.sandbox.namespaces import (
+    PROGRAM,
+    ZYGOTE,
+    Namespaces,
+    SandboxUser,
+    await_end,
+)
+
+PYTHON_COMMAND = (sys.executable, "-s", "-B", "-X", f"pycache_prefix={COMPILED}")
+"""How Python is started in a sandbox, before the script."""
+
+_MIB = 1 << 20
+_PATIENCE = 300.0
+"""Seconds in which a zygote must have loaded its modules, on a busy machine too."""
+
+_CREDENTIALS = struct.Struct("3i")
+"""Of unix(7): process, user and group of who sent a message, as the receiver sees them."""
+
+
+class Zygote:
+    """A sandbox in which our own code waits, from which runs of one program are forked, one at a time.
+
+    It ends with this object, or with the thread that made it.
+
+    Args:
+        files: Of the program.
+        modules: Loaded before the first run: the standard library's, Gencard's and what built-in
+            boxes need; never a module of the program, which could stay in memory.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+
+    def __init__(
+        self, environment: Environment, files: Sequence[tuple[str, bytes]], modules: Sequence[str]
+    ) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        keeper = Namespaces(environment)
+        try:
+            with theirs:
+                command = [*PYTHON_COMMAND, str(ZYGOTE), *modules]
+                process = keeper.start_zygote(command, files, theirs)
+        except BaseException:
+            self.control.close()
+            raise
+        self.end = weakref.finalize(self, _end, keeper, process, self.control)
+
+
+def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    keeper.kill(process)
+    process.wait()
+    control.close()
+
+
+@dataclass(eq=False)
+class ForkedRun:
+    """The first process of a run, as ``memory_watch.Running``.
+
+    Args:
+        pid: As this process sees it.
+        held: A descriptor of the process.
+        talk: On which it says how the program ended.
+    """
+
+    pid: int
+    held: int
+    talk: socket.socket
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        """The program's exit code; None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The program's exit code, or that of a signal where it was killed with all that it started.
+
+        Raises:
+            subprocess.TimeoutExpired: It runs still.
+        """
+        if self.code is None:
+            self.talk.settimeout(timeout)
+            try:
+                said = self.talk.recv(16)
+            except (BlockingIOError, TimeoutError):
+                raise subprocess.TimeoutExpired("program", timeout or 0) from None
+            self.talk.close()
+            self.code = int(said) if said else -signal.SIGKILL
+        return self.code
+
+    def kill(self) -> None:
+        """End it, and with it everything in its namespaces; returns once it has ended."""
+        if self.held >= 0:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self.held, signal.SIGKILL)
+            await_end(self.held)
+            os.close(self.held)
+            self.held = -1
+
+
+class Forks:
+    """See ``sandbox.Confinement``: one run, forked from a zygote."""
+
+    def __init__(self, zygote: Zygote) -> None:
+        self._zygote = zygote
+        self._user = ExitStack()
+
+    @property
+    def program_folder(self) -> Path:
+        return PROGRAM
+
+    def start(
+        self,
+        command: Sequence[str],
+        files: Sequence[tuple[str, bytes]],  # noqa: ARG002  # they are there
+        limits: SandboxLimits,
+    ) -> ForkedRun:
+        """The program, as the next fork; ``command`` begins with how Python is started."""
+        with ExitStack() as held:
+            plan = _plan(command[len(PYTHON_COMMAND) :], limits, held)
+            run = _forked(self._zygote.control, plan)
+            self._user = held.pop_all()
+            return run
+
+    def members(self, process: Running) -> Iterator[Path]:
+        """All that descend from the first process, which is ours, as the zygote is."""
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for child in children_of(process.pid):
+                yield from (Path(f"/proc/{pid}") for pid in tree_of(child))
+
+    def files(self, process: Running) -> int:
+        """Entries of the working folder, hidden ones too."""
+        with suppress(OSError):
+            work = os.statvfs(f"/proc/{process.pid}/root{WORK}")
+            return work.f_files - work.f_ffree
+        return 0
+
+    def kill(self, process: Running) -> None:
+        """All of it; the zygote lives on."""
+        process.kill()
+        self._user.close()
+
+
+def _plan(words: Sequence[str], limits: SandboxLimits, held: ExitStack) -> bytes:
+    """What the forked process makes of itself; three processes are ours."""
+    root = os.geteuid() == 0
+    calls = call_filter(platform.machine(), one_process=limits.processes == 1)
+    plan = {
+        "words": list(words),
+        "folder": str(WORK),
+        "size": limits.work_mib * _MIB,
+        "bounds": bounds_of(limits, others=others(3)),
+        "user": held.enter_context(SandboxUser()).number if root else None,
+        "calls": calls.hex(),
+    }
+    return json.dumps(plan).encode()
+
+
+def _forked(control: socket.socket, plan: bytes) -> ForkedRun:
+    """Send the plan; raises OSError where no process answers that it is ready."""
+    with ExitStack() as opened:
+        request, into = _pipe(opened)
+        out, answer = _pipe(opened)
+        talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        opened.callback(talk.close)
+        with request, answer, theirs:
+            talk.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            talk.settimeout(_PATIENCE)
+            socket.send_fds(control, [plan], [request.fileno(), answer.fileno(), theirs.fileno()])
+        pid = _sender(talk)
+        held = os.pidfd_open(pid)  # it waits for us, so this is still its number
+        talk.send(b"go")
+        opened.pop_all()
+        return ForkedRun(pid, held, talk, into, out)
+
+
+def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """The end to read and the end to write."""
+    reading, writing = os.pipe()
+    ends = open(reading, "rb"), open(writing, "wb")  # noqa: SIM115
+    for end in ends:
+        opened.callback(end.close)
+    return ends
+
+
+def _sender(talk: socket.socket) -> int:
+    """The process that says it is ready."""
+    said, credentials, _, _ = talk.recvmsg(16, socket.CMSG_SPACE(_CREDENTIALS.size))
+    for level, kind, content in credentials:
+        if said == b"ready" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return int(_CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0])
+    raise OSError("the zygote has ended")

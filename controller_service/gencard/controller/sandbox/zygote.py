@@ -1,0 +1,185 @@
+"""Runs inside a sandbox: loads what programs in Python need, once, and forks a process for each run.
+
+No code of a program runs here before it is forked, and no request passes through: the forked process
+itself receives the pipes of its run. So every run finds the same memory, and none finds another's.
+
+Standard input is a socket of the service. For each run it brings one message, the plan of the run as
+``forks.Plan`` describes it, with three descriptors: the request, the answer, and a socket on which the
+first process of the run says that it is ready, and then the exit code of the program.
+
+Of Python this needs the standard library only: the service puts its text into the sandbox.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import platform
+import resource
+import runpy
+import socket
+import sys
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import Any
+
+_LIBC = ctypes.PyDLL(None, use_errno=True)
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_OWN = 0x0002_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | 0x4000_0000 | 17
+"""Flags of clone(2): new namespaces for mounts, host name, IPC, processes and network; SIGCHLD."""
+
+_IMPOSSIBLE = 0x0002_0000 | 0x0000_0200
+"""CLONE_NEWNS and CLONE_FS exclude each other: the kernel makes nothing."""
+
+_PEEK, _AT_ONCE = 0x02, 0x40
+"""MSG_PEEK and MSG_DONTWAIT: see whether a message is there, and leave it for the forked process."""
+
+_MOST_DESCRIPTORS = 1 << 16
+
+_PASSES = 1 << 14
+"""The loop has run a random number of times, up to this, before the first run."""
+
+_clone = ctypes.PYFUNCTYPE(None, *[ctypes.c_long] * 6)(("syscall", _LIBC))
+_recv = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(
+    ("recv", _LIBC)
+)
+_wait = ctypes.PYFUNCTYPE(None, ctypes.c_int, *[ctypes.c_void_p] * 3)(("wait4", _LIBC))
+
+
+def is_forked() -> bool:
+    """Fork for each message: true in each first process of a run, false once the service has gone.
+
+    A run could learn from what is left in memory how many came before it, and behave in the first one
+    only. So results that count them are dropped (the process ID of a child is never an object of
+    Python), and what the interpreter counts by itself begins anywhere.
+    """
+    call, byte = _CLONE[platform.machine()], ctypes.create_string_buffer(1)
+    passes = repeat((_AT_ONCE, _IMPOSSIBLE), int.from_bytes(os.urandom(8), "big") % _PASSES)
+    for waits, flags in chain(passes, repeat((0, _OWN))):
+        if not _recv(0, byte, 1, _PEEK | waits):
+            return False
+        _clone(call, flags, 0, 0, 0, 0)
+        if os.getpid() == 1:
+            return True
+        _wait(-1, None, None, None)
+    return False
+
+
+def begun() -> Sequence[str]:
+    """Prepare a run and start its program's process: returns there alone, with the words of its command.
+
+    This process is the first of the run's namespaces. With it ends whatever the program started.
+    """
+    control = socket.socket(fileno=0)
+    message, (request, answer, said), _, _ = socket.recv_fds(control, 1 << 16, 3)
+    plan, service = json.loads(message), socket.socket(fileno=said)
+    _call("mount", None, b"/", None, 0x4000 | 0x4_0000, None)  # MS_REC, MS_PRIVATE
+    folder, options = plan["folder"], f"mode=1777,size={plan['size']}"
+    _call("mount", b"tmpfs", folder.encode(), b"tmpfs", 2 | 4, options.encode())  # no devices, no suid
+    os.chdir(folder)
+    service.send(b"ready")
+    if service.recv(2) != b"go":
+        os._exit(1)
+    program = os.fork()
+    if program == 0:
+        control.detach(), service.detach()  # or they would close what takes their numbers
+        _confine(plan, request, answer)
+        return [str(word) for word in plan["words"]]
+    for descriptor in (control.detach(), request, answer):
+        os.close(descriptor)
+    _drop_capabilities()
+    _report(program, service)
+    os._exit(0)
+
+
+def _report(program: int, service: socket.socket) -> None:
+    """Wait for the program, and for the orphans that end before it; say how it ended."""
+    ended, status = os.wait()
+    while ended != program:
+        ended, status = os.wait()
+    code = os.waitstatus_to_exitcode(status)
+    service.send(str(code).encode())
+
+
+def _confine(plan: dict[str, Any], request: int, answer: int) -> None:
+    """Become the process of a program: two pipes, bounds, a user without rights, a filter of calls."""
+    os.setsid()
+    os.dup2(request, 0)
+    os.dup2(answer, 1)
+    os.closerange(3, _MOST_DESCRIPTORS)
+    for name, (soft, hard) in plan["bounds"].items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (soft, hard))
+    _drop_bounding_set()
+    if plan["user"] is not None:
+        os.setgroups([])
+        os.setresgid(*[plan["user"]] * 3)
+        os.setresuid(*[plan["user"]] * 3)
+    _drop_capabilities()
+    _filter(bytes.fromhex(plan["calls"]))
+
+
+def _drop_bounding_set() -> None:
+    read, drop = 23, 24
+    for capability in range(64):
+        if _LIBC.prctl(read, capability, 0, 0, 0) > 0:
+            _call("prctl", drop, capability, 0, 0, 0)
+
+
+def _drop_capabilities() -> None:
+    """For good, for nothing that this process becomes may have more than it has."""
+    ambient, clear, no_new_privileges, version = 47, 4, 38, 0x2008_0522
+    _call("prctl", no_new_privileges, 1, 0, 0, 0)
+    _call("prctl", ambient, clear, 0, 0, 0)
+    _call("capset", (ctypes.c_uint32 * 2)(version, 0), (ctypes.c_uint32 * 6)())
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("steps", ctypes.c_ushort), ("program", ctypes.c_char_p))
+
+
+def _filter(calls: bytes) -> None:
+    seccomp, by_program = 22, 2
+    _call("prctl", seccomp, by_program, ctypes.byref(_Filter(len(calls) // 8, calls)), 0, 0)
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """A function of the C library that must not fail; raises OSError where it does."""
+    if getattr(_LIBC, name)(*arguments):
+        raise OSError(ctypes.get_errno(), name)
+
+
+def as_script(words: Sequence[str]) -> None:
+    """Make this process as if Python had been started with a script.
+
+    Libraries that draw random numbers without a seed would otherwise draw the same ones in each run.
+    """
+    sys.argv[:] = words
+    sys.path.insert(0, os.path.dirname(words[0]))
+    text: Any = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
+    sys.stdin, sys.stdout = os.fdopen(0, **text), os.fdopen(1, "w", **text)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    gc.enable()
+
+
+def main(modules: Sequence[str]) -> None:
+    """Load modules; then fork, and run the program of each plan as Python runs a script."""
+    sys.path.pop(0)
+    for name in modules:
+        importlib.import_module(name)
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    if not is_forked():
+        return
+    try:
+        words = begun()
+    except BaseException:
+        os._exit(1)
+    as_script(words)
+    runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
