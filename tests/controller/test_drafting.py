@@ -28,6 +28,14 @@ from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageErr
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.noise.accounting import epsilon_of
 from gencard.core.transform import USUAL_CHECKS
+from tests.messy_files import MESSY
+
+LEFT_OUT = {
+    "german": ("Bemerkung",),
+    "american": ("column0", "comment"),
+    "births": ("comment", "contact", "postcode", "empty"),
+}
+"""Columns of messy files besides the identifier."""
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -406,6 +414,21 @@ class TestFiles:
         with pytest.raises(InvalidInputError) as refusal:
             drafted(path)
         assert words in str(refusal.value)
+
+    @pytest.mark.parametrize("name", MESSY)
+    def test_a_messy_file_keeps_to_its_draft_and_shows_nobody(self, tmp_path, name):
+        """Amounts, dates and answers are what they are; no identifier or free text is copied."""
+        path = MESSY[name](tmp_path)
+        made = draft(tmp_path / "controller", path, now=NOW)
+        schema = read_schema(made.schema)
+        assert schema.coding.attribute("income").coding.edges[:2] == (0, 0.01)
+        assert schema.coding.attribute("visit").coding.dates
+        left_out = {one.name for one in made.columns if one.coding is None}
+        assert left_out == {"id", *LEFT_OUT.get(name, ("comment",))}
+        (entry,) = Settings.load(made.settings).datasets
+        Vault(path, schema.coding, schema.readings, entry.format).check()
+        written = made.schema.read_text() + made.settings.read_text()
+        assert not re.search(r"P\d{6}|said no|example\.org", written)
 
     @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
     @pytest.mark.parametrize("names", [",a,b", "a,,b", "Unnamed: 0,a,b"])
