@@ -426,7 +426,7 @@ class TestFiles:
         left_out = {one.name for one in made.columns if one.coding is None}
         assert left_out == {"id", *LEFT_OUT.get(name, ("comment",))}
         (entry,) = Settings.load(made.settings).datasets
-        Vault(path, schema.coding, schema.readings, entry.format).check()
+        Vault(path, schema.coding, schema.readings, entry.format.format()).check()
         written = made.schema.read_text() + made.settings.read_text()
         assert not re.search(r"P\d{6}|said no|example\.org", written)
 
