@@ -89,7 +89,7 @@ def open_controller_state(settings: Settings, clock: Clock = utc_now) -> Control
         signing_key=keys[CARDS].current,
         clock=clock,
     )
-    return ControllerState(settings, database, Ledger(_caps(settings)), cards, boxes, keys, salt)
+    return ControllerState(settings, database, Ledger(caps_of(settings)), cards, boxes, keys, salt)
 
 
 def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
@@ -105,10 +105,6 @@ def _limits(settings: Settings) -> Limits:
     return Limits(limits.marginal_cells, limits.model_cells, limits.marginals, limits.rows, limits.runs)
 
 
-def _caps(settings: Settings) -> dict[str, Caps]:
-    return {
-        f"{PREFIX}{entry.name}": Caps(
-            entry.caps.dataset.price(), entry.caps.project.price(), entry.caps.analyst.price()
-        )
-        for entry in settings.datasets
-    }
+def caps_of(settings: Settings) -> dict[str, Caps]:
+    """The caps of all datasets, by name."""
+    return {f"{PREFIX}{entry.name}": entry.caps.caps() for entry in settings.datasets}

@@ -1,13 +1,10 @@
 """The folder of a new controller: settings, a schema to review, its own keys and certificates."""
 
-import math
 import os
 import re
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from decimal import ROUND_CEILING, Decimal
-from itertools import combinations
 from pathlib import Path
 
 from gencard.controller.people.certificates import (
@@ -22,27 +19,13 @@ from gencard.controller.people.enrolment import PEOPLE, make_demo_people
 from gencard.controller.people.identities import health_check
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
-from gencard.controller.records.schema_file import schema_text
+from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.settings.files import check_new, toml_text, whole_folder
-from gencard.core.domain import Clique
 from gencard.core.errors import StorageError
-from gencard.core.generators.registry import BY_CONSTRUCTION
-from gencard.core.noise.accounting import epsilon_of
-from gencard.core.statistics.closure import dimension
 from gencard.wire.signatures.identity import Identity, Role
 
 TRUST_DOMAIN = "gencard.local"
 ADDRESS = "localhost:7443"
-CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
-"""Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.
-
-A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful;
-docs/controllers.md has figures. Ten of them fit in the dataset's cap.
-"""
-
-DELTA = Decimal("0.000001")
-"""Where rho is told as epsilon. Nothing is spent by it."""
-
 HOSTS = ("localhost", "127.0.0.1", "::1")
 
 _SETTINGS = """\
@@ -86,49 +69,7 @@ reserve_mib = 256                        # free space, in MiB, that is kept for 
 # longest step takes hide all of it. See docs/threat-model.md.
 # tick_seconds = 10
 
-[[datasets]]
-name = {name}
-data = {data}
-{format}schema = "schema.toml"
-# For measures of cards, see docs/controllers.md: other people of the same population, keys and a target.
-# holdout = "others.csv"
-# measures = {{ keys = ["sex", "region"], target = "health" }}
-
-[datasets.policy]                        # what a proposal may ask for: review me
-# Counts are given with noise alone. Exact counts need one line, in place of this one:
-#   mechanisms = ["exact", "gaussian"]
-# Before that, `gencard-controller check` says, to you alone, how many cells of 1 record and of fewer
-# than 10 the pairs of these records have: an exact count of such a cell is a fact about those people.
-mechanisms = ["gaussian"]
-# The budget of a card that asks for none, as zero-concentrated differential privacy. rho = {card_rho} is
-# epsilon = {card_epsilon} at delta = {delta}. Over all pairs of this schema each count is then off by
-# about {stddev} records (standard deviation), fewer pairs get less noise. See docs/controllers.md.
-noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
-largest_order = 2
-largest_marginal_cells = 10_000
-most_marginals = {pairs}
-most_rows = 100_000
-most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: of exact counts
-forbidden = []                           # such as [["age", "occupation"]]: never together
-generators = {generators}
-automatic = true                         # false: a steward looks at each proposal first
-valid_days = 90
-# Checks and rounding of exact counts. See docs/controllers.md.
-# transform = {{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, \
-remainder_percent = 10, rounding = 5 }}
-# Measures go with exact counts alone; each number costs one statistic. See docs/controllers.md.
-# measures = ["dcr", "clones"]
-# without_uniques = true
-
-# Most that may ever be spent: review me. What everybody together may learn from noisy counts is
-# rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of
-# all pairs fit in once.
-[datasets.caps]
-dataset = {{ statistics = {dimension}, rho = {dataset_rho} }}
-project = {{ statistics = {dimension}, rho = {project_rho} }}
-analyst = {{ statistics = {dimension}, rho = {most_rho} }}
-
-[[black_boxes]]
+{dataset}[[black_boxes]]
 name = "honest"
 kind = "honest"
 description = "Measures what the card says, fits IPF, draws rows."
@@ -145,20 +86,6 @@ description = "Measures what the card says, fits IPF, draws rows."
 # kind = "built_in"
 # box = "synthpop"
 """
-
-_REVIEW = (
-    "Review me: labels and edges were drafted from the records. Everybody will see them.",
-    "",
-    "An attribute has labels or edges; edges = [0, 18, 65] are the levels [0, 18) and [18, 65].",
-    'dates = ["2019-01-01", "2020-12-31"] are intervals of dates; age_at = "2020-01-01" beside edges',
-    'turns dates of birth into ages. Beside them it may say description = "...", ordered = true for',
-    "labels in an order, integer = true for whole numbers, missing = true (empty values are a level of",
-    'their own) or missing = ["NA", "-9"] (these, too), and other = "other", a label for all values',
-    "that are not declared.",
-    "A value that is none of an attribute's levels stops everything: widen edges, add labels.",
-    "An attribute that is commented as drafted shows everybody something of the records: declare public",
-    "classes where there are any. What looks like a name, an identifier or free text was left out.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,49 +163,16 @@ def _write_credentials(folder: Path, authority: KeyPair, now: datetime) -> None:
 
 
 def _write_texts(folder: Path, data: Path, drafted: SchemaDraft) -> None:
-    comments = [*_REVIEW, *(f"Left out: {one.name!r}: {one.note}" for one in drafted.left_out)]
-    notes = {one.name: one.note for one in drafted.attributes if one.note}
-    text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
-    text += schema_text(drafted.schema, notes, drafted.remark)
-    write_new(folder / "schema.toml", text.encode(), private=False)
-    write_new(folder / "controller.toml", _settings_text(data, drafted).encode())
-    os.mkdir(folder / "state", 0o700)
-
-
-def _format_text(file_format: FileFormat) -> str:
-    """What differs from a plain CSV file, as a line of TOML; empty where nothing does."""
-    usual, stated = asdict(FileFormat()), asdict(file_format)
-    parts = [f"{name} = {toml_text(value)}" for name, value in stated.items() if value != usual[name]]
-    return f"format = {{ {', '.join(parts)} }}\n" if parts else ""
-
-
-def _settings_text(data: Path, drafted: SchemaDraft) -> str:
-    domain = drafted.schema.coding.domain
-    pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
-    return _SETTINGS.format(
+    dataset = dataset_text(_resource_name(data.stem), data, "schema.toml", drafted)
+    settings = _SETTINGS.format(
         address=toml_text(ADDRESS),
         trust_domain=toml_text(TRUST_DOMAIN),
         uri=toml_text(controller_uri()),
-        name=toml_text(_resource_name(data.stem)),
-        data=toml_text(str(data)),
-        format=_format_text(drafted.format),
-        generators=toml_text(BY_CONSTRUCTION),
-        pairs=len(pairs),
-        dimension=dimension(domain, pairs),
-        card_rho=CARD_RHO,
-        card_epsilon=_epsilon_text(CARD_RHO),
-        delta=f"{DELTA:e}",
-        stddev=round(math.sqrt(len(pairs) / (2 * float(CARD_RHO)))),
-        most_rho=ANALYST_RHO,
-        project_rho=PROJECT_RHO,
-        dataset_rho=DATASET_RHO,
-        dataset_epsilon=_epsilon_text(DATASET_RHO),
+        dataset=dataset,
     )
-
-
-def _epsilon_text(rho: Decimal) -> str:
-    """The epsilon that a rho comes to at ``DELTA``, rounded up to one decimal."""
-    return str(epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING))
+    write_new(folder / "schema.toml", drafted_schema_text(drafted).encode(), private=False)
+    write_new(folder / "controller.toml", settings.encode())
+    os.mkdir(folder / "state", 0o700)
 
 
 def controller_uri() -> str:

@@ -62,15 +62,26 @@ def read_table(path: Path) -> Table:
         InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError:
         problem = "cannot be read"
+    except UnicodeDecodeError:
+        problem = "is not valid TOML"
+    else:
+        return table_of_text(text, path.name)
+    raise InvalidInputError(field=path.name, problem=problem)
+
+
+def table_of_text(text: str, file: str) -> Table:
+    """The table that the text of a file is; raises InvalidInputError."""
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"\(at line (\d+)", str(error))
         problem = f"is not valid TOML{f' at line {line[1]}' if line else ''}"
-    except (UnicodeDecodeError, RecursionError):
+    except RecursionError:
         problem = "is not valid TOML"
-    raise InvalidInputError(field=path.name, problem=problem)
+    raise InvalidInputError(field=file, problem=problem)
 
 
 def validated(kind: type[_Model], table: Table, file: str) -> _Model:
@@ -101,15 +112,21 @@ def toml_text(value: object) -> str:
     '["a", 1, 2.5, true]'
     >>> toml_text({"a b": [1]})
     '{ "a b" = [1] }'
+    >>> toml_text({"rho": "0.5"})
+    '{ rho = "0.5" }'
     """
     if isinstance(value, dict):
-        entries = (f"{toml_text(name)} = {toml_text(entry)}" for name, entry in value.items())
+        entries = (f"{_key_text(name)} = {toml_text(entry)}" for name, entry in value.items())
         return f"{{ {', '.join(entries)} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_text(entry) for entry in value)}]"
     if isinstance(value, str):  # a TOML basic string is a JSON string, but for DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
+
+
+def _key_text(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:

@@ -11,6 +11,8 @@ from gencard.controller.policy import policy
 from gencard.controller.policy.policy import MomentPolicy
 from gencard.controller.settings.boxes import Name
 from gencard.controller.settings.files import Section
+from gencard.controller.state import accounts
+from gencard.controller.state.accounts import Scope
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
@@ -172,8 +174,19 @@ class PolicyTable(Section):
 
 
 class Caps(Section):
-    """Maximum total spending: on the dataset, by one project, by one analyst."""
+    """Maximum total spending: on the dataset, by one project, by one analyst.
+
+    ``projects`` and ``analysts`` name those that have another maximum than ``project`` or ``analyst``.
+    """
 
     dataset: Amounts
     project: Amounts
     analyst: Amounts
+    projects: dict[str, Amounts] = Field(default_factory=dict)
+    analysts: dict[str, Amounts] = Field(default_factory=dict)
+
+    def caps(self) -> accounts.Caps:
+        """Raises InvalidNumberError where one is too large for the ledger."""
+        own = {(Scope.PROJECT, name): amounts.price() for name, amounts in self.projects.items()}
+        own |= {(Scope.ANALYST, name): amounts.price() for name, amounts in self.analysts.items()}
+        return accounts.Caps(self.dataset.price(), self.project.price(), self.analyst.price(), own)

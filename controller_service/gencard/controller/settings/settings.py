@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.settings.boxes import BoxEntry, CellTable, LendingTable, Name
-from gencard.controller.settings.files import Section, read_table, refusal_of
+from gencard.controller.settings.files import Section, Table, read_table, refusal_of
 from gencard.controller.settings.policy import Caps, MeasuresTable, PolicyTable
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import GENERATORS
@@ -257,8 +257,13 @@ class Settings(BaseSettings):
         if not path.is_file():
             problem = "cannot be read; name the controller.toml that init made, with --config"
             raise InvalidInputError(field=path, problem=problem)
+        return cls.of_table(read_table(path), path)
+
+    @classmethod
+    def of_table(cls, table: Table, path: Path) -> "Settings":
+        """The settings that a table of a file describes; raises as ``load``."""
         try:
-            settings = cls(**read_table(path))
+            settings = cls(**table)
         except ValidationError as error:
             refusal = refusal_of(error, path.name)
         else:

@@ -1,7 +1,7 @@
 """The three accounts that every release is paid from, and their caps, in whole units."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 from typing import Any
@@ -46,6 +46,9 @@ def accounts_of(dataset: str, project: str, analyst: str) -> tuple[Account, Acco
 class Caps:
     """The most that may ever be spent on one dataset: by all, by each project, by each analyst.
 
+    Args:
+        own: Caps of single projects and analysts, by name, in place of the one of all.
+
     Raises:
         InvalidNumberError: A cap is above 10^18 statistics.
     """
@@ -53,14 +56,21 @@ class Caps:
     dataset: Price
     project: Price
     analyst: Price
+    own: Mapping[tuple[Scope, str], Price] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for scope in Scope:
-            if self.of(scope).statistics > MOST_STATISTICS:
+        usual = [(scope, self.of(Account(scope, ""))) for scope in Scope]
+        for scope, cap in (*usual, *((scope, cap) for (scope, _), cap in self.own.items())):
+            if cap.statistics > MOST_STATISTICS:
                 raise InvalidNumberError(field=f"caps.{scope}.statistics", expected="at most 10^18")
 
-    def of(self, scope: Scope) -> Price:
-        return {Scope.DATASET: self.dataset, Scope.PROJECT: self.project}.get(scope, self.analyst)
+    def of(self, account: Account) -> Price:
+        """The cap of an account; the holder of an analyst's is a URI that ends in the name."""
+        name = account.holder.rpartition("/")[2]
+        usual = {Scope.DATASET: self.dataset, Scope.PROJECT: self.project}.get(
+            account.scope, self.analyst
+        )
+        return self.own.get((account.scope, name), usual)
 
 
 def columns_of(price: Price) -> dict[str, int]:

@@ -127,7 +127,7 @@ class Ledger:
         """
         if account.dataset not in self._caps:
             raise NotFoundError(what=f"dataset '{account.dataset.removeprefix('datasets/')}'")
-        return self._caps[account.dataset].of(account.scope)
+        return self._caps[account.dataset].of(account)
 
     def spent(self, tx: Connection, account: Account) -> Price:
         """Spent or reserved so far."""

@@ -1,0 +1,131 @@
+"""A dataset as it is drafted: its table of the settings, with policy and caps, and its schema file."""
+
+import math
+from dataclasses import asdict
+from decimal import ROUND_CEILING, Decimal
+from itertools import combinations
+from pathlib import Path
+
+from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.schema_draft import SchemaDraft
+from gencard.controller.records.schema_file import schema_text
+from gencard.controller.settings.files import toml_text
+from gencard.core.domain import Clique
+from gencard.core.generators.registry import BY_CONSTRUCTION
+from gencard.core.noise.accounting import epsilon_of
+from gencard.core.statistics.closure import dimension
+
+CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
+"""Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.
+
+A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful;
+docs/controllers.md has figures. Ten of them fit in the dataset's cap.
+"""
+
+DELTA = Decimal("0.000001")
+"""Where rho is told as epsilon. Nothing is spent by it."""
+
+_DATASET = """\
+[[datasets]]
+name = {name}
+data = {data}
+{format}schema = {schema}
+# For measures of cards, see docs/controllers.md: other people of the same population, keys and a target.
+# holdout = "others.csv"
+# measures = {{ keys = ["sex", "region"], target = "health" }}
+
+[datasets.policy]                        # what a proposal may ask for: review me
+# Counts are given with noise alone. Exact counts need one line, in place of this one:
+#   mechanisms = ["exact", "gaussian"]
+# Before that, `gencard-controller check` says, to you alone, how many cells of 1 record and of fewer
+# than 10 the pairs of these records have: an exact count of such a cell is a fact about those people.
+mechanisms = ["gaussian"]
+# The budget of a card that asks for none, as zero-concentrated differential privacy. rho = {card_rho} is
+# epsilon = {card_epsilon} at delta = {delta}. Over all pairs of this schema each count is then off by
+# about {stddev} records (standard deviation), fewer pairs get less noise. See docs/controllers.md.
+noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
+largest_order = 2
+largest_marginal_cells = 10_000
+most_marginals = {pairs}
+most_rows = 100_000
+most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: of exact counts
+forbidden = []                           # such as [["age", "occupation"]]: never together
+generators = {generators}
+automatic = true                         # false: a steward looks at each proposal first
+valid_days = 90
+# Checks and rounding of exact counts. See docs/controllers.md.
+# transform = {{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, \
+remainder_percent = 10, rounding = 5 }}
+# Measures go with exact counts alone; each number costs one statistic. See docs/controllers.md.
+# measures = ["dcr", "clones"]
+# without_uniques = true
+
+# Most that may ever be spent: review me. What everybody together may learn from noisy counts is
+# rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of
+# all pairs fit in once.
+[datasets.caps]
+dataset = {{ statistics = {dimension}, rho = {dataset_rho} }}
+project = {{ statistics = {dimension}, rho = {project_rho} }}
+analyst = {{ statistics = {dimension}, rho = {most_rho} }}
+"""
+
+_REVIEW = (
+    "Review me: labels and edges were drafted from the records. Everybody will see them.",
+    "",
+    "An attribute has labels or edges; edges = [0, 18, 65] are the levels [0, 18) and [18, 65].",
+    'dates = ["2019-01-01", "2020-12-31"] are intervals of dates; age_at = "2020-01-01" beside edges',
+    'turns dates of birth into ages. Beside them it may say description = "...", ordered = true for',
+    "labels in an order, integer = true for whole numbers, missing = true (empty values are a level of",
+    'their own) or missing = ["NA", "-9"] (these, too), and other = "other", a label for all values',
+    "that are not declared.",
+    "A value that is none of an attribute's levels stops everything: widen edges, add labels.",
+    "An attribute that is commented as drafted shows everybody something of the records: declare public",
+    "classes where there are any. What looks like a name, an identifier or free text was left out.",
+)
+
+
+def dataset_text(name: str, data: Path, schema: str, drafted: SchemaDraft) -> str:
+    """The table of a dataset, with policy and caps for all pairs of attributes.
+
+    Args:
+        schema: Name of its schema file.
+    """
+    domain = drafted.schema.coding.domain
+    pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
+    return _DATASET.format(
+        name=toml_text(name),
+        data=toml_text(str(data.absolute())),
+        schema=toml_text(schema),
+        format=_format_text(drafted.format),
+        generators=toml_text(BY_CONSTRUCTION),
+        pairs=len(pairs),
+        dimension=dimension(domain, pairs),
+        card_rho=CARD_RHO,
+        card_epsilon=_epsilon_text(CARD_RHO),
+        delta=f"{DELTA:e}",
+        stddev=round(math.sqrt(len(pairs) / (2 * float(CARD_RHO)))),
+        most_rho=ANALYST_RHO,
+        project_rho=PROJECT_RHO,
+        dataset_rho=DATASET_RHO,
+        dataset_epsilon=_epsilon_text(DATASET_RHO),
+    )
+
+
+def drafted_schema_text(drafted: SchemaDraft) -> str:
+    """The schema file, with a comment on each attribute and on what was left out."""
+    comments = [*_REVIEW, *(f"Left out: {one.name!r}: {one.note}" for one in drafted.left_out)]
+    notes = {one.name: one.note for one in drafted.attributes if one.note}
+    text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
+    return text + schema_text(drafted.schema, notes, drafted.remark)
+
+
+def _format_text(file_format: FileFormat) -> str:
+    """What differs from a plain CSV file, as a line of TOML; empty where nothing does."""
+    usual, stated = asdict(FileFormat()), asdict(file_format)
+    parts = [f"{name} = {toml_text(value)}" for name, value in stated.items() if value != usual[name]]
+    return f"format = {{ {', '.join(parts)} }}\n" if parts else ""
+
+
+def _epsilon_text(rho: Decimal) -> str:
+    """The epsilon that a rho comes to at ``DELTA``, rounded up to one decimal."""
+    return str(epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING))

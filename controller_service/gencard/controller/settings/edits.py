@@ -1,0 +1,212 @@
+"""Edits of settings and schema files: comments and order stay, and nothing is written that is not valid.
+
+What a file would mean afterwards is checked as a whole before the file is replaced, in one step.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT
+
+from gencard.controller.records.schema_file import PublicSchema, schema_of_table
+from gencard.controller.settings.files import read_table, table_of_text, toml_text, write_whole
+from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.core.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeEdit:
+    """Changes of one attribute's table in a schema file.
+
+    Args:
+        values: Keys and their new values; None takes a key away.
+        add_labels, add_absent: Appended to the labels, and to the values that stand for missing.
+        leave_out: Take the whole attribute away.
+        new: The attribute is not in the schema yet.
+    """
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    add_labels: Sequence[str] = ()
+    add_absent: Sequence[str] = ()
+    leave_out: bool = False
+    new: bool = False
+
+
+def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
+    """Change one attribute; the schema then counts as not reviewed.
+
+    Returns:
+        The schema as it is now.
+
+    Raises:
+        InvalidInputError: There is no such attribute, or the schema would not be valid. The file is as
+            it was.
+        InvalidCodingError, InvalidDomainError: Likewise.
+        StorageError: The file cannot be written.
+    """
+    document = _document(file)
+    attributes = _tables(document, "attributes", file)
+    if edit.new:
+        attributes.append(_new_attribute(attributes, edit.name))
+    place = _place(attributes, edit.name, "attribute")
+    if edit.leave_out:
+        attributes.pop(place)
+    else:
+        _apply(attributes[place], edit)
+    document["reviewed"] = False
+    return _write_schema(file, document)
+
+
+def mark_reviewed(file: Path) -> PublicSchema:
+    """Mark a schema as reviewed; raises as ``edit_attribute``."""
+    document = _document(file)
+    document["reviewed"] = True
+    return _write_schema(file, document)
+
+
+def add_dataset(file: Path, text: str) -> DatasetTable:
+    """Add a dataset to the settings, after those that are there.
+
+    Args:
+        text: A ``[[datasets]]`` table of TOML, with comments.
+
+    Raises:
+        InvalidInputError: The settings would not be valid; the file is as it was.
+        StorageError: The file cannot be written.
+    """
+    document = _document(file)
+    (table,) = tomlkit.parse(text)["datasets"]
+    if "datasets" in document:
+        _tables(document, "datasets", file).append(table)
+    else:
+        document.append("datasets", tomlkit.parse(text)["datasets"])
+    return _write_settings(file, document).datasets[-1]
+
+
+def remove_dataset(file: Path, name: str) -> None:
+    """Take a dataset out of the settings; raises as ``add_dataset``."""
+    document = _document(file)
+    datasets = _tables(document, "datasets", file)
+    datasets.pop(_place(datasets, name, "dataset"))
+    _write_settings(file, document)
+
+
+def edit_caps(
+    file: Path,
+    dataset: str,
+    account: tuple[str, str],
+    amounts: Mapping[str, Decimal],
+    check: Callable[[Settings], object],
+) -> Settings:
+    """Set amounts of one cap of a dataset; the others stay.
+
+    Args:
+        account: ``dataset``, ``project`` or ``analyst``, and the name of the one project or analyst
+            that is meant; empty for all.
+        amounts: By currency: statistics, epsilon, rho.
+        check: Raises where the settings must not be written.
+
+    Raises:
+        InvalidInputError: As ``add_dataset``, or there is no such dataset.
+    """
+    document, (scope, name) = _document(file), account
+    datasets = _tables(document, "datasets", file)
+    caps: Any = datasets[_place(datasets, dataset, "dataset")].setdefault("caps", tomlkit.table())
+    own = dict(caps.get(f"{scope}s", {}))
+    before = {**caps.get(scope, {}), **own.get(name, {})}
+    after = {currency: _amount(currency, value) for currency, value in {**before, **amounts}.items()}
+    key, value = (f"{scope}s", own | {name: after}) if name else (scope, after)
+    caps[key] = _value(toml_text(value))
+    return _write_settings(file, document, check)
+
+
+def _amount(currency: str, amount: object) -> int | str:
+    """An amount as settings state it; raises nothing: what is no number is refused with the settings."""
+    return int(Decimal(str(amount))) if currency == "statistics" else str(amount)
+
+
+def _apply(table: Any, edit: AttributeEdit) -> None:
+    for name, value in edit.values.items():
+        if value is None:
+            table.pop(name, None)
+        else:
+            table[name] = _value(toml_text(value))
+    if edit.add_labels:
+        labels = [*table.get("labels", ()), *edit.add_labels]
+        table["labels"] = _value(toml_text([str(label) for label in labels]))
+    if edit.add_absent:
+        absent = table.get("missing", [])
+        marks = [*(absent if isinstance(absent, list) else ()), *edit.add_absent]
+        table["missing"] = _value(toml_text([str(mark) for mark in marks]))
+
+
+def _new_attribute(attributes: AoT, name: str) -> Any:
+    if any(table.get("name") == name for table in attributes):
+        raise InvalidInputError(field="attribute", problem=f"{name!r} is in the schema already")
+    return tomlkit.parse(f"\n[[attributes]]\nname = {toml_text(name)}\n")["attributes"][0]
+
+
+def _place(tables: AoT, name: str, field: str) -> int:
+    names = [str(table.get("name")) for table in tables]
+    if name in names:
+        return names.index(name)
+    close = get_close_matches(name, names, n=1) or names
+    raise InvalidInputError(field=field, problem=f"{name!r} is not there; did you mean {close[0]!r}?")
+
+
+def _value(text: str) -> Any:
+    """A value as it is written."""
+    return tomlkit.parse(f"value = {text}\n")["value"]
+
+
+def _tables(document: tomlkit.TOMLDocument, name: str, file: Path) -> AoT:
+    """The [[name]] tables of a document."""
+    tables = document.get(name)
+    if not isinstance(tables, AoT):
+        raise InvalidInputError(field=f"{file.name}: {name}", problem=f"has no tables [[{name}]]")
+    return tables
+
+
+def _document(file: Path) -> tomlkit.TOMLDocument:
+    read_table(file)  # refuses what cannot be read, in words of ours
+    with suppress(TOMLKitError):
+        return tomlkit.parse(file.read_text(encoding="utf-8"))
+    raise InvalidInputError(field=file.name, problem="is not valid TOML")
+
+
+def _write_schema(file: Path, document: tomlkit.TOMLDocument) -> PublicSchema:
+    text = document.as_string()
+    schema = schema_of_table(table_of_text(text, file.name), file.name)
+    _replace(file, text)
+    return schema
+
+
+def _write_settings(
+    file: Path,
+    document: tomlkit.TOMLDocument,
+    check: Callable[[Settings], object] = lambda _settings: None,
+) -> Settings:
+    text = document.as_string()
+    settings = Settings.of_table(table_of_text(text, file.name), file)
+    check(settings)
+    _replace(file, text)
+    return settings
+
+
+def _replace(file: Path, text: str) -> None:
+    """Put a text in the place of a file's, whose mode and owner stay."""
+    place = file.resolve()  # a link stays one
+    status = place.stat()
+    write_whole(place, [text.encode()])
+    with suppress(PermissionError):  # only root can give a file away
+        os.chown(place, status.st_uid, status.st_gid)
+    place.chmod(status.st_mode)
