@@ -4,8 +4,9 @@ The controller sees public keys alone. The person's private keys are made on the
 stay there (``gencard.client.connection.enrolment``).
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -97,6 +98,9 @@ def examined(
     entry = folder / "identities" / f"{request.name}.toml"
     enrolled = enrolled_in(entry) if entry.is_file() else None
     identity = _identity(enrolled, trust_domain, request.name, role, project)
+    if enrolled is not None and enrolled.disabled:
+        problem = f"{request.name} is disabled; first `gencard-controller person enable {request.name}`"
+        raise InvalidInputError(field="name", problem=problem)
     people = read_identities(folder / "identities")
     _check_key_is_free(people, request.signing_key, identity)
     if enrolled is None:
@@ -212,23 +216,50 @@ def _write_identity(folder: Path, enrolled: Enrolled) -> None:
     raise StorageError
 
 
-PROJECT = "pilot"
-PEOPLE = {"ana": Role.ANALYST, "aud": Role.AUDITOR, "sam": Role.STEWARD}
+def disable(folder: Path, name: str, *, disabled: bool = True) -> Enrolled:
+    """Refuse a person from now on, or let an enrolled person in again.
 
-
-def make_demo_people(folder: Path, authority: KeyPair, *, address: str, now: datetime) -> None:
-    """Enrol ana, aud and sam, and leave the keys of each in ``people/NAME``.
+    Args:
+        folder: The controller's folder.
 
     Raises:
-        InvalidInputError: Somebody of this name is enrolled.
+        InvalidInputError: Nobody of this name is enrolled, or the file is malformed.
+        StorageError: The identity file cannot be written; everything is as before.
+    """
+    entry = folder / "identities" / f"{name}.toml"
+    if not re.fullmatch(r"[a-z0-9._-]+", name) or not entry.is_file():
+        raise InvalidInputError(field="name", problem=f"nobody is enrolled as {name!r}")
+    enrolled = replace(enrolled_in(entry), disabled=disabled)
+    _write_identity(folder, enrolled)
+    return enrolled
+
+
+PROJECT = "pilot"
+PEOPLE = {"ana": Role.ANALYST, "aud": Role.AUDITOR, "sam": Role.STEWARD}
+"""The people of demonstrations, and their project."""
+
+
+def make_people(
+    folder: Path,
+    authority: KeyPair,
+    people: Mapping[str, Role],
+    project: str,
+    *,
+    address: str,
+    now: datetime,
+) -> None:
+    """Enrol people, and leave the keys of each in ``people/NAME``, where the controller can use them.
+
+    Raises:
+        InvalidInputError: Somebody of this name is enrolled, or a name or the project is none.
         StorageError, OSError: The files cannot be written.
     """
-    for name, role in PEOPLE.items():
+    for name, role in people.items():
         person = folder / "people" / name
         tls = KeyPair(authority.certificate, ec.generate_private_key(ec.SECP256R1()))
         signing_key = Ed25519PrivateKey.generate()
         request = request_of_document(request_document(tls.key, signing_key, name=name))
-        answer = enrol(folder, request, authority, role=role, project=PROJECT, address=address, now=now)
+        answer = enrol(folder, request, authority, role=role, project=project, address=address, now=now)
         write_new(person / "key.pem", tls.key_pem)
         write_new(person / "signing_key.pem", private_pem(signing_key))
         for file, content in answer.files().items():

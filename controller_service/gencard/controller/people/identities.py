@@ -28,17 +28,20 @@ class Enrolled:
 
     Args:
         earlier: Keys that the person signed with before; they sign no more.
+        disabled: The person is refused, as if nobody had enrolled them; the name stays taken.
     """
 
     identity: Identity
     signing_key: Ed25519PublicKey
     earlier: tuple[Ed25519PublicKey, ...] = ()
+    disabled: bool = False
 
 
 class _IdentityTable(Section):
     uri: str
     signing_key: str
     earlier: tuple[str, ...] = ()
+    disabled: bool = False
 
 
 def read_identities(folder: Path) -> Mapping[str, Enrolled]:
@@ -83,15 +86,19 @@ class Roster:
         return enrolled.signing_key
 
     def _find(self, identity: Identity) -> Enrolled | None:
+        enrolled = self._people().get(identity.uri)
+        return None if enrolled is None or enrolled.disabled else enrolled
+
+    def _people(self) -> Mapping[str, Enrolled]:
         stamp = _stamp(self._folder)
         if stamp == self._seen[0]:
-            return self._seen[1].get(identity.uri)
+            return self._seen[1]
         people = _usable(self._folder / name for name, *_ in stamp)
         if self._on_change is not None:
             self._on_change(people)
         if len(people) == len(stamp):  # else look again: a file that could not be read now may be soon
             self._seen = stamp, people
-        return people.get(identity.uri)
+        return people
 
 
 def health_check(trust_domain: str) -> Identity:
@@ -104,7 +111,8 @@ def identity_text(enrolled: Enrolled) -> str:
     pem = public_pem(enrolled.signing_key).decode()
     text = f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
     earlier = [public_pem(key).decode() for key in enrolled.earlier]
-    return f"{text}earlier = {toml_text(earlier)}\n" if earlier else text
+    text += f"earlier = {toml_text(earlier)}\n" if earlier else ""
+    return f"{text}disabled = true\n" if enrolled.disabled else text
 
 
 def _stamp(folder: Path) -> _Stamp:
@@ -129,4 +137,5 @@ def enrolled_in(path: Path) -> Enrolled:
     table = validated(_IdentityTable, read_table(path), path.name)
     identity = Identity.of(table.uri)
     earlier = (public_key(pem, f"{path.name}.earlier") for pem in table.earlier)
-    return Enrolled(identity, public_key(table.signing_key, f"{path.name}.signing_key"), tuple(earlier))
+    key = public_key(table.signing_key, f"{path.name}.signing_key")
+    return Enrolled(identity, key, tuple(earlier), table.disabled)

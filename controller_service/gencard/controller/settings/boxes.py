@@ -43,7 +43,8 @@ class ClaimTable(Section):
         )
 
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+NAME = r"^[a-z][a-z0-9_-]{0,62}$"
+Name = Annotated[str, Field(pattern=NAME)]
 """Last part of a resource name."""
 
 Author = Annotated[str, Field(pattern=r"^([^\s\x00-\x1f][^\x00-\x1f]{0,199})?$")]

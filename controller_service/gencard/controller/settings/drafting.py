@@ -3,9 +3,11 @@
 import os
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from gencard.controller.people.certificates import (
     KeyPair,
@@ -15,7 +17,7 @@ from gencard.controller.people.certificates import (
     public_pem,
     write_new,
 )
-from gencard.controller.people.enrolment import PEOPLE, make_demo_people
+from gencard.controller.people.enrolment import PEOPLE, PROJECT, make_people
 from gencard.controller.people.identities import health_check
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
@@ -112,38 +114,41 @@ def draft(
     *,
     now: datetime,
     demo_people: bool = False,
+    people: Mapping[str, Role] = MappingProxyType({}),
+    project: str = PROJECT,
     authority_key: Path | None = None,
 ) -> Draft:
     """Make the folder of a new controller that offers one file of records. All of it, or nothing.
 
     Args:
         demo_people: Make keys for ana, aud and sam, too. The controller could sign in their names.
+        people: The same for these, in these roles.
+        project: Of all of them.
         authority_key: A new file for the authority's private key; in the folder where not given.
 
     Raises:
-        InvalidInputError: The folder or ``authority_key`` holds something already, or the file of
-            records is of no known kind.
+        InvalidInputError: The folder or ``authority_key`` holds something already, the file of
+            records is of no known kind, or a person's name or the project is none.
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
         StorageError: The folder or ``authority_key`` cannot be written.
     """
     check_new(folder)
+    everybody = {**(PEOPLE if demo_people else {}), **people}
     drafted = draft_schema(data, data.stem, today=now.date())
     try:
         with whole_folder(folder) as made:
             authority = new_authority(TRUST_DOMAIN, now)
             _write_credentials(made, authority, now)
-            if demo_people:
-                make_demo_people(made, authority, address=ADDRESS, now=now)
+            make_people(made, authority, everybody, project, address=ADDRESS, now=now)
             _write_texts(made, data.absolute(), drafted)
             write_new(authority_key or made / "authority" / "key.pem", authority.key_pem)
     except OSError:
         raise StorageError() from None
-    people = tuple(folder / "people" / name for name in PEOPLE) if demo_people else ()
     return Draft(
         folder,
         folder / "controller.toml",
         folder / "schema.toml",
-        people,
+        tuple(folder / "people" / name for name in everybody),
         drafted.attributes,
         drafted.format,
     )

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -66,10 +65,12 @@ def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
     return _write_schema(file, document)
 
 
-def mark_reviewed(file: Path) -> PublicSchema:
-    """Mark a schema as reviewed; raises as ``edit_attribute``."""
+def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
+    """Mark a schema as reviewed, and say who declares it; raises as ``edit_attribute``."""
     document = _document(file)
     document["reviewed"] = True
+    if declared_by is not None:
+        document["declared_by"] = declared_by
     return _write_schema(file, document)
 
 
@@ -104,7 +105,7 @@ def edit_caps(
     file: Path,
     dataset: str,
     account: tuple[str, str],
-    amounts: Mapping[str, Decimal],
+    amounts: Mapping[str, int | str],
     check: Callable[[Settings], object],
 ) -> Settings:
     """Set amounts of one cap of a dataset; the others stay.
@@ -123,25 +124,22 @@ def edit_caps(
     caps: Any = datasets[_place(datasets, dataset, "dataset")].setdefault("caps", tomlkit.table())
     own = dict(caps.get(f"{scope}s", {}))
     before = {**caps.get(scope, {}), **own.get(name, {})}
-    after = {currency: _amount(currency, value) for currency, value in {**before, **amounts}.items()}
+    after = {**before, **amounts}
     key, value = (f"{scope}s", own | {name: after}) if name else (scope, after)
     caps[key] = _value(toml_text(value))
     return _write_settings(file, document, check)
-
-
-def _amount(currency: str, amount: object) -> int | str:
-    """An amount as settings state it; raises nothing: what is no number is refused with the settings."""
-    return int(Decimal(str(amount))) if currency == "statistics" else str(amount)
 
 
 def _apply(table: Any, edit: AttributeEdit) -> None:
     for name, value in edit.values.items():
         if value is None:
             table.pop(name, None)
-        else:
+        elif not (value is True and table.get(name)):  # a list of what counts as missing stays
             table[name] = _value(toml_text(value))
-    if edit.add_labels:
-        labels = [*table.get("labels", ()), *edit.add_labels]
+    other = edit.values.get("other")
+    add_labels = [*edit.add_labels, *([other] if other and other not in table.get("labels", ()) else [])]
+    if add_labels:
+        labels = [*table.get("labels", ()), *add_labels]
         table["labels"] = _value(toml_text([str(label) for label in labels]))
     if edit.add_absent:
         absent = table.get("missing", [])

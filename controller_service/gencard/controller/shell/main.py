@@ -11,10 +11,12 @@ from gencard.shell import Home, LazyGroup, new_shell
 
 CARDS = "gencard.controller.shell.cards"
 COPIES = "gencard.controller.shell.backup"
+DATASETS = "gencard.controller.shell.datasets"
 LEDGER = "gencard.controller.shell.ledger"
 LOG = "gencard.controller.shell.log"
 PEOPLE = "gencard.controller.shell.people"
 REVIEWS = "gencard.controller.shell.reviews"
+SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
 
 
@@ -24,6 +26,10 @@ class Commands(LazyGroup):
     homes: ClassVar = {
         "init": Home(SETUP, "init", "Draft settings, schema, certificates and keys."),
         "check": Home(SETUP, "check", "Check settings, schemas, keys and every record."),
+        "schema": Home(SCHEMA, "app", "Show, change or review the public schema of a dataset."),
+        "dataset": Home(DATASETS, "dataset_app", "Add, list or remove datasets."),
+        "caps": Home(DATASETS, "caps_app", "Set the most that may ever be spent on a dataset."),
+        "person": Home(PEOPLE, "person_app", "Add, list, disable or enable people."),
         "enrol": Home(
             PEOPLE,
             "enrol",

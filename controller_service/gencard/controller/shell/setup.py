@@ -12,17 +12,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
-from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
-from gencard.controller.records.schema_draft import DraftedAttribute
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.undeclared import undeclared_values
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell import say_error
+from gencard.controller.shell.schema import say_columns
 from gencard.controller.shell.terminal import (
     HERE,
     ConfigFile,
@@ -33,6 +33,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.upkeep import logs
 from gencard.controller.upkeep.readiness import (
+    check_apart,
     check_caps,
     check_cells,
     check_evaluations,
@@ -41,8 +42,10 @@ from gencard.controller.upkeep.readiness import (
 from gencard.controller.wiring import serve as serve_settings
 from gencard.controller.wiring import tls_files
 from gencard.core.card.noise import Mechanism
-from gencard.core.coding import Edges, Labels
 from gencard.core.errors import DatasetError, InvalidInputError, UndeclaredLevelError
+from gencard.wire.signatures.identity import Role
+
+_TRIAL = "Trials only: make the keys of an {} of this name here, too. Repeatable."
 
 
 def init(
@@ -56,6 +59,10 @@ def init(
             "operator could sign in their names.",
         ),
     ] = False,
+    analyst: Annotated[list[str] | None, typer.Option(help=_TRIAL.format("analyst"))] = None,
+    auditor: Annotated[list[str] | None, typer.Option(help=_TRIAL.format("auditor"))] = None,
+    steward: Annotated[list[str] | None, typer.Option(help=_TRIAL.format("steward"))] = None,
+    project: Annotated[str, typer.Option(help="Project of these people.")] = PROJECT,
     authority_key: Annotated[
         Path | None,
         typer.Option(
@@ -66,68 +73,39 @@ def init(
 ) -> None:
     """Draft settings, schema, certificates and keys. Overwrites nothing."""
     _check_file(data, "--data")
+    roles = {Role.ANALYST: analyst, Role.AUDITOR: auditor, Role.STEWARD: steward}
+    people = {name: role for role, names in roles.items() for name in names or ()}
     with console.status("Reading the file and making keys"):
         made = draft(
-            folder, data, now=datetime.now(UTC), demo_people=demo_people, authority_key=authority_key
+            folder,
+            data,
+            now=datetime.now(UTC),
+            demo_people=demo_people,
+            people=people,
+            project=project,
+            authority_key=authority_key,
         )
     console.print(f"Made [bold]{escape(str(made.folder))}[/]")
-    _say_columns(made)
+    say_columns(made.format, made.columns)
     _say_next_steps(made)
-
-
-def _say_columns(made: Draft) -> None:
-    """What was drafted: for the steward alone, with counts of what stands for missing values."""
-    say(f"  The file is read as {_format_words(made.format)}.")
-    columns = table("Columns", "column", "drafted as", "proposed as missing")
-    for column in made.columns:
-        marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
-        columns.add_row(escape(column.name), escape(_coding_words(column)), escape(marks))
-    console.print(columns)
-
-
-def _format_words(file_format: FileFormat) -> str:
-    words = [
-        file_format.encoding,
-        f"delimiter {file_format.delimiter!r}" if file_format.delimiter else "",
-    ]
-    words.append(f"decimal mark {file_format.decimal!r}" if file_format.decimal != "." else "")
-    words.append(f"thousands {file_format.thousands!r}" if file_format.thousands else "")
-    words += [f"dates {form}" for form in file_format.dates]
-    words.append("spaces around values removed" if file_format.trim else "")
-    return ", ".join(filter(None, words))
-
-
-def _coding_words(column: DraftedAttribute) -> str:
-    match column.coding:
-        case None:
-            return f"left out: {column.note}"
-        case Labels(boolean=True):
-            return "truth values"
-        case Labels(labels, integer, ordered):
-            kind = "whole numbers" if integer else "ordered labels" if ordered else "labels"
-            return f"{len(labels)} {kind}"
-        case Edges(dates=True):
-            return f"{len(column.coding.edges) - 1} periods"
-    ages = column.reading.age_at
-    return f"ages on {ages}" if ages else f"{len(column.coding.edges) - 1} intervals"
 
 
 def _say_next_steps(made: Draft) -> None:
     settings = shlex.quote(str(made.settings))
     say("\nNext:")
     say(f"  1. Check {made.schema} line by line: it is public, and its labels and edges")
-    say("     were drafted from the records. Then set reviewed = true.")
+    say(f"     were drafted from the records. gencard-controller schema review --config {settings}")
     say(f"  2. Read policy and caps in {made.settings}.")
     say(f"  3. gencard-controller check --config {settings}")
     say(f"  4. gencard-controller serve --config {settings}")
     if made.people:
-        say("  5. For a demonstration only: this controller made the keys of these people, and could")
-        say("     sign in their names:")
+        say("  5. For trials only: this controller made the keys of these people, and could sign in")
+        say("     their names:")
         for person in made.people:
             say(f"     {person}")
         return
     say("  5. Each person runs `gencard enrol NAME` on their own machine and sends you the request:")
-    say(f"     gencard-controller enrol REQUEST --role analyst --project PROJECT --config {settings}")
+    say(f"     gencard-controller person add NAME --role analyst --config {settings}")
 
 
 def check(
@@ -145,6 +123,7 @@ def check(
     settings = Settings.load(config)
     _check_files(settings)
     with controller_state(config) as opened:
+        check_apart(opened.cards.catalogue)
         check_policies(opened.cards.catalogue, opened.boxes.names, opened.boxes.facts)
         check_evaluations(opened.cards.catalogue)
         check_cells(settings)

@@ -17,7 +17,9 @@ from gencard.controller.controller_state import ControllerState, open_controller
 from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
+from gencard.controller.state.event_log import kept_rules
 from gencard.controller.stewardship import Stewardship
+from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity, Role
 
 console = Console(highlight=False)
@@ -56,11 +58,27 @@ def stewardship(config: Path, steward: str | None) -> Iterator[Stewardship]:
     Decisions apply the rules as the files state them now; changes since then are logged first.
     """
     with controller_state(config) as opened:
-        people = read_identities(opened.settings.signing.identities)
-        actor = steward_uri(opened.settings, steward)
-        rule_log = RuleLog(opened.database, opened.log, opened.cards.clock, actor)
-        rule_log.rules_are_read(rules_of(opened, people))
+        _log_rules(opened, steward)
         yield opened.stewardship(steward_uri(opened.settings, steward))
+
+
+def note_rules(config: Path, steward: str | None) -> None:
+    """Log rules that a command has just changed under the steward's name, once there is a log."""
+    try:
+        with controller_state(config) as opened:
+            with opened.database.reading() as tx:
+                started = bool(kept_rules(tx))
+            if started:
+                _log_rules(opened, steward)
+    except GencardError as error:
+        say(f"The change is made, but not in the log yet, since not all can be read: {error}")
+
+
+def _log_rules(opened: ControllerState, steward: str | None) -> None:
+    people = read_identities(opened.settings.signing.identities)
+    actor = steward_uri(opened.settings, steward)
+    rule_log = RuleLog(opened.database, opened.log, opened.cards.clock, actor)
+    rule_log.rules_are_read(rules_of(opened, people))
 
 
 def steward_uri(settings: Settings, name: str | None) -> str:

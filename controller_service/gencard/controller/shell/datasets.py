@@ -1,0 +1,202 @@
+"""dataset, caps: datasets on offer, and the most that may ever be spent on them."""
+
+import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.controller.controller_state import caps_of
+from gencard.controller.people.certificates import write_new
+from gencard.controller.people.identities import read_identities
+from gencard.controller.records.catalogue import PREFIX
+from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.records.schema_file import read_schema
+from gencard.controller.settings.boxes import NAME
+from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
+from gencard.controller.settings.edits import add_dataset, edit_caps, remove_dataset
+from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.shell.schema import dataset_entry, say_columns
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    StewardName,
+    console,
+    controller_state,
+    note_rules,
+    say,
+    say_json,
+    table,
+)
+from gencard.controller.state.cards import ENDED, CardStore, as_of
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.upkeep.readiness import check_caps
+from gencard.core.errors import GencardError, InvalidInputError
+from gencard.shell import new_typer
+from gencard.wire.codecs.card_codec import card_of_bytes
+
+dataset_app = new_typer(help="Add, list or remove datasets.")
+caps_app = new_typer(help="Set the most that may ever be spent on a dataset.")
+
+_RELOADED = "A running service reads the change by itself; `serve` says so."
+
+
+@dataset_app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the dataset: a-z, 0-9, _ and -.")],
+    file: Annotated[Path, typer.Argument(help="The records: FILE.csv or FILE.parquet.")],
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Draft schema, policy and caps of one more dataset, and add it to the settings."""
+    if not file.is_file():
+        raise InvalidInputError(field="file", problem=f"there is no file {file}")
+    schema_file = config.absolute().parent / f"{name}-schema.toml"
+    if not re.fullmatch(NAME, name):
+        problem = "must be a letter and at most 62 more of a-z, 0-9, _ and -"
+        raise InvalidInputError(field="name", problem=problem)
+    if name in {entry.name for entry in Settings.load(config).datasets} or schema_file.exists():
+        problem = f"{name!r} is taken by a dataset or by {schema_file.name}; choose another"
+        raise InvalidInputError(field="name", problem=problem)
+    with console.status("Reading the file"):
+        drafted = draft_schema(file, file.stem, today=datetime.now(UTC).date())
+    write_new(schema_file, drafted_schema_text(drafted).encode(), private=False)
+    try:
+        add_dataset(config, dataset_text(name, file, schema_file.name, drafted))
+    except GencardError:
+        schema_file.unlink()
+        raise
+    note_rules(config, steward)
+    say_columns(drafted.format, drafted.attributes)
+    options = f"--dataset {name} --config {shlex.quote(str(config))}"
+    say("\nNext:")
+    say(f"  1. Read {schema_file} line by line; change it by gencard-controller schema set ATTRIBUTE")
+    say(f"  2. gencard-controller schema review {options}")
+    say(f"  3. Read policy and caps of {name} in {config}.")
+    say(f"  4. gencard-controller check --config {shlex.quote(str(config))}")
+    say(_RELOADED)
+
+
+@dataset_app.command(name="list")
+def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
+    """List datasets with records, schema, policy and caps."""
+    settings = Settings.load(config)
+    listed = [_dataset_document(entry) for entry in settings.datasets]
+    if as_json:
+        say_json(listed)
+        return
+    datasets = table("Datasets", *(listed[0] if listed else ("name",)))
+    for document in listed:
+        datasets.add_row(*(escape(_cell(value)) for value in document.values()))
+    console.print(datasets)
+
+
+def _cell(value: object) -> str:
+    return {True: "reviewed", False: "not reviewed"}[value] if isinstance(value, bool) else str(value)
+
+
+def _dataset_document(entry: DatasetTable) -> dict[str, object]:
+    caps = entry.caps
+    amounts = {"all": caps.dataset, "each project": caps.project, "each analyst": caps.analyst}
+    amounts |= caps.projects | caps.analysts
+    return {
+        "name": entry.name,
+        "records": str(entry.data),
+        "schema": str(entry.schema_file),
+        "reviewed": read_schema(entry.schema_file).reviewed,
+        "policy": entry.policy.policy().summary,
+        "caps": "; ".join(f"{holder}: {amount.price()}" for holder, amount in amounts.items()),
+    }
+
+
+@dataset_app.command()
+def remove(
+    name: Annotated[str, typer.Argument(help="Name of the dataset.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove it even if cards on it have not ended.")
+    ] = False,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Take a dataset off the settings. Records, schema file, cards and ledger stay."""
+    entry = dataset_entry(config, name)
+    open_cards = _open_cards(Settings.load(config), entry.name)
+    if open_cards and not force:
+        problem = f"has {len(open_cards)} cards that have not ended, such as {open_cards[0]}; end them "
+        problem += "by `gencard-controller revoke` or `reject`, or repeat the command with --force"
+        raise InvalidInputError(field=f"{PREFIX}{entry.name}", problem=problem)
+    remove_dataset(config, entry.name)
+    note_rules(config, steward)
+    say(f"{entry.name} is no longer in {config}. These files are still there:")
+    for file in filter(None, (entry.data, entry.schema_file, entry.holdout)):
+        say(f"  {file}")
+    say("What was spent stays in the ledger, should the name come back. Restart a running service.")
+
+
+def _open_cards(settings: Settings, dataset: str) -> list[str]:
+    """Names of the cards on a dataset that have not ended; the records are not needed."""
+    database, now = Database(settings.state.database_url), datetime.now(UTC)
+    database.migrate()
+    with database.reading() as tx:
+        rows = CardStore().list(tx, dataset=f"{PREFIX}{dataset}", limit=1_000_000).rows
+        cards = [as_of(card_of_bytes(row.body), now) for row in rows]
+    database.close()
+    return [card.name for card in cards if card.state not in ENDED]
+
+
+@caps_app.command(name="set")
+def set_caps(
+    dataset: Annotated[str, typer.Argument(help="Name of the dataset.")],
+    rho: Annotated[str | None, typer.Option(help="Budget of Gaussian noise.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Budget of Laplace noise.")] = None,
+    statistics: Annotated[int | None, typer.Option(help="Independent exact statistics.")] = None,
+    project: Annotated[str | None, typer.Option(help="Of this project alone.")] = None,
+    analyst: Annotated[str | None, typer.Option(help="Of this analyst alone.")] = None,
+    each_project: Annotated[
+        bool, typer.Option("--each-project", help="Of every project without a cap of its own.")
+    ] = False,
+    each_analyst: Annotated[
+        bool, typer.Option("--each-analyst", help="Of every analyst without a cap of their own.")
+    ] = False,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Set a cap, of everybody together unless an option says of whom. What is spent stays spent."""
+    given: dict[str, str | int | None] = {"statistics": statistics, "epsilon": epsilon, "rho": rho}
+    amounts = {currency: amount for currency, amount in given.items() if amount is not None}
+    if not amounts:
+        raise InvalidInputError(field="caps", problem="give --rho, --epsilon or --statistics")
+    accounts = [("project", project), ("analyst", analyst)]
+    accounts += [("project", "")] * each_project + [("analyst", "")] * each_analyst
+    chosen = [(scope, holder) for scope, holder in accounts if holder is not None]
+    if len(chosen) > 1:
+        raise InvalidInputError(field="caps", problem="is of one project, analyst or all; give one")
+    scope, holder = chosen[0] if chosen else ("dataset", "")
+    settings = Settings.load(config)
+    _check_holder(settings, scope, holder)
+    name = dataset_entry(config, dataset).name
+    with controller_state(config) as opened, opened.database.reading() as tx:
+
+        def check(changed: Settings) -> None:
+            caps = caps_of(changed)[f"{PREFIX}{name}"]
+            check_caps(tx, Ledger({f"{PREFIX}{name}": caps}))
+
+        edit_caps(config, name, (scope, holder), amounts, check)
+    note_rules(config, steward)
+    caps = _dataset_document(dataset_entry(config, name))["caps"]
+    say(f"{name}: {caps}")
+    say(_RELOADED)
+
+
+def _check_holder(settings: Settings, scope: str, holder: str) -> None:
+    """A cap of nobody would be a slip; raises InvalidInputError."""
+    people = [one.identity for one in read_identities(settings.signing.identities).values()]
+    names = {person.project if scope == "project" else person.name for person in people}
+    if holder and holder not in names:
+        problem = f"nobody enrolled is {holder!r}; there are {', '.join(sorted(names)) or 'none'}"
+        raise InvalidInputError(field=scope, problem=problem)

@@ -1,0 +1,223 @@
+"""schema: show, change and review what everybody may know of a dataset."""
+
+import csv
+import shlex
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gencard.controller.records.catalogue import PREFIX
+from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.schema_draft import DraftedAttribute
+from gencard.controller.records.schema_file import read_schema
+from gencard.controller.settings.edits import AttributeEdit, edit_attribute, mark_reviewed
+from gencard.controller.settings.files import Table, read_table, toml_text
+from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, table
+from gencard.core.coding import Edges, Labels
+from gencard.core.errors import InvalidInputError
+from gencard.shell import new_typer
+from gencard.wire.codecs.schema_codec import coding_digest
+
+app = new_typer(help="Show, change or review the public schema of a dataset.")
+
+DatasetName = Annotated[
+    str | None, typer.Option("--dataset", help="Name of the dataset, where there is more than one.")
+]
+
+
+@app.command(name="show")
+def show_schema(dataset: DatasetName = None, config: ConfigFile = HERE) -> None:
+    """Show attributes and levels as everybody sees them."""
+    _say_schema(dataset_entry(config, dataset))
+
+
+@app.command(name="set")
+def set_attribute(
+    attribute: Annotated[str, typer.Argument(help="Name of the attribute.")],
+    labels: Annotated[
+        str | None,
+        typer.Option(help='All labels, such as "low,mid,high"; one with a comma stands in quotes.'),
+    ] = None,
+    add_label: Annotated[
+        list[str] | None, typer.Option(help="One more label, after the others. Repeatable.")
+    ] = None,
+    edges: Annotated[
+        str | None,
+        typer.Option(help="Edges of intervals, such as 0,18,65 or 2019-01-01,2020-12-31."),
+    ] = None,
+    ordered: Annotated[
+        bool | None, typer.Option("--ordered/--not-ordered", help="Labels are in order.")
+    ] = None,
+    integer: Annotated[
+        bool | None, typer.Option("--integer/--not-integer", help="Values are whole numbers.")
+    ] = None,
+    decimals: Annotated[int | None, typer.Option(help="Most decimals of a value.")] = None,
+    missing: Annotated[
+        bool | None, typer.Option("--missing/--not-missing", help="Empty values are a level.")
+    ] = None,
+    absent: Annotated[
+        list[str] | None,
+        typer.Option(help="A value that stands for missing, such as -9. Repeatable."),
+    ] = None,
+    other: Annotated[str | None, typer.Option(help="Label of all values that are not declared.")] = None,
+    age_at: Annotated[
+        str | None, typer.Option(help="Values are dates of birth; levels are ages on this day.")
+    ] = None,
+    description: Annotated[str | None, typer.Option(help="What everybody reads about it.")] = None,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help="Take the attribute out of the schema.")
+    ] = False,
+    new: Annotated[bool, typer.Option("--new", help="Add an attribute that was left out.")] = False,
+    dataset: DatasetName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Change an attribute of a schema file; comments stay. It then waits for a review again."""
+    values = _levels(labels, edges)
+    values |= {"age_at": _day(age_at)} if age_at else {}
+    given: Table = {"ordered": ordered, "integer": integer, "missing": missing}
+    values |= {name: flag or None for name, flag in given.items() if flag is not None}
+    texts: Table = {"decimals": decimals, "other": other, "description": description}
+    values |= {name: value for name, value in texts.items() if value is not None}
+    edit = AttributeEdit(attribute, values, add_label or (), absent or (), leave_out, new)
+    if not (values or add_label or absent or leave_out):
+        raise InvalidInputError(field="attribute", problem="nothing to change was given; see --help")
+    _change(dataset_entry(config, dataset), edit, config)
+
+
+@app.command()
+def review(
+    declared_by: Annotated[
+        str | None, typer.Option(help="Who declares the schema, as shown on cards.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="You have read every line; ask nothing.")] = False,
+    dataset: DatasetName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Mark a schema as reviewed, after showing it: labels and edges become public."""
+    entry = dataset_entry(config, dataset)
+    _say_schema(entry)
+    if not yes:
+        typer.confirm("Everybody will see this. Have you read every line?", abort=True)
+    mark_reviewed(entry.schema_file, declared_by)
+    say(f"{entry.schema_file} is marked as reviewed.")
+
+
+def _levels(labels: str | None, edges: str | None) -> Table:
+    """The keys of labels or edges, in place of those of other kinds."""
+    if labels is not None and edges is not None:
+        raise InvalidInputError(field="labels", problem="cannot be given together with edges")
+    if labels is not None:
+        (split,) = csv.reader([labels], skipinitialspace=True)
+        return {"labels": split} | dict.fromkeys(("edges", "dates", "decimals", "age_at"))
+    if edges is None:
+        return {}
+    parts = [part.strip() for part in edges.split(",")]
+    others = dict.fromkeys(("labels", "ordered", "boolean", "other", "groups"))
+    numbers = [_number(part) for part in parts]
+    if None not in numbers:
+        return {"edges": numbers, "dates": None} | others
+    days = [_day(part) for part in parts]
+    return {"dates": days} | others | dict.fromkeys(("edges", "integer", "decimals", "age_at"))
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _day(text: str) -> str:
+    """A date as a schema states it; raises InvalidInputError."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        pass
+    raise InvalidInputError(field="edges", problem=f"{text!r} is neither a number nor a date 2020-12-31")
+
+
+def _change(entry: DatasetTable, edit: AttributeEdit, config: Path) -> None:
+    before, old = _attribute_table(entry, edit.name), read_schema(entry.schema_file)
+    new = edit_attribute(entry.schema_file, edit)
+    after = _attribute_table(entry, edit.name)
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            old_line = [f"- {name} = {toml_text(before[name])}"] if name in before else []
+            new_line = [f"+ {name} = {toml_text(after[name])}"] if name in after else []
+            say("\n".join(old_line + new_line))
+    if coding_digest(old.coding) != coding_digest(new.coding):
+        say("Cards agreed under the schema as it was give no more rows: their counts would be others.")
+    options = f"--dataset {entry.name} --config {shlex.quote(str(config))}"
+    say(f"The schema waits for a review. Next: gencard-controller schema review {options}")
+
+
+def _attribute_table(entry: DatasetTable, name: str) -> Table:
+    tables: list[Table] = read_table(entry.schema_file).get("attributes", [])
+    return next((one for one in tables if one.get("name") == name), {})
+
+
+def _say_schema(entry: DatasetTable) -> None:
+    schema = read_schema(entry.schema_file)
+    reviewed = "reviewed" if schema.reviewed else "not reviewed"
+    title = f"{schema.title}: {len(schema.coding.attributes)} attributes, {reviewed}"
+    attributes = table(escape(title), "attribute", "levels", "description")
+    for attribute in schema.coding.attributes:
+        levels = ", ".join(attribute.coding.level_names)
+        attributes.add_row(escape(attribute.name), escape(levels), escape(attribute.description))
+    console.print(attributes)
+    say(f"Declared by {schema.declared_by}. File: {entry.schema_file}")
+
+
+def dataset_entry(config: Path, name: str | None) -> DatasetTable:
+    """The dataset of a name, or the only one; raises InvalidInputError."""
+    entries = {entry.name: entry for entry in Settings.load(config).datasets}
+    plain = None if name is None else name.removeprefix(PREFIX)
+    if plain is None and len(entries) == 1:
+        return next(iter(entries.values()))
+    if plain not in entries:
+        raise InvalidInputError(field="dataset", problem=f"must be one of {', '.join(entries)}")
+    return entries[plain]
+
+
+def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> None:
+    """What was drafted: for the steward alone, with counts of what stands for missing values."""
+    say(f"  The file is read as {_format_words(file_format)}.")
+    columns = table("Columns", "column", "drafted as", "proposed as missing")
+    for column in drafts:
+        marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
+        columns.add_row(escape(column.name), escape(_coding_words(column)), escape(marks))
+    console.print(columns)
+
+
+def _format_words(file_format: FileFormat) -> str:
+    words = [
+        file_format.encoding,
+        f"delimiter {file_format.delimiter!r}" if file_format.delimiter else "",
+    ]
+    words.append(f"decimal mark {file_format.decimal!r}" if file_format.decimal != "." else "")
+    words.append(f"thousands {file_format.thousands!r}" if file_format.thousands else "")
+    words += [f"dates {form}" for form in file_format.dates]
+    words.append("spaces around values removed" if file_format.trim else "")
+    return ", ".join(filter(None, words))
+
+
+def _coding_words(column: DraftedAttribute) -> str:
+    match column.coding:
+        case None:
+            return f"left out: {column.note}"
+        case Labels(boolean=True):
+            return "truth values"
+        case Labels(labels, integer, ordered):
+            kind = "whole numbers" if integer else "ordered labels" if ordered else "labels"
+            return f"{len(labels)} {kind}"
+        case Edges(dates=True):
+            return f"{len(column.coding.edges) - 1} periods"
+    ages = column.reading.age_at
+    return f"ages on {ages}" if ages else f"{len(column.coding.edges) - 1} intervals"
