@@ -24,6 +24,7 @@ from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
 from gencard.controller.releases.run import ReleaseRun
+from gencard.controller.reloading import Reload, Reloading
 from gencard.controller.service.access import Bounds
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.negotiation import CatalogServicer, NegotiationServicer
@@ -41,14 +42,9 @@ from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
 from gencard.controller.upkeep.backup import state_lock
-from gencard.controller.upkeep.readiness import (
-    check_apart,
-    check_cells,
-    check_evaluations,
-    check_policies,
-    check_reviewed,
-)
+from gencard.controller.upkeep.readiness import check_catalogue, check_cells
 from gencard.controller.upkeep.restoration import check_restored
+from gencard.core.errors import GencardError
 
 
 def servicers(
@@ -158,11 +154,21 @@ class Controller:
     controller_state: ControllerState
     operations: Operations
     service: Service
+    reloading: Reloading
     held: ExitStack
 
     @property
     def port(self) -> int:
         return self.service.port
+
+    def reload(self, settings: Settings) -> Reload:
+        """Take over newer settings as far as can be, and log it; raises as ``Reloading.reload``."""
+        outcome = self.reloading.reload(settings)
+        for place in outcome.changed:
+            logger.warning("settings reloaded", extra={"place": place})
+        for place in outcome.waiting:
+            logger.warning("settings wait for a restart", extra={"place": place})
+        return outcome
 
     def stop(self, grace: float = 10.0) -> None:
         """Refuse new calls, let running ones end, leave unfinished operations to the next start."""
@@ -193,14 +199,8 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
 def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack) -> Controller:
     people = read_identities(settings.signing.identities)
     controller_state = open_controller_state(settings, clock)
-    check_apart(controller_state.cards.catalogue)
-    check_policies(
-        controller_state.cards.catalogue, controller_state.boxes.names, controller_state.boxes.facts
-    )
-    check_evaluations(controller_state.cards.catalogue)
+    check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
     check_cells(settings)
-    if not unreviewed:
-        check_reviewed(controller_state.cards.catalogue)
     executor = _executor(settings.limits)
     operations = _operations(controller_state, executor)
     rule_log = RuleLog(
@@ -218,7 +218,8 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         servicers(controller_state, operations, executor),
     )
     operations.resume()
-    return Controller(controller_state, operations, service, held.pop_all())
+    reloading = Reloading(controller_state, rule_log, unreviewed=unreviewed)
+    return Controller(controller_state, operations, service, reloading, held.pop_all())
 
 
 def _executor(limits: Limits) -> ProcessExecutor:
@@ -248,6 +249,12 @@ def _operations(controller_state: ControllerState, executor: ProcessExecutor) ->
 def report(place: str, incident: str, kind: str) -> None:
     """An incident in the log of the process: where, which number, which class. No text of it."""
     logger.error("incident", extra={"place": place, "incident": incident, "kind": kind})
+
+
+def report_refused(error: GencardError) -> None:
+    """Settings that were not taken over: the field that is wrong, and no value."""
+    place = error.fields.get("field", "settings")
+    logger.warning("settings refused", extra={"place": place, "kind": error.reason})
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.identities import Enrolled
-from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog, keep_rules, kept_rules
 from gencard.controller.state.events import LONGEST_DETAIL
@@ -198,6 +198,14 @@ class RuleLog:
             kept = kept_rules(tx)
         others = {resource: kept[resource] for resource in kept if not resource.startswith(PEOPLE)}
         self.rules_are_read(others | people_rules(people))
+
+    def datasets_are_read(self, rules: Rules) -> None:
+        """The same of datasets alone; other rules of ``rules`` do not count."""
+        with self.database.reading() as tx:
+            kept = kept_rules(tx)
+        others = {resource: kept[resource] for resource in kept if not resource.startswith(PREFIX)}
+        datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
+        self.rules_are_read(others | datasets)
 
     def _record(self, tx: Connection, rules: Rules) -> None:
         before = kept_rules(tx)

@@ -58,6 +58,10 @@ class Catalogue:
     """All datasets on offer, by name."""
 
     def __init__(self, catalogue: Iterable[DatasetEntry]) -> None:
+        self.set(catalogue)
+
+    def set(self, catalogue: Iterable[DatasetEntry]) -> None:
+        """Put these on offer, all at once."""
         self._by_name = {
             dataset_entry.name: dataset_entry
             for dataset_entry in sorted(catalogue, key=lambda one: one.name)

@@ -1,6 +1,7 @@
 """A dataset as it is drafted: its table of the settings, with policy and caps, and its schema file."""
 
 import math
+import os
 from dataclasses import asdict
 from decimal import ROUND_CEILING, Decimal
 from itertools import combinations
@@ -94,7 +95,7 @@ def dataset_text(name: str, data: Path, schema: str, drafted: SchemaDraft) -> st
     pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
     return _DATASET.format(
         name=toml_text(name),
-        data=toml_text(str(data.absolute())),
+        data=toml_text(os.path.abspath(data)),
         schema=toml_text(schema),
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),

@@ -71,7 +71,8 @@ reserve_mib = 256                        # free space, in MiB, that is kept for 
 # longest step takes hide all of it. See docs/threat-model.md.
 # tick_seconds = 10
 
-{dataset}[[black_boxes]]
+{dataset}
+[[black_boxes]]
 name = "honest"
 kind = "honest"
 description = "Measures what the card says, fits IPF, draws rows."

@@ -85,11 +85,11 @@ def add_dataset(file: Path, text: str) -> DatasetTable:
         StorageError: The file cannot be written.
     """
     document = _document(file)
-    (table,) = tomlkit.parse(text)["datasets"]
+    added: Any = tomlkit.parse(f"{text}\n")["datasets"]
     if "datasets" in document:
-        _tables(document, "datasets", file).append(table)
+        _tables(document, "datasets", file).append(added[0])
     else:
-        document.append("datasets", tomlkit.parse(text)["datasets"])
+        document.append("datasets", added)
     return _write_settings(file, document).datasets[-1]
 
 
@@ -158,7 +158,7 @@ def _place(tables: AoT, name: str, field: str) -> int:
     if name in names:
         return names.index(name)
     close = get_close_matches(name, names, n=1) or names
-    raise InvalidInputError(field=field, problem=f"{name!r} is not there; did you mean {close[0]!r}?")
+    raise InvalidInputError(field=field, problem=f"{name!r} is not there; did you mean {close[0]!r}")
 
 
 def _value(text: str) -> Any:

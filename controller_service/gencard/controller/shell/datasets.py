@@ -41,7 +41,9 @@ from gencard.shell import new_typer
 from gencard.wire.codecs.card_codec import card_of_bytes
 
 dataset_app = new_typer(help="Add, list or remove datasets.")
-caps_app = new_typer(help="Set the most that may ever be spent on a dataset.")
+caps_app = new_typer(
+    help="Show or set the most that may ever be spent on a dataset.", invoke_without_command=True
+)
 
 _RELOADED = "A running service reads the change by itself; `serve` says so."
 
@@ -101,17 +103,23 @@ def _cell(value: object) -> str:
 
 
 def _dataset_document(entry: DatasetTable) -> dict[str, object]:
-    caps = entry.caps
-    amounts = {"all": caps.dataset, "each project": caps.project, "each analyst": caps.analyst}
-    amounts |= caps.projects | caps.analysts
     return {
         "name": entry.name,
         "records": str(entry.data),
         "schema": str(entry.schema_file),
         "reviewed": read_schema(entry.schema_file).reviewed,
         "policy": entry.policy.policy().summary,
-        "caps": "; ".join(f"{holder}: {amount.price()}" for holder, amount in amounts.items()),
+        "caps": "; ".join(f"{holder}: {amount}" for holder, amount in _caps(entry).items()),
     }
+
+
+def _caps(entry: DatasetTable) -> dict[str, str]:
+    """Amounts, by whose they are."""
+    caps = entry.caps
+    amounts = {"all": caps.dataset, "each project": caps.project, "each analyst": caps.analyst}
+    amounts |= {f"project {name}": amount for name, amount in caps.projects.items()}
+    amounts |= {f"analyst {name}": amount for name, amount in caps.analysts.items()}
+    return {holder: str(amount.price()) for holder, amount in amounts.items()}
 
 
 @dataset_app.command()
@@ -147,6 +155,18 @@ def _open_cards(settings: Settings, dataset: str) -> list[str]:
         cards = [as_of(card_of_bytes(row.body), now) for row in rows]
     database.close()
     return [card.name for card in cards if card.state not in ENDED]
+
+
+@caps_app.callback()
+def show_caps(context: typer.Context, config: ConfigFile = HERE) -> None:
+    """Show the most that may ever be spent; `ledger` shows what was."""
+    if context.invoked_subcommand is not None:
+        return
+    caps = table("Caps", "dataset", "of", "cap")
+    for entry in Settings.load(config).datasets:
+        for holder, amount in _caps(entry).items():
+            caps.add_row(entry.name, holder, amount)
+    console.print(caps)
 
 
 @caps_app.command(name="set")

@@ -28,7 +28,7 @@ class Commands(LazyGroup):
         "check": Home(SETUP, "check", "Check settings, schemas, keys and every record."),
         "schema": Home(SCHEMA, "app", "Show, change or review the public schema of a dataset."),
         "dataset": Home(DATASETS, "dataset_app", "Add, list or remove datasets."),
-        "caps": Home(DATASETS, "caps_app", "Set the most that may ever be spent on a dataset."),
+        "caps": Home(DATASETS, "caps_app", "Show or set the most that may ever be spent on a dataset."),
         "person": Home(PEOPLE, "person_app", "Add, list, disable or enable people."),
         "enrol": Home(
             PEOPLE,

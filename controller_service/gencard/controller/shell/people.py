@@ -208,9 +208,7 @@ def add(
         return
     file = request or Path(f"{name}-request.json")
     if not file.is_file():
-        problem = (
-            f"there is no file {file}; {name} runs `gencard enrol {name}` and sends it"
-        )
+        problem = f"there is no file {file}; {name} runs `gencard enrol {name}` and sends it"
         raise InvalidInputError(field="request", problem=problem)
     if (requested := _read(file).name) != name:
         raise InvalidInputError(field="name", problem=f"is {requested!r} in {file}")

@@ -1,10 +1,13 @@
 """init, check, serve: set up, check and run a controller."""
 
+import secrets
 import shlex
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -18,6 +21,7 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.undeclared import undeclared_values
+from gencard.controller.reloading import Reload, SettingsWatch
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
@@ -39,10 +43,10 @@ from gencard.controller.upkeep.readiness import (
     check_evaluations,
     check_policies,
 )
+from gencard.controller.wiring import Controller, report, report_refused, tls_files
 from gencard.controller.wiring import serve as serve_settings
-from gencard.controller.wiring import tls_files
 from gencard.core.card.noise import Mechanism
-from gencard.core.errors import DatasetError, InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import DatasetError, GencardError, InvalidInputError, UndeclaredLevelError
 from gencard.wire.signatures.identity import Role
 
 _TRIAL = "Trials only: make the keys of an {} of this name here, too. Repeatable."
@@ -143,7 +147,7 @@ def check(
     console.print(datasets)
     _say_small_cells(small)
     for name in demo_people_in(config.absolute().parent):
-        say(f"{name}: private keys are in this folder (init --demo-people); not for real records.")
+        say(f"{name}: private keys are in this folder, for trials only; not for real records.")
 
 
 def _check_all_records(settings: Settings, *, show_values: bool) -> None:
@@ -216,6 +220,7 @@ def _check_file(path: Path, field: str) -> None:
 
 
 GRACE_SECONDS = 10.0
+WATCH_SECONDS = 1.0
 
 
 def serve(
@@ -225,12 +230,19 @@ def serve(
         typer.Option("--unreviewed", help="Serve drafted schemas too; trials only."),
     ] = False,
 ) -> None:
-    """Run the service until interrupted. Unfinished operations resume at the next start."""
+    """Run the service until interrupted. Unfinished operations resume at the next start.
+
+    Changed caps and policies and new datasets are read within seconds, or on SIGHUP.
+    """
     logs.configure()
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: _end(ended, _frame))
+    reload_asked = threading.Event()
+    # closing the terminal ends the service; under a service manager the signal means "read again"
+    hung_up = ended if sys.stdin.isatty() else reload_asked
+    for number, event in ((signal.SIGINT, ended), (signal.SIGTERM, ended), (signal.SIGHUP, hung_up)):
+        signal.signal(number, partial(_set, event))
     settings = Settings.load(config)
+    watch = SettingsWatch(config.absolute(), settings)
     with console.status("Starting"):
         controller = serve_settings(settings, unreviewed=unreviewed)
     host = settings.server.address.rpartition(":")[0]
@@ -238,11 +250,35 @@ def serve(
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
     console.print("[dim]Press Ctrl-C to stop.[/]")
-    ended.wait()
+    while not ended.wait(WATCH_SECONDS):
+        if watch.changed() or reload_asked.is_set():
+            reload_asked.clear()
+            _reload(controller, watch, config)
     with console.status("Stopping after the running calls"):
         controller.stop(GRACE_SECONDS)
     console.print("Stopped.")
 
 
-def _end(ended: threading.Event, _frame: FrameType | None) -> None:
-    ended.set()
+def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:
+    """Read the settings again; a mistake in them is said, and those before stay in force."""
+    try:
+        settings = Settings.load(config)
+        watch.follow(settings)
+        outcome = controller.reload(settings)
+    except GencardError as error:
+        report_refused(error)
+        say(f"Settings refused, those before stay in force: {error}")
+        return
+    except Exception as error:  # whatever it is, the service goes on
+        report("settings", secrets.token_hex(8), type(error).__name__)
+        return
+    if outcome == Reload((), ()):
+        say("Settings read again; nothing differs.")
+    for place in outcome.changed:
+        say(f"Settings reloaded: {place}")
+    for place in outcome.waiting:
+        say(f"Waits for a restart: {place}")
+
+
+def _set(event: threading.Event, _number: int, _frame: FrameType | None) -> None:
+    event.set()

@@ -25,11 +25,15 @@ class Ledger:
     """Reserves and settles under the caps of each dataset.
 
     Args:
-        caps: By dataset name, ``datasets/{dataset}``. They may be raised or lowered between runs; what
-            was spent stays spent.
+        caps: By dataset name, ``datasets/{dataset}``. They may be raised or lowered; what was spent
+            stays spent.
     """
 
     def __init__(self, caps: Mapping[str, Caps]) -> None:
+        self._caps = dict(caps)
+
+    def set_caps(self, caps: Mapping[str, Caps]) -> None:
+        """Put these caps in force from the next reservation on."""
         self._caps = dict(caps)
 
     def reserve(

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 
 from sqlalchemy import Connection
 
+from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.policy.evaluation import together_of
 from gencard.controller.policy.generators import relation_of
@@ -21,6 +22,22 @@ from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
 from gencard.core.evaluation.registry import evaluation_named
 from gencard.core.transform import AS_COUNTED
 from gencard.core.utility.gap import gap_of
+
+
+def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = False) -> None:
+    """All that must hold of the datasets on offer.
+
+    Args:
+        unreviewed: Drafted schemas may be served, too.
+
+    Raises:
+        InvalidInputError, UnknownAttributeError: As the single checks do.
+    """
+    check_apart(catalogue)
+    check_policies(catalogue, boxes.names, boxes.facts)
+    check_evaluations(catalogue)
+    if not unreviewed:
+        check_reviewed(catalogue)
 
 
 def check_caps(tx: Connection, ledger: Ledger) -> None:
