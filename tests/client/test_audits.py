@@ -8,6 +8,7 @@ import pytest
 
 from gencard.boxes.reference import AddsMarginal, Honest
 from gencard.client.audit import Where
+from gencard.client.audit_run import Clock
 from gencard.core import errors
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict
@@ -75,6 +76,31 @@ class TestFromAfar:
             card.audit(runs=6, records=records(card), progress=False)
         assert world.faults.calls["RunBlackBox"] == 1
 
+    def test_whoever_stops_it_reads_how_far_it_was(self, card, world):
+        world.box = lambda dataset, rows, seed: dataset.take(np.arange(rows))
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            card.audit(runs=6, records=records(card), progress=interrupt_at("look, run 2 of 42"))
+        assert "stopped at: look, run 2 of 42. Nothing of it is kept" in stopped.value.__notes__[0]
+
+    def test_a_person_reads_what_time_is_left_and_a_function_the_stage(self):
+        seconds = iter([0.0, 2.0, 6.0, 60.0])
+        told = []
+        clock = Clock(lambda stage, share: told.append(stage), now=lambda: next(seconds))
+        for stage in ("pair", "look, run 1 of 70", "look, run 2 of 70", "look, run 4 of 70"):
+            clock(stage, 0.1)
+        assert told[:3] == ["pair", "look, run 1 of 70", "look, run 2 of 70"]
+        assert told[3] == "look, run 4 of 70, about 2 min 10 s left"  # 67 runs of 2 s
+        Clock(lambda stage, share: told.append(stage), is_shown=False)("look, run 9 of 70", 0.5)
+        assert told[4] == "look, run 9 of 70"
+
+
+def interrupt_at(stage):
+    def heard(now, share):
+        if now == stage:
+            raise KeyboardInterrupt
+
+    return heard
+
 
 class TestAtTheCard:
     def test_an_analyst_gets_the_verdict_and_no_report(self, card):
@@ -94,6 +120,8 @@ class TestAtTheCard:
             card.audit(where="card", progress=interrupt)
         how = "\n".join(stopped.value.__notes__)
         assert 'resume="operations/' in how
+        assert "Interrupted: the controller was told to cancel operations/" in how
+        assert "returns its price" in how
         assert f"gencard audit {card.name} --black-box ipf --where card --resume operations/" in how
 
     @pytest.mark.parametrize(

@@ -140,6 +140,11 @@ class TestWords:
         for check in Check:
             assert f"({check.value})" in text
 
+    def test_the_search_and_the_confirmation_are_named_where_their_numbers_stand(self):
+        text = text_of(HONEST.html)
+        assert "In fresh runs (step 2) the outputs reproduce" in text
+        assert "Reproduced in the search" in text
+
     def test_many_blocks_are_cut_and_that_is_said(self):
         assert "And 10 more" in text_of(Report(report(blocks=50)).html)
 

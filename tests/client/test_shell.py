@@ -277,6 +277,16 @@ class TestAudit:
         assert page.read_text().startswith("<!doctype html>")
         assert json.loads(report.read_text())["verdict"] == "no-evidence"
 
+    def test_an_audit_that_is_interrupted_says_what_became_of_it(self, run, name, world, monkeypatch):
+        def interrupted(connection, name):
+            raise KeyboardInterrupt
+
+        world.pending = 3
+        monkeypatch.setattr("gencard.client.connection.connection._awaited", interrupted)
+        stopped = run("audit", name, "--where", "card", code=130)
+        assert "the controller was told to cancel operations/" in stopped.stderr
+        assert "--where card --resume operations/" in stopped.stderr
+
     def test_at_the_card(self, run, name, tmp_path):
         signed = tmp_path / "verdict.json"
         at_card = ("audit", name, "--where", "card")

@@ -1,8 +1,9 @@
 """Audits: whether a generator uses more of the records than the card says."""
 
+import re
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.linear import statistics_of
+from gencard.core.types import Progress
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire.signatures.canonical import document_of, sha256
 from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
@@ -78,10 +80,14 @@ def _at_made_up_records(
     plan = AuditPlan(terms.marginals, rows, seed, planned, linear=linear)
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
     with progress_bar("Auditing", progress) as reported:
-        begin = time.monotonic()
+        begin, clock = time.monotonic(), Clock(reported, is_shown=not callable(progress))
         if records is None:
             records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
-        report = run_audit(box, records, plan, versions=_versions(), progress=reported)
+        try:
+            report = run_audit(box, records, plan, versions=_versions(), progress=clock)
+        except KeyboardInterrupt as stopped:
+            stopped.add_note(f"The audit stopped at: {clock.stage}. Nothing of it is kept; it was free.")
+            raise
     findings = replace(report, seconds=time.monotonic() - begin)
     return Audit(
         card=agreement.card.name,
@@ -109,8 +115,9 @@ def _at_card(
     )
     with progress_bar("Auditing", progress) as reported:
         operation = connection.call(connection.audit.RunAudit, request)
+        clock = Clock(reported, is_shown=not callable(progress))
         try:
-            message = result_of(connection, operation, pb.Audit, reported)
+            message = result_of(connection, operation, pb.Audit, clock)
         except KeyboardInterrupt as stopped:
             for note in _how_to_resume(request, operation.name):
                 stopped.add_note(note)
@@ -118,11 +125,61 @@ def _at_card(
     return _audit_of(agreement, message, black_box)
 
 
+_RUN = re.compile(r"run (\d+) of (\d+)")
+_LEAST_RUNS = 3
+"""Runs after which there is an estimate."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """Progress of an audit, told on with the time that is left, as the runs so far let expect.
+
+    Args:
+        is_shown: Whether a person reads the stage; a caller's function gets it as it is.
+        now: A clock, in seconds.
+    """
+
+    report: Progress
+    is_shown: bool = True
+    now: Callable[[], float] = time.monotonic
+    stage: str = "begin"
+    _first: tuple[int, float] | None = None
+
+    def __call__(self, stage: str, share: float) -> None:
+        self.stage = stage
+        numbers = _RUN.search(stage)
+        left = self._left(int(numbers[1]), int(numbers[2])) if numbers and self.is_shown else None
+        self.report(stage if left is None else f"{stage}, about {spoken(left)} left", share)
+
+    def _left(self, run: int, runs: int) -> float | None:
+        """Seconds, from the first run that was told of; what is done between runs counts with them."""
+        now = self.now()
+        first, since = self._first = self._first or (run, now)
+        if run - first < _LEAST_RUNS:
+            return None
+        return (now - since) / (run - first) * (runs - run + 1)
+
+
+def spoken(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> spoken(8), spoken(72), spoken(3_700)
+    ('8 s', '1 min 10 s', '1 h 2 min')
+    """
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 3_600:
+        tens = round(seconds / 10) * 10
+        return f"{tens // 60} min {tens % 60} s" if tens % 60 else f"{tens // 60} min"
+    return f"{int(seconds // 3_600)} h {int(seconds % 3_600 // 60)} min"
+
+
 def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
     """How to resume an interrupted audit, from Python and from the shell."""
     arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
     return (
-        f'The audit can be resumed: call it again with resume="{operation}", or in the shell:',
+        "A cancelled audit returns its price, and can be resumed once, as the same attempt: "
+        f'call it again with resume="{operation}", or in the shell:',
         f"  gencard audit {arguments}",
     )
 

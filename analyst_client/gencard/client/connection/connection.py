@@ -205,9 +205,8 @@ def result_of(
     """
     try:
         ended = _ended(connection, operation, progress)
-    except KeyboardInterrupt:
-        with suppress(GencardError):
-            cancel(connection, operation.name)
+    except KeyboardInterrupt as stopped:
+        stopped.add_note(_what_became_of(connection, operation.name))
         raise
     if ended.HasField("error"):
         raise error_of(ended.error) or InternalError(incident="unknown")
@@ -215,6 +214,14 @@ def result_of(
     if not ended.response.Unpack(response):
         raise InternalError(incident="unexpected response")
     return response
+
+
+def _what_became_of(connection: Connection, name: str) -> str:
+    """Cancel an operation that nobody waits for any more; say what happens to it."""
+    with suppress(GencardError):
+        cancel(connection, name)
+        return f"Interrupted: the controller was told to cancel {name}."
+    return f"Interrupted, but the controller cannot be reached: {name} continues there."
 
 
 def cancel(connection: Connection, name: str) -> None:

@@ -90,8 +90,8 @@ def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterat
 def _effect(report: AuditReport) -> str:
     effect = report.effect
     return (
-        f"Strongest interaction: {named(effect.block)}. The outputs reproduce {percent(effect.value)} "
-        f"of the inputs' difference in it "
+        f"Strongest interaction: {named(effect.block)}. In fresh runs (step 2) the outputs reproduce "
+        f"{percent(effect.value)} of the inputs' difference in it "
         f"(95 % confidence interval {percent(effect.low)} to {percent(effect.high)})."
     )
 

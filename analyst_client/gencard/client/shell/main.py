@@ -14,6 +14,9 @@ NEGOTIATION = "gencard.client.shell.negotiation"
 REPORTS = "gencard.client.shell.reports"
 SYNTHESIS = "gencard.client.shell.synthesis"
 
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of the signal."""
+
 
 class Commands(LazyGroup):
     """Commands whose typed errors end in one line, advice, and exit code 1."""
@@ -93,14 +96,14 @@ class Commands(LazyGroup):
             print_error(error, error.advice)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as stopped:
-            for note in getattr(stopped, "__notes__", ()):
+            for note in getattr(stopped, "__notes__", ("Interrupted.",)):
                 typer.echo(note, err=True)
-            raise
+            raise typer.Exit(_INTERRUPTED) from None
 
 
 app = new_shell("gencard", "Negotiate cards, generate synthetic data, verify and audit it.", Commands)
 
 
 def main() -> None:
-    """Run ``gencard``; exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    """Run ``gencard``; exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted."""
     app()
