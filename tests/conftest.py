@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.job_server import CLONE, JobServer, popen_of
 
-# A console takes its width when it is made, and the processes of a parallel run are told one.
+# A console takes its width when it is made: now, and not in the first test that sets one.
 os.environ.pop("COLUMNS", None)
+for shell in ("client", "controller"):
+    import_module(f"gencard.{shell}.shell.terminal")
 
 # A busy machine makes no test fail, and no run meets an example that the run before did not:
 # `pytest --hypothesis-profile=search` looks for others.

@@ -56,7 +56,7 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def reserve(self, dataset, project, analyst, price):
         accounts = accounts_of(dataset, project, analyst)
-        fits = all((self.total(one) + price).fits(CAPS.of(one.scope)) for one in accounts)
+        fits = all((self.total(one) + price).fits(CAPS.of(one)) for one in accounts)
         try:
             with self.database.transaction() as tx:
                 line = reserve(self.ledger, tx, price, dataset=dataset, project=project, analyst=analyst)
@@ -104,7 +104,7 @@ class LedgerMachine(RuleBasedStateMachine):
                     for account in accounts_of(dataset, project, analyst):
                         spent = self.ledger.spent(tx, account)
                         assert spent == self.total(account)
-                        assert spent.fits(CAPS.of(account.scope))
+                        assert spent.fits(CAPS.of(account))
 
     @invariant()
     def no_line_is_ever_lost(self):

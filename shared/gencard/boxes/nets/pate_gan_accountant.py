@@ -29,7 +29,6 @@ from fractions import Fraction
 from math import ceil, floor, inf, nextafter, sqrt
 
 import numpy as np
-import scipy
 
 _ABOVE = 1 + 1e-6
 """More than the rounding errors of a sum of probabilities."""
@@ -47,15 +46,17 @@ def delta_of_votes(votes: int, scale: float, epsilon: float) -> float:
         votes: T, from 0 up.
         scale: Parameter b of the noise, in votes.
     """
+    from scipy.special import expit  # noqa: PLC0415 - half of the start of every other box
+    from scipy.stats import binom  # noqa: PLC0415
+
     one = nextafter(1 / scale, inf)
-    share = float(scipy.special.expit(one))
+    share = float(expit(one))
     half = _WIDE * sqrt(votes * share * (1 - share)) + 1
     least = floor((votes + epsilon / one) / 2)
     low = max(least, 0, floor(votes * share - half))
     high = min(votes, floor(votes * share + half))
     places = np.arange(low, high + 1)
     over = np.maximum((2 * places - votes) * one - epsilon, 0.0)
-    binom = scipy.stats.binom
     delta = float(binom.pmf(places, votes, share) @ -np.expm1(-over)) + binom.sf(high, votes, share)
     if low > least:
         delta += binom.cdf(low - 1, votes, share)
