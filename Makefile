@@ -21,7 +21,7 @@ $(READY): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv || true
 	@if test -x $(BIN)/uv; then \
-	    install="$(BIN)/uv pip install --quiet --python $(BIN)/python"; \
+	    install="$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python"; \
 	else \
 	    install="$(BIN)/python -m pip install --quiet --disable-pip-version-check"; \
 	fi; \
@@ -34,8 +34,8 @@ deep: $(READY)  ## torch, for the black boxes ctgan and pate-gan, into the envir
 	@torch=$$(grep -oE 'torch==[0-9.]+' pyproject.toml) && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$torch"
 
-demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/
-	@$(BIN)/python -m examples.demo
+demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VERBOSE=1 shows cards and audits in full
+	@VERBOSE=$(VERBOSE) $(BIN)/python -m examples.demo
 
 test: $(READY)  ## every test, on all cores (four at most), with coverage of the core
 	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --max-worker-restart=0 --cov

@@ -1,7 +1,8 @@
 """Demonstration of both sides on a real survey: negotiate, measure, synthesise, replay, audit.
 
-Run it with ``make demo``. It starts a controller in a separate process, connects to it by mutual
-TLS on loopback, and writes all files to ``demo/``.
+Run it with ``make demo``, or ``make demo VERBOSE=1`` for cards and audits in full. It starts a
+controller in a separate process, connects to it by mutual TLS on loopback, and writes all files to
+``demo/``.
 """
 
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 
 from examples.fair_survey import (
     ATTRIBUTES,
@@ -29,6 +31,7 @@ from examples.wire_meter import WireMeter
 from gencard.client import Analyst
 from gencard.client.audit import Audit
 from gencard.client.card import Card
+from gencard.client.display import Facts
 from gencard.client.release import Release
 from gencard.core.audit.report import Verdict
 from gencard.core.errors import GencardError
@@ -40,6 +43,7 @@ ANA, AUD = (CONTROLLER / "people" / name for name in ("ana", "aud"))
 PROGRAMS = Path(os.path.relpath(Path(sys.executable).parent))
 PURPOSE = "How marriage, religion and affairs go together"
 ROWS, SEED = 10_000, 7
+VERBOSE = bool(os.environ.get("VERBOSE"))
 console = Console(highlight=False)
 
 
@@ -73,8 +77,8 @@ def prepare() -> None:
     settings.write_text(offering_exact_counts(settings.read_text()) + BLACK_BOXES)
     say("Created: 6,366 records, a schema that a steward wrote, a certificate authority, and keys for")
     say("[bold]ana[/] (analyst), [bold]aud[/] (auditor) and [bold]sam[/] (steward).")
-    say("[yellow]Demonstration only:[/] the controller made these keys and could sign in their names.")
-    say("In practice, each person makes keys on their own machine with [bold]gencard enrol[/].")
+    say("[yellow]Demonstration only:[/] the controller made these keys and could sign in their names;")
+    say("otherwise each person makes keys on their own machine with [bold]gencard enrol[/].")
     say("The survey is public, so the policy offers exact counts; drafted policies offer noise only.")
 
 
@@ -133,7 +137,10 @@ def propose(meter: WireMeter, analyst: Analyst) -> Card:
     number = len(card.negotiation.proposed.marginals)
     say(f"Proposed Phi: all {number} marginals (tables of counts) of three attributes.")
     say("The counter-offer; its price is the number of independent statistics in the offered Phi:")
-    console.print(card)
+    show(card, "Marginals", "Generator", "Price")
+    first = card.changes[0]
+    say(f"It differs in {len(card.changes)} places, each with a reason. The first: {first.reason},")
+    say(f"  {first.old}  →  {first.new}")
     crossed(meter, "a proposal and a counter-offer with its price; no record was read")
     return card
 
@@ -173,10 +180,10 @@ def audit(meter: WireMeter, name: str) -> None:
         card = auditor.card(name)
         for box, title in (("ipf", "an honest generator"), ("smuggler", "a leaking generator")):
             command = f"gencard audit {name} --black-box {box} --where card --seed {SEED}"
-            chapter(f"The auditor audits {title}", f"export GENCARD_CONNECTION={AUD}", command)
+            chapter(f"The auditor audits {title}", f"{command} -c {AUD}")
             show_audit(card.audit(box, where="card", seed=SEED), f"audit-{box}")
             crossed(meter, "a signed verdict, and the full report for the auditor")
-        command = f"gencard audit {name} --black-box smuggler --seed {SEED} --runs 6"
+        command = f"gencard audit {name} --black-box smuggler --seed {SEED} --runs 6 -c {AUD}"
         chapter("The auditor audits without trusting the controller", command)
         say("The black box runs on datasets made up by the auditor; no real record is read.")
         show_audit(card.audit("smuggler", seed=SEED, runs=6), "audit-smuggler-made-up")
@@ -185,11 +192,13 @@ def audit(meter: WireMeter, name: str) -> None:
 
 def show_audit(outcome: Audit, name: str) -> None:
     """Print verdict and leaked marginal; save the report."""
-    console.print(outcome)
-    if outcome.verdict is Verdict.LEAKAGE and outcome.findings is not None:
+    leaks = outcome.verdict is Verdict.LEAKAGE
+    show(outcome, "Verdict", *(["Found"] if leaks else []))
+    if leaks and outcome.findings is not None:
         say(f"Leaked marginal: [bold red]{' × '.join(outcome.findings.strongest.clique)}[/]")
     outcome.report.save_html(FOLDER / f"{name}.html")
     outcome.report.save_json(FOLDER / f"{name}.json")
+    say(f"The report: {FOLDER / name}.html")
 
 
 def keep_log() -> None:
@@ -201,10 +210,9 @@ def keep_log() -> None:
 
 
 def close(seconds: float) -> None:
-    """List the files and the next commands."""
-    chapter(f"Done in {seconds:.0f} s", "ls demo/")
-    for path in sorted(FOLDER.iterdir()):
-        say(f"  {path}{'/' if path.is_dir() else ''}")
+    """Name the files and the next commands."""
+    chapter(f"Done in {seconds:.0f} s", f"ls {FOLDER}")
+    console.print("  ".join(f"{path.name}{'/' * path.is_dir()}" for path in sorted(FOLDER.iterdir())))
     say("\nTry next:")
     for what, command in (
         ("verify every signature and digest, offline", f"gencard verify {FOLDER} -c {ANA}"),
@@ -212,9 +220,18 @@ def close(seconds: float) -> None:
         ("start the controller again", f"gencard-controller serve -c {CONTROLLER}/controller.toml"),
         ("then, in a second shell, list cards as the analyst", f"gencard cards -c {ANA}"),
     ):
-        say(f"  [dim]# {what}[/]\n  [bold]{PROGRAMS}/{command}[/]")
-    page = FOLDER / "audit-smuggler.html"
-    say(f"  [dim]# open in a browser: the audit report of the leaking generator[/]\n  {page}")
+        say(f"  [bold]{PROGRAMS}/{command}[/]  [dim]# {what}[/]")
+    if not VERBOSE:
+        say("  [bold]make demo VERBOSE=1[/]  [dim]# cards and audits in full[/]")
+
+
+def show(outcome: Card | Audit, *names: str) -> None:
+    """Print these facts of a card or an audit; all of it where ``VERBOSE`` is set."""
+    if VERBOSE:
+        console.print(outcome)
+        return
+    facts = Facts([line for line in outcome.lines() if line[0] in names])
+    console.print(Padding(facts.rich(), (0, 0, 0, 2)))
 
 
 def chapter(title: str, *commands: str) -> None:
@@ -232,7 +249,7 @@ def say(text: str, end: str = "\n") -> None:
 def crossed(meter: WireMeter, what: str) -> None:
     """Print what this step sent, with the number of bytes."""
     count = meter.since_last()
-    console.print(f"[cyan]⇄ transferred:[/] {what} [dim]({count.up:,} bytes up, {count.down:,} down)[/]")
+    say(f"[cyan]⇄[/] {what} [dim]({count.up:,} bytes up, {count.down:,} down)[/]")
 
 
 def steward(*arguments: str, quiet: bool = False) -> str:

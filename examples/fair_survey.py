@@ -4,7 +4,9 @@ R. Fair, "A Theory of Extramarital Affairs", Journal of Political Economy 86(1),
 the 1974 Redbook survey as they come with statsmodels.
 """
 
+import csv
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 SCHEMA = """\
@@ -93,7 +95,13 @@ def offering_exact_counts(settings: str) -> str:
 
 
 def write_records(path: Path) -> None:
-    """The survey as the CSV file that a controller might hold."""
-    from statsmodels.datasets import fair  # noqa: PLC0415 - heavy, and needed once
-
-    fair.load_pandas().data.to_csv(path, index=False)
+    """The survey, which comes with statsmodels, as the CSV file that a controller might hold."""
+    package = find_spec("statsmodels")
+    if package is None or package.origin is None:
+        raise SystemExit("The survey comes with statsmodels: run `make setup`.")
+    source = Path(package.origin).parent / "datasets" / "fair" / "fair.csv"
+    header, *records = csv.reader(source.read_text(encoding="utf-8").splitlines())
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([[float(value) for value in record] for record in records])
