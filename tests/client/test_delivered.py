@@ -13,7 +13,7 @@ from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.replay import check_delivered_file
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.files.levels import Numbers
-from gencard.client.files.rows import has_formulas, neutral, read_rows, write_rows
+from gencard.client.files.rows import has_apostrophes, neutral, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, VerificationError
@@ -186,7 +186,7 @@ class TestFormulas:
         running = [text for text in texts if text[0] in "=+-@\t\r"]
         assert running == ["-5", "+49"]
         assert read_rows(tmp_path / "rows.csv", self.CODING, dataset.domain).digest() == dataset.digest()
-        assert has_formulas(self.CODING, dataset.domain)
+        assert has_apostrophes(self.CODING, dataset.domain)
 
     def test_different_texts_stay_different(self):
         assert len({neutral(text) for text in self.LABELS}) == len(self.LABELS)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 from typer.testing import CliRunner
 
 from gencard.boxes.reference import Honest
-from gencard.client.shell import negotiation
+from gencard.client.shell import negotiation, terminal
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.generators.maximum_entropy.family import ipf
@@ -157,6 +157,16 @@ class TestSynthesis:
         lines = list(csv.DictReader(output.open(newline="")))
         assert len(lines) == 40
         assert all(line["age"][0] in ages for line in lines)
+
+    @pytest.mark.parametrize("values", ["numbers", "levels", "midpoints"])
+    def test_the_first_rows_are_shown(self, run, name, tmp_path, values, monkeypatch):
+        monkeypatch.setattr(terminal.console, "width", 200)
+        output = tmp_path / "rows.csv"
+        shown = run("generate", name, "--rows", 40, "-o", output, "--values", values).stdout
+        assert "The first 5 of 40 rows:" in shown
+        heads, *lines = csv.reader(output.open(newline=""))
+        for cells in (heads, *lines[:5]):
+            assert any(all(cell in line for cell in cells) for line in shown.splitlines()), cells
 
     def test_a_folder_that_verifies_and_replays(self, run, name, tmp_path):
         kept = tmp_path / "kept"

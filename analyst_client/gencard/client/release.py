@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
 from gencard.client.files.levels import ValueForm, values_of
-from gencard.client.files.rows import write_rows
+from gencard.client.files.rows import cells_of, write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidInputError
 from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -103,6 +104,28 @@ class Release(Displayable):
         """Write the rows only, as .csv or .parquet; the file appears when it is complete."""
         form = values_of(values, self.receipt.drawing_seed)
         write_rows(self.dataset, self.coding, Path(path), form)
+
+    def to_csv(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
+        """Write the rows as CSV (RFC 4180, UTF-8); the file appears when it is complete.
+
+        Missing is an empty cell. A label gets a leading apostrophe where a spreadsheet would run it as
+        a formula, or where it is empty and values may be missing; ``gencard replay`` knows both.
+
+        Args:
+            path: Its name ends in .csv.
+            values: The form of attributes with edges, as in ``to_frame``.
+
+        Raises:
+            InvalidInputError: Another ending, or a place that cannot be written.
+        """
+        if Path(path).suffix.lower() != ".csv":
+            raise InvalidInputError(field="path", problem="needs a name that ends in .csv")
+        self.write(path, values=values)
+
+    def head(self, rows: int = 5, *, values: ValueForm = "numbers") -> list[tuple[str, ...]]:
+        """The first rows as texts, "NA" for missing; the same values as in files and frames."""
+        first = Dataset(self.dataset.domain, self.dataset.codes[:rows])
+        return cells_of(first, self.coding, values_of(values, self.receipt.drawing_seed))
 
     def lines(self) -> list[tuple[str, str]]:
         return [

@@ -36,7 +36,8 @@ _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowEr
 def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
 
-    "Missing" is an empty cell in CSV and null in Parquet.
+    "Missing" is an empty cell in CSV and null in Parquet. In CSV, an empty label beside it becomes an
+    apostrophe.
 
     Args:
         values: What stands in place of intervals, which go by their names where it is not given.
@@ -119,11 +120,28 @@ def neutral(text: str) -> str:
     return f"'{text}" if runs else text
 
 
-def has_formulas(coding: Coding, domain: Domain) -> bool:
-    """Whether any name or label of some attributes is written otherwise than it is."""
+def has_apostrophes(coding: Coding, domain: Domain) -> bool:
+    """Whether any name or label of some attributes gets a leading apostrophe in CSV."""
     attributes = [coding.attribute(name) for name in domain.attributes]
-    texts = (text for one in attributes for text in (one.name, *names_of(one)))
-    return any(neutral(text) != text for text in texts)
+    return any(
+        neutral(one.name) != one.name or _labels(one) != list(names_of(one)) for one in attributes
+    )
+
+
+def _labels(attribute: Attribute) -> list[str]:
+    """The levels as CSV holds them.
+
+    An empty cell is "missing". So where that is declared too, the empty label becomes an apostrophe,
+    and a label of apostrophes alone gets one more.
+    """
+    names = names_of(attribute)
+    unclear = _has_empty_label(attribute)
+    return [f"'{name}" if unclear and not name.strip("'") else neutral(name) for name in names]
+
+
+def _has_empty_label(attribute: Attribute) -> bool:
+    """Whether an attribute has an empty label besides "missing"."""
+    return attribute.coding.missing and "" in names_of(attribute)
 
 
 Texts = Callable[[NDArray[Any]], NDArray[np.object_] | list[str]]
@@ -143,6 +161,21 @@ def write_csv(dataset: Dataset, coding: Coding, path: Path, values: Values | Non
             for axis, texts in enumerate(columns):
                 table[:, axis] = texts(batch[:, axis])
             file.write("".join(table.ravel().tolist()))
+
+
+def cells_of(dataset: Dataset, coding: Coding, values: Values | None) -> list[tuple[str, ...]]:
+    """The rows as texts for people: labels as they are, numbers as in CSV, "NA" for missing."""
+    columns = []
+    for name in dataset.domain.attributes:
+        attribute, codes = coding.attribute(name), dataset.column(name)
+        if values is None or not isinstance(attribute.coding, Edges):
+            names = (*names_of(attribute), "NA")
+            columns.append([names[code] for code in codes])
+        else:
+            text = _number_text(attribute.coding, values)
+            numbers = values.of(name, attribute.coding, codes).tolist()
+            columns.append(["NA" if isnan(number) else text(number) for number in numbers])
+    return list(zip(*columns, strict=True))
 
 
 def read_csv(path: Path, coding: Coding, domain: Domain) -> Dataset:
@@ -208,24 +241,16 @@ def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
 
 
 def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
-    """What is written for each code, with what follows it.
-
-    Raises:
-        InvalidInputError: An empty label could not be told from "missing".
-    """
-    texts = names_of(attribute)
-    if attribute.coding.missing and "" in texts:
-        problem = (
-            f"CSV cannot distinguish the empty label of '{attribute.name}' from missing; use .parquet"
-        )
-        raise InvalidInputError(field="file", problem=problem)
-    return np.array([_quoted(neutral(text)) + end for text in (*texts, "")], dtype=object)
+    """What is written for each code, with what follows it."""
+    return np.array([_quoted(text) + end for text in (*_labels(attribute), "")], dtype=object)
 
 
 def _code_of_text(attribute: Attribute) -> dict[Any, int]:
     """``levels.code_of`` for labels as files of ours hold them, else as they are."""
-    codes = code_of(attribute)
-    return codes | {neutral(name): codes[name] for name in names_of(attribute)}
+    codes, names = code_of(attribute), names_of(attribute)
+    written = {label: codes[name] for label, name in zip(_labels(attribute), names, strict=True)}
+    empty = {"": codes[None]} if _has_empty_label(attribute) else {}
+    return {**codes, **written, **empty}
 
 
 def _quoted(text: str) -> str:

@@ -10,7 +10,7 @@ import typer
 from gencard.client.files import folder
 from gencard.client.files.folder import make_folder, write_bytes
 from gencard.client.files.levels import ValueForm
-from gencard.client.files.rows import has_formulas
+from gencard.client.files.rows import has_apostrophes
 from gencard.client.release import Release
 from gencard.client.shell.terminal import (
     HERE,
@@ -21,6 +21,7 @@ from gencard.client.shell.terminal import (
     console,
     say,
     say_json,
+    say_table,
 )
 from gencard.core.card.budget import Neighbouring
 from gencard.wire.documents.psi_document import psi_document
@@ -33,6 +34,8 @@ Output = Annotated[
         help="A .csv or .parquet file for the rows; any other name is a folder with all documents.",
     ),
 ]
+
+_PREVIEW_ROWS, _PREVIEW_COLUMNS = 5, 8
 
 
 def generate(
@@ -61,9 +64,21 @@ def generate(
         say_json({**dict(release.lines()), "Output": str(output)})
         return
     console.print(release)
+    _preview(release, values)
     say(f"Written: {output}")
-    if output.suffix.lower() == ".csv" and has_formulas(release.coding, release.dataset.domain):
-        say("Labels that a spreadsheet would run as formulas are written with a leading apostrophe.")
+    if output.suffix.lower() == ".csv" and has_apostrophes(release.coding, release.dataset.domain):
+        say(
+            "Empty labels, and those that a spreadsheet would run as formulas, begin with an apostrophe."
+        )
+
+
+def _preview(release: Release, values: ValueForm) -> None:
+    """Print the first rows, as many columns as stand side by side."""
+    names = release.dataset.domain.attributes
+    first, more = release.head(_PREVIEW_ROWS, values=values), len(names) - _PREVIEW_COLUMNS
+    columns = f", {_PREVIEW_COLUMNS} of {len(names)} columns" if more > 0 else ""
+    say(f"The first {len(first)} of {release.receipt.rows:,} rows{columns}:")
+    say_table(names[:_PREVIEW_COLUMNS], [row[:_PREVIEW_COLUMNS] for row in first])
 
 
 def psi(
