@@ -158,12 +158,14 @@ def test_no_servicer_reaches_the_vault_by_any_way(module):
     assert "gencard.controller.records.vault" not in reached_from(module)
 
 
-def test_a_running_service_never_takes_the_first_look():
-    profile = "gencard.controller.records.schema_draft"
+def test_a_running_service_never_takes_the_first_look_or_lists_values():
+    profile, values = (f"gencard.controller.records.{name}" for name in ("schema_draft", "undeclared"))
     tasks = {name for name in SOURCES if ".controller.jobs." in name}
     running = set().union(*map(reached_from, {"gencard.controller.wiring", *tasks}))
     assert "gencard.controller.records.vault" in running
-    assert profile not in running
+    assert not {profile, values} & running
+    importers = {name for name in SOURCES if values in imported_by(SOURCES[name])}
+    assert importers == {"gencard.controller.shell.setup"}
     assert profile in reached_from("gencard.controller.settings.drafting")
 
 

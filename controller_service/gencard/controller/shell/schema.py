@@ -121,6 +121,9 @@ def _levels(labels: str | None, edges: str | None) -> Table:
     numbers = [_number(part) for part in parts]
     if None not in numbers:
         return {"edges": numbers, "dates": None} | others
+    for part, number in zip(parts, numbers, strict=True):
+        if number is None:
+            _day(part)  # what is neither is named, before a number among dates
     days = [_day(part) for part in parts]
     return {"dates": days} | others | dict.fromkeys(("edges", "integer", "decimals", "age_at"))
 
