@@ -75,3 +75,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(name)
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for ``dir`` and completion."""
+    return __all__

@@ -6,6 +6,7 @@ from typing import Self, Unpack
 from uuid import uuid4
 
 from gencard.client import catalogue
+from gencard.client.arguments import checked, instance
 from gencard.client.card import Card
 from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import Checkpoint, LogWatch
@@ -30,11 +31,13 @@ class Analyst:
     Names of datasets may be short: ``census`` for ``datasets/census``.
     """
 
+    @checked(connection=instance("Connection", advice="Use Analyst.connect(folder=...)."))
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.log = LogWatch(connection)
 
     @classmethod
+    @checked()
     def connect(
         cls,
         address: str | None = None,
@@ -66,9 +69,9 @@ class Analyst:
         """
         if certificate is None:
             if folder is None:
-                raise InvalidInputError(
-                    field="folder", problem="is required unless certificate is given"
-                )
+                advice = 'Write Analyst.connect(folder="..."), the folder that `gencard enrol` made.'
+                problem = "is required unless certificate is given"
+                raise InvalidInputError(field="folder", problem=problem, advice=advice)
             certificate = Path(folder) / "certificate.pem"
         credentials = Credentials.beside(
             Path(certificate),
@@ -101,6 +104,7 @@ class Analyst:
         """All datasets, without attributes and policy."""
         return catalogue.list_datasets(self._connection)
 
+    @checked()
     def dataset(self, name: str) -> CatalogueEntry:
         """One dataset with its public schema and policy; raises NotFoundError."""
         return catalogue.get_dataset(self._connection, _dataset(name))
@@ -109,6 +113,7 @@ class Analyst:
         """Generators and black boxes."""
         return catalogue.list_generators(self._connection)
 
+    @checked()
     def propose(
         self,
         dataset: str,
@@ -155,18 +160,32 @@ class Analyst:
         answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
         return Card(self._connection, checked_answer(card_of(answer.card), proposal))
 
+    @checked()
     def price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
         """Price of the nearest acceptable card; nothing is stored.
 
         Evaluations are charged when they are run: see ``measures_price``.
+
+        Args:
+            dataset: Name of the dataset.
+            marginals: Phi, as ``propose`` takes it.
+            measured: As ``propose`` takes them.
         """
         return self.propose(dataset, marginals, purpose="price", dry_run=True, **measured).price
 
+    @checked()
     def measures_price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
-        """Price of the evaluations named on such a card, charged once; nothing is stored."""
+        """Price of the evaluations named on such a card, charged once; nothing is stored.
+
+        Args:
+            dataset: Name of the dataset.
+            marginals: Phi, as ``propose`` takes it.
+            measured: As ``propose`` takes them.
+        """
         card = self.propose(dataset, marginals, purpose="price", dry_run=True, **measured)
         return card.measures_price
 
+    @checked()
     def plan(
         self,
         dataset: str,
@@ -201,12 +220,14 @@ class Analyst:
         ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, **measured)
         return Plan(parsed, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask)
 
+    @checked()
     def card(self, name: str) -> Card:
         """One card; raises NotFoundError."""
         request = pb.GetCardRequest(name=name)
         answer = self._connection.call(self._connection.negotiation.GetCard, request)
         return Card(self._connection, card_of(answer.card))
 
+    @checked()
     def cards(self, dataset: str = "-") -> list[Card]:
         """The caller's cards (for auditors and stewards: all cards), newest first."""
         request = pb.ListCardsRequest(parent=_dataset(dataset))
@@ -220,6 +241,7 @@ class Analyst:
         """The caller's ledger lines, newest first."""
         return catalogue.list_spends(self._connection)
 
+    @checked()
     def budget(self, dataset: str) -> Budget:
         """The caller's cap and spending on a dataset."""
         return catalogue.get_budget(self._connection, _dataset(dataset))

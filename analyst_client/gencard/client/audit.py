@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from gencard.client.arguments import checked
 from gencard.client.display import Displayable, Facts, Part, WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
@@ -100,6 +101,7 @@ class Report(WrittenAsPage):
     note: str = ""
 
     @classmethod
+    @checked()
     def of_json(cls, path: str | Path) -> "Report":
         """A report that ``save_json`` wrote.
 

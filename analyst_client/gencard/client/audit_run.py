@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from uuid import uuid4
 
+from gencard.client.arguments import checked_seed
 from gencard.client.audit import Audit, Where
 from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
-from gencard.client.workload import checked_seed
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Verdict

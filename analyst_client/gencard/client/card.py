@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
+from gencard.client.arguments import checked
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset
 from gencard.client.checking.agreement import Agreement
@@ -85,6 +86,7 @@ class Card(CardView):
         answer = self._connection.call(self._connection.negotiation.AcceptCard, request)
         return self._now(answer.card, signed=statement)
 
+    @checked()
     def counter(
         self,
         *,
@@ -121,6 +123,7 @@ class Card(CardView):
         stub = self._connection.negotiation
         return self._now(self._connection.call(stub.TerminateCard, request).card)
 
+    @checked()
     def release(
         self,
         rows: int,
@@ -145,6 +148,7 @@ class Card(CardView):
         self._follow()
         return release
 
+    @checked()
     def generate(
         self,
         rows: int,
@@ -178,6 +182,7 @@ class Card(CardView):
         """
         return self.psi.tables()
 
+    @checked()
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
         """Recompute a release from psi, card and seed, and compare every byte.
 
@@ -187,6 +192,7 @@ class Card(CardView):
         """
         return self.agreement.replay(data)
 
+    @checked()
     def fidelity(self, data: "pd.DataFrame | Release") -> "FidelityReport":
         """Compare rows with psi, allowing for sampling error; needs no records.
 
@@ -196,6 +202,7 @@ class Card(CardView):
         """
         return self.agreement.fidelity(data)
 
+    @checked()
     def report(
         self, release: str | None = None, *, measure: bool = False, progress: ProgressDisplay = True
     ) -> "CardReport":
@@ -216,6 +223,7 @@ class Card(CardView):
         state = str(self.state)
         return card_report(self.agreement, state, release, measure=measure, progress=progress)
 
+    @checked()
     def measures(
         self, names: Sequence[str] | None = None, *, progress: ProgressDisplay = True
     ) -> "CardMeasures":
@@ -242,6 +250,7 @@ class Card(CardView):
             return evaluation.known(self._connection, self.name)
         return evaluation.run(self._connection, self.name, names, progress)
 
+    @checked()
     def audit(
         self,
         black_box: str | None = None,

@@ -20,6 +20,7 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 
+from gencard.client.arguments import checked
 from gencard.client.files.folder import write_bytes
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
@@ -187,6 +188,7 @@ class WrittenAsJson(ABC):
     def document(self) -> dict[str, Any]:
         """The report as an object of JSON types."""
 
+    @checked()
     def save_json(self, path: str | Path) -> None:
         """Write the numbers, without loss."""
         lines = json.dumps(self.document(), indent=1, allow_nan=False, ensure_ascii=False)
@@ -205,6 +207,7 @@ class WrittenAsPage(WrittenAsJson):
         """
         return self._page()
 
+    @checked()
     def save_html(self, path: str | Path) -> None:
         """Write the page."""
         write_bytes(Path(path), self.html.encode())

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gencard.client.arguments import checked, text
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
 from gencard.client.files.levels import ValueForm, values_of
@@ -52,6 +53,7 @@ class Release(Displayable):
         """
         return self.to_frame()
 
+    @checked()
     def to_frame(self, values: ValueForm = "numbers") -> "pd.DataFrame":
         """The rows in one of three forms.
 
@@ -68,6 +70,7 @@ class Release(Displayable):
         frame.attrs["gencard"] = self.name
         return frame
 
+    @checked(rows=text)
     def save(
         self,
         folder: str | Path,
@@ -100,6 +103,7 @@ class Release(Displayable):
         except OSError:
             return False
 
+    @checked()
     def write(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
         """Write the rows only, as .csv or .parquet; the file appears when it is complete."""
         form = values_of(values, self.receipt.drawing_seed)

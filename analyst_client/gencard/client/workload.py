@@ -1,17 +1,13 @@
-"""Requested statistics and numbers: marginals, moments, rows and seeds, checked before they are sent."""
+"""Requested statistics: marginals and moments."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from operator import index
 
-from gencard.core.card.terms import MOST_ROWS
+from gencard.client.arguments import checked, whole
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError
-from gencard.core.moment import Moment, MomentKind
-
-LARGEST_WORD = 2**64 - 1
-"""Of seeds and of positions in the log: unsigned 64-bit numbers on the wire."""
+from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +31,7 @@ Marginals = AllMarginals | Iterable[Statistic]
 """Cliques and moments, as ``propose`` takes them."""
 
 
+@checked()
 def all_marginals(order: int = 2, attributes: Iterable[str] | None = None) -> AllMarginals:
     """Every marginal of an order.
 
@@ -59,60 +56,37 @@ def phi_of(marginals: Marginals, domain: Domain) -> tuple[tuple[Clique, ...], tu
     return tuple(cliques), tuple(moments)
 
 
+@checked()
 def mean(attribute: str) -> Moment:
     """The sum of an attribute's declared numbers."""
     return Moment(MomentKind.MEAN, (attribute,))
 
 
+@checked()
 def variance(attribute: str) -> Moment:
     """The sums of its numbers and of their squares."""
     return Moment(MomentKind.VARIANCE, (attribute,))
 
 
+@checked(order=whole(1, HIGHEST_ORDER))
 def moment(attribute: str, order: int) -> Moment:
     """The sum of its numbers to the power of the order, from 1 to 8."""
     return Moment(MomentKind.MOMENT, (attribute,), order)
 
 
+@checked()
 def covariance(one: str, other: str) -> Moment:
     """The sums of two attributes' numbers, and of their products."""
     return Moment(MomentKind.COVARIANCE, (one, other))
 
 
+@checked()
 def group_sums(attribute: str, *, by: str) -> Moment:
     """The sum of an attribute's numbers for each level of a group."""
     return Moment(MomentKind.GROUP_SUMS, (by, attribute))
 
 
+@checked()
 def group_means(attribute: str, *, by: str) -> Moment:
     """The same, with the number of records of each level."""
     return Moment(MomentKind.GROUP_MEANS, (by, attribute))
-
-
-def checked_number(field: str, value: int, least: int, most: int) -> int:
-    """A whole number within bounds.
-
-    >>> checked_number("rows", 7, 1, 10)
-    7
-
-    Raises:
-        InvalidNumberError: It is not a whole number, or out of bounds.
-    """
-    expected = f"a whole number from {least} to {most}"
-    try:
-        number = index(value)
-    except TypeError:
-        raise InvalidNumberError(field=field, expected=expected) from None
-    if not least <= number <= most:
-        raise InvalidNumberError(field=field, expected=expected)
-    return number
-
-
-def checked_rows(rows: int) -> int:
-    """The number of rows of a release or of a run; raises InvalidNumberError."""
-    return checked_number("rows", rows, 1, MOST_ROWS)
-
-
-def checked_seed(seed: int) -> int:
-    """A seed; raises InvalidNumberError."""
-    return checked_number("seed", seed, 0, LARGEST_WORD)

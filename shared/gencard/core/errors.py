@@ -166,6 +166,15 @@ class RequestIdReusedError(InvalidInputError):
     advice = "Use a new random UUID for each new request; repeat one only to retry the same request."
 
 
+class ConnectionClosedError(InvalidInputError):
+    reason = "CONNECTION_CLOSED"
+    text = "The connection to {address} is closed."
+    advice = (
+        "Connect again and make every call before the connection is closed: inside the `with` block. "
+        "Read a card of a closed connection again by its name."
+    )
+
+
 # Over a limit, refused before any work ---------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from gencard.client.arguments import checked_rows, checked_seed
 from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.replay import Replayed, check_delivered_frame, check_psi, rebuilt
 from gencard.client.checking.signing import (
@@ -26,7 +27,6 @@ from gencard.client.connection.tables import fetch_rows
 from gencard.client.files import folder
 from gencard.client.files.psi_tables import NamedPsi
 from gencard.client.release import Release
-from gencard.client.workload import checked_rows, checked_seed
 from gencard.core.card.card import Card
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gencard.client.arguments import LARGEST_WORD, checked_number
 from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import appearing
-from gencard.client.workload import LARGEST_WORD, checked_number
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory, changes_file, changes_in

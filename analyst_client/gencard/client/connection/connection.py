@@ -18,6 +18,7 @@ from gencard.client.checking.history import KeyWatch
 from gencard.client.connection.credentials import Credentials, read, read_secret
 from gencard.client.connection.tls_check import failure_of_tls
 from gencard.core.errors import (
+    ConnectionClosedError,
     GencardError,
     InternalError,
     InvalidInputError,
@@ -60,7 +61,7 @@ class Connection:
     """
 
     def __init__(self, address: str, credentials: Credentials) -> None:
-        self.address, self.credentials = address, credentials
+        self.address, self.credentials, self.closed = address, credentials, False
         self.channel = _channel(address, credentials)
         self.keys = KeyWatch(self)
         self.catalog = catalog_pb2_grpc.CatalogServiceStub(self.channel)
@@ -73,7 +74,13 @@ class Connection:
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)
 
     def close(self) -> None:
+        self.closed = True
         self.channel.close()
+
+    def check_open(self) -> None:
+        """Raises ConnectionClosedError after ``close``."""
+        if self.closed:
+            raise ConnectionClosedError(address=self.address)
 
     def call(
         self,
@@ -87,6 +94,7 @@ class Connection:
         Raises:
             GencardError: The typed error of the service, of gRPC or of the network.
         """
+        self.check_open()
         try:
             return method(request, timeout=seconds)
         except grpc.RpcError as failed:
@@ -100,6 +108,7 @@ class Connection:
         seconds: float = STREAM_SECONDS,
     ) -> Iterator[Response]:
         """The answers as they come; raises as ``call`` does, while they are read."""
+        self.check_open()
         try:
             yield from method(request, timeout=seconds)
         except grpc.RpcError as failed:

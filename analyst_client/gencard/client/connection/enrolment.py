@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from gencard.client.arguments import checked
 from gencard.client.connection.credentials import Credentials, private_key, read, read_secret
 from gencard.client.files.folder import appearing
 from gencard.core.errors import InvalidInputError
@@ -70,6 +71,7 @@ class Installed:
     first: bool
 
 
+@checked()
 def new_request(
     folder: str | Path, name: str, *, role: str = "", project: str = "", again: bool = False
 ) -> PendingRequest:
@@ -98,6 +100,7 @@ def new_request(
     return _written(pending, name, request, signing_key.public_key())
 
 
+@checked()
 def renewal_request(folder: str | Path) -> PendingRequest:
     """A request for a new certificate for the keys that are in use.
 
@@ -114,6 +117,7 @@ def renewal_request(folder: str | Path) -> PendingRequest:
     return _written(pending, identity.name, request, signing_key.public_key())
 
 
+@checked()
 def install_answer(folder: str | Path, answer: str | Path | bytes) -> Installed:
     """Check the steward's answer against the keys in the folder, and put it in place.
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import grpc
 import numpy as np
 
+from gencard.client.arguments import checked_rows
 from gencard.client.connection.connection import Connection
-from gencard.client.workload import checked_rows
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -137,6 +137,7 @@ class RemoteBox:
             InvalidNumberError: The number of rows is out of range.
             DomainMismatchError, VerificationError: The answer is not the requested table.
         """
+        self._connection.check_open()
         start = pb.RunBlackBoxStart(
             card=self._card,
             black_box=self._black_box,

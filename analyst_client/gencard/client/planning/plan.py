@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gencard.client.arguments import checked
 from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
 from gencard.client.display import Displayable, Facts, Grid, Part
@@ -36,6 +37,7 @@ class Plan(Displayable):
     answer: Card
     ask: Callable[..., Card] = field(repr=False)
 
+    @checked()
     def propose(self, *, purpose: str, generator: str | None = None, rows: int | None = None) -> Card:
         """Propose the card; generator and rows default to those of the plan.
 

@@ -34,6 +34,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.InvalidFormulaError: _INVALID,
     errors.NotReplayableError: _INVALID,
     errors.RequestIdReusedError: _INVALID,
+    errors.ConnectionClosedError: _INVALID,
     errors.TooLargeError: _EXHAUSTED,
     errors.ModelTooLargeError: _EXHAUSTED,
     errors.NotFittableError: _PRECONDITION,

@@ -1,0 +1,333 @@
+"""Arguments of public calls, checked by name before anything is sent: one table, one decorator.
+
+A parameter of one name means the same in every call, so its check is found by its name in ``CHECKS``.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import partial, wraps
+from operator import index
+from os import PathLike
+from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
+
+from gencard.client.files.levels import ValueForm
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
+from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
+from gencard.core.moment import Moment
+from gencard.core.statistics.formula import Analysis
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+Check = Callable[[str, Any], Any]
+"""From a parameter's name and an argument to the value to use; raises InvalidInputError."""
+
+LARGEST_WORD = 2**64 - 1
+"""Of seeds and of positions in the log: unsigned 64-bit numbers on the wire."""
+
+_OPTIONS = inspect.Parameter.VAR_KEYWORD
+
+
+def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Check the arguments of a public call, and show its real options.
+
+    Options that are unpacked from ``Measured`` become parameters of the signature and of the
+    docstring, so that ``help`` and completion show them. None stays None where it is the default.
+
+    Args:
+        others: Checks that differ from those of ``CHECKS``, by the parameter's name.
+    """
+
+    def wrap(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        written = inspect.signature(call)
+        signature = _spelled_out(written)
+
+        @wraps(call)
+        def checked_call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            bound = _bound(call.__name__, signature, args, kwargs)
+            for name, value in bound.arguments.items():
+                check = others.get(name) or CHECKS.get(name)
+                if check is not None and (value is not None or signature.parameters[name].default):
+                    bound.arguments[name] = check(name, value)
+            return call(*bound.args, **bound.kwargs)
+
+        checked_call.__signature__ = signature  # type: ignore[attr-defined]
+        checked_call.__doc__ = _documented(call.__doc__ or "", _options(written))
+        return checked_call
+
+    return wrap
+
+
+def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
+    """The signature with each of the unpacked options in its place."""
+    parameters = [one for one in signature.parameters.values() if one.kind is not _OPTIONS]
+    option = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
+    kinds = getattr(_options(signature), "__annotations__", {}).items()
+    spelled = [option(name, annotation=kind) for name, kind in kinds]
+    return signature.replace(parameters=[*parameters, *spelled])
+
+
+def _options(signature: inspect.Signature) -> object:
+    """The ``TypedDict`` that the call unpacks; None where there is none."""
+    unpacked = [one.annotation for one in signature.parameters.values() if one.kind is _OPTIONS]
+    return unpacked[0].__args__[0] if unpacked else None
+
+
+def _documented(text: str, options: object) -> str:
+    """The docstring with a line for each of the unpacked options."""
+    lines = inspect.cleandoc(options.__doc__ or "").partition("Args:\n")[2].splitlines()
+    return re.sub(
+        r"^( +)measured: .*$",
+        lambda line: "\n".join(line[1] + option.removeprefix("    ") for option in lines),
+        text,
+        flags=re.MULTILINE,
+    )
+
+
+def _bound(
+    call: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments by the names of the parameters; raises InvalidInputError where they do not fit."""
+    names = [name for name in signature.parameters if name not in {"self", "cls"}]
+    for unknown in kwargs.keys() - signature.parameters.keys():
+        problem = f"is not an argument of {call}"
+        raise InvalidInputError(field=unknown, problem=problem, advice=advice_on(unknown, names))
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError:
+        missing = _missing(signature, args, kwargs)
+    if missing:
+        advice = f"Write {call}(..., {missing[0]}=...)."
+        raise InvalidInputError(field=missing[0], problem=f"is required by {call}", advice=advice)
+    named_only = inspect.Parameter.KEYWORD_ONLY
+    first = [name for name in names if signature.parameters[name].kind is not named_only]
+    problem = f"takes {', '.join(first) or 'nothing'} without a name, each once"
+    advice = f"Write the name of every other argument: {', '.join(f'{name}=' for name in names)}."
+    raise InvalidInputError(field=call, problem=problem, advice=advice)
+
+
+def _missing(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Required parameters without an argument; none where the arguments do not fit otherwise."""
+    try:
+        given = signature.bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        return []
+    required = [one.name for one in signature.parameters.values() if one.default is one.empty]
+    return [name for name in required if name not in given]
+
+
+def refuse(field: str, value: object, expected: str, advice: str) -> NoReturn:
+    """Raises InvalidInputError: what the argument must be, what it is, and what to write."""
+    problem = f"must be {expected}, not {_shown(value)}"
+    raise InvalidInputError(field=field, problem=problem, advice=advice)
+
+
+def _shown(value: object) -> str:
+    """A short value as it was written; of anything else the type, as it may hold data."""
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)[:40]
+    return f"a value of type {type(value).__name__}"
+
+
+def checked_number(field: str, value: Any, least: int, most: int) -> int:
+    """A whole number within bounds; a truth value is none.
+
+    >>> checked_number("rows", 7, 1, 10)
+    7
+
+    Raises:
+        InvalidNumberError: It is not a whole number, or out of bounds.
+    """
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is not None and least <= number <= most:
+        return number
+    expected = f"a whole number from {least} to {most}, not {_shown(value)}"
+    advice = _whole_advice(field, value, least, most)
+    raise InvalidNumberError(field=field, expected=expected, advice=advice)
+
+
+def checked_rows(rows: int) -> int:
+    """The number of rows of a release or of a run; raises InvalidNumberError."""
+    return checked_number("rows", rows, 1, MOST_ROWS)
+
+
+def checked_seed(seed: int) -> int:
+    """A seed; raises InvalidNumberError."""
+    return checked_number("seed", seed, 0, LARGEST_WORD)
+
+
+def whole(least: int, most: int) -> Check:
+    """``checked_number`` with these bounds."""
+    return lambda field, value: checked_number(field, value, least, most)
+
+
+def _whole_advice(field: str, value: object, least: int, most: int) -> str:
+    if isinstance(value, str) and len(value) < 20 and value.strip().isdecimal():
+        return f"Write {field}={int(value)}, without quotation marks."
+    if isinstance(value, float) and value.is_integer() and value >= least:
+        return f"Write {field}={int(value)}."
+    return f"Write, for example, {field}={min(max(least, _EXAMPLES.get(field, 1)), most)}."
+
+
+def text(field: str, value: Any) -> str:
+    """Text that is not empty."""
+    if isinstance(value, str) and value.strip():
+        return value
+    name = getattr(value, "name", "")
+    if isinstance(name, str) and name:
+        refuse(field, value, "a name", f"Write {field}={name[:80]!r}, which is its name.")
+    return refuse(field, value, "text that is not empty", f'Write {field}="...".')
+
+
+def any_text(field: str, value: Any) -> str:
+    """Text, which may be empty."""
+    return value if value == "" else text(field, value)
+
+
+def flag(field: str, value: Any) -> bool:
+    """True or False, and no number or text that reads like it."""
+    if isinstance(value, bool):
+        return value
+    return refuse(field, value, "True or False", f"Write {field}=True or {field}=False.")
+
+
+def choice(*names: str) -> Check:
+    """One of these words."""
+
+    def check(field: str, value: Any) -> str:
+        if isinstance(value, str) and value in names:
+            return value
+        return refuse(field, value, "one of the words below", advice_on(str(value)[:80], names))
+
+    return check
+
+
+def path(field: str, value: Any) -> Any:
+    """The path of a file or folder."""
+    if isinstance(value, str | PathLike) and str(value):
+        return value
+    advice = f'Write {field}="folder/file" or {field}=Path("folder/file").'
+    return refuse(field, value, "a path", advice)
+
+
+def answer(field: str, value: Any) -> Any:
+    """A path, or the bytes of the file."""
+    return value if isinstance(value, bytes) else path(field, value)
+
+
+def number(field: str, value: Any) -> Any:
+    """A number, or text that may be one: a budget."""
+    if isinstance(value, Decimal | int | float | str) and not isinstance(value, bool):
+        return value
+    return refuse(field, value, "a number", f"Write, for example, {field}=0.5.")
+
+
+def names_only(field: str, value: Any) -> list[str]:
+    """A list of names; a single text is none."""
+    if isinstance(value, str):
+        written = ", ".join(map(repr, _split(value)))
+        refuse(field, value, "a list of names", f"Write {field}=[{written}].")
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        refuse(field, value, "a list of names", f'Write {field}=["...", "..."].')
+    return [text(field, name) for name in value]
+
+
+def statistics(field: str, value: Any) -> Any:
+    """Phi: ``all_marginals(...)``, or a list of cliques and moments; a flat list of names is unclear."""
+    if _is_a(value, "AllMarginals"):
+        return value
+    if isinstance(value, str):
+        refuse(field, value, "a list of marginals", _marginals_advice(field, _split(value)))
+    if isinstance(value, Moment):
+        refuse(field, value, "a list of statistics", f"Write {field}=[...] around the moment.")
+    if not isinstance(value, Iterable) or isinstance(value, Mapping) or hasattr(value, "columns"):
+        refuse(field, value, "a list of marginals", _marginals_advice(field, ["a", "b"]))
+    listed = list(value)
+    if len(listed) > 1 and all(isinstance(one, str) for one in listed):
+        problem = "is a flat list of names: one joint table, or one table for each name?"
+        raise InvalidInputError(field=field, problem=problem, advice=_marginals_advice(field, listed))
+    return [_statistic(field, one) for one in listed]
+
+
+def _statistic(field: str, value: Any) -> Any:
+    if isinstance(value, str | Moment) or _is_a(value, "AllMarginals"):
+        return value
+    if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
+        refuse(field, value, "marginals of attribute names", _marginals_advice(field, ["a", "b"]))
+    return tuple(value)
+
+
+def _marginals_advice(field: str, names: Sequence[str]) -> str:
+    quoted = [f'"{name[:40]}"' for name in names[:4]]
+    joint, single = ", ".join(quoted), ", ".join(f"({name},)" for name in quoted)
+    joint += "," * (len(quoted) == 1)
+    apart = f", or {field}=[{single}] for one table each" if len(quoted) > 1 else ""
+    return f"Write {field}=[({joint})] for one table{apart}; all_marginals(2) gives all pairs."
+
+
+def _split(value: str) -> list[str]:
+    return [name for name in re.split(r"[,;×*+~\s]+", value) if name]
+
+
+def instance(*kinds: str, advice: str) -> Check:
+    """A value of one of these classes, given by name, so that pandas is not loaded for it."""
+
+    def check(field: str, value: Any) -> Any:
+        if _is_a(value, *kinds):
+            return value
+        return refuse(field, value, f"of type {' or '.join(kinds)}", advice)
+
+    return check
+
+
+def _is_a(value: object, *kinds: str) -> bool:
+    """Whether a value is of one of these classes, known by name."""
+    return any(base.__name__ in kinds for base in type(value).__mro__)
+
+
+def progress(field: str, value: Any) -> Any:
+    """True, False, or a function of stage and share."""
+    if isinstance(value, bool) or callable(value):
+        return value
+    return refuse(field, value, "True, False or a function", f"Write {field}=False to show nothing.")
+
+
+_EXAMPLES = {"rows": 1_000, "seed": 7, "order": 2, "runs": 40}
+_READ_FIRST = "A file must be read first, such as pandas.read_csv(path) or pandas.read_parquet(path)."
+_WEIGHTS = 'Write weights={("sex", "health"): 3}.'
+
+CHECKS: Mapping[str, Check] = {
+    **dict.fromkeys(("dataset", "purpose", "generator", "formula", "name"), text),
+    **dict.fromkeys(("release", "black_box", "address", "attribute", "by", "one", "other"), text),
+    **dict.fromkeys(("resume", "role", "project"), any_text),
+    **dict.fromkeys(("folder", "certificate", "key", "authority", "signing_key"), path),
+    **dict.fromkeys(("controller_key", "log_key", "scratch", "path"), path),
+    **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
+    **dict.fromkeys(("epsilon", "rho", "delta"), number),
+    **dict.fromkeys(("names", "measures", "attributes"), names_only),
+    "rows": whole(1, MOST_ROWS),
+    "seed": whole(0, LARGEST_WORD),
+    "runs": whole(LEAST_RUNS, MOST_RUNS),
+    "order": whole(1, 65_536),
+    "marginals": statistics,
+    "values": choice(*get_args(ValueForm)),
+    "kind": choice(*Analysis),
+    "where": choice("made-up", "card"),
+    "neighbouring": choice(*Neighbouring),
+    "answer": answer,
+    "progress": progress,
+    "audit": instance(AuditTerms.__name__, advice="Write audit=AuditTerms(runs=..., order=...)."),
+    "data": instance("DataFrame", "Release", "Dataset", advice=_READ_FIRST),
+    "records": instance("Dataset", advice="Leave records out to have them made up."),
+    "privacy": instance("Exact", "AddedNoise", "InsideGenerator", advice="Use epsilon= or rho=."),
+    "weights": instance("Mapping", "dict", advice=_WEIGHTS),
+}
+"""By the name of the parameter."""
