@@ -22,7 +22,7 @@ PUBLIC = {
     for name in gencard.client.__all__
     if inspect.isfunction(value := getattr(gencard.client, name))
 }
-UNCHECKED = {"without", "marginal"}
+UNCHECKED = {"without", "marginal", "clique", "cell"}
 """Names of lines, and values that we made."""
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 import gencard.client
 from gencard.client import all_marginals, card_view, mean
 from gencard.client.card_view import NEXT
-from gencard.client.workload import phi_of
+from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gencard.client.planning.plan import Plan
     from gencard.client.release import Release
     from gencard.client.report.fidelity import FidelityReport
-    from gencard.client.workload import (
+    from gencard.client.terms import (
         all_marginals,
         covariance,
         group_means,
@@ -38,16 +38,16 @@ _HOME = {
     "FidelityReport": "report.fidelity",
     "Plan": "planning.plan",
     "Release": "release",
-    "all_marginals": "workload",
-    "covariance": "workload",
-    "group_means": "workload",
-    "group_sums": "workload",
+    "all_marginals": "terms",
+    "covariance": "terms",
+    "group_means": "terms",
+    "group_sums": "terms",
     "install_answer": "connection.enrolment",
-    "mean": "workload",
-    "moment": "workload",
+    "mean": "terms",
+    "moment": "terms",
     "new_request": "connection.enrolment",
     "renewal_request": "connection.enrolment",
-    "variance": "workload",
+    "variance": "terms",
 }
 
 __all__ = [

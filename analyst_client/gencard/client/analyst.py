@@ -14,8 +14,7 @@ from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.planning.plan import Plan
-from gencard.client.terms import Measured, proposed
-from gencard.client.workload import Marginals
+from gencard.client.terms import Marginals, Measured, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
@@ -161,7 +160,15 @@ class Analyst:
         return Card(self._connection, checked_answer(card_of(answer.card), proposal))
 
     @checked()
-    def price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
+    def price(
+        self,
+        dataset: str,
+        marginals: Marginals,
+        *,
+        generator: str = "ipf",
+        rows: int | None = None,
+        **measured: Unpack[Measured],
+    ) -> Price:
         """Price of the nearest acceptable card; nothing is stored.
 
         Evaluations are charged when they are run: see ``measures_price``.
@@ -169,21 +176,46 @@ class Analyst:
         Args:
             dataset: Name of the dataset.
             marginals: Phi, as ``propose`` takes it.
+            generator: Name of the generator in the catalogue.
+            rows: Most rows in one release; default: the policy's limit.
             measured: As ``propose`` takes them.
         """
-        return self.propose(dataset, marginals, purpose="price", dry_run=True, **measured).price
+        return self._priced(dataset, marginals, generator, rows, measured).price
 
     @checked()
-    def measures_price(self, dataset: str, marginals: Marginals, **measured: Unpack[Measured]) -> Price:
+    def measures_price(
+        self,
+        dataset: str,
+        marginals: Marginals,
+        *,
+        generator: str = "ipf",
+        rows: int | None = None,
+        **measured: Unpack[Measured],
+    ) -> Price:
         """Price of the evaluations named on such a card, charged once; nothing is stored.
 
         Args:
             dataset: Name of the dataset.
             marginals: Phi, as ``propose`` takes it.
+            generator: Name of the generator in the catalogue.
+            rows: Most rows in one release; default: the policy's limit.
             measured: As ``propose`` takes them.
         """
-        card = self.propose(dataset, marginals, purpose="price", dry_run=True, **measured)
-        return card.measures_price
+        return self._priced(dataset, marginals, generator, rows, measured).measures_price
+
+    def _priced(
+        self, dataset: str, marginals: Marginals, generator: str, rows: int | None, measured: Measured
+    ) -> Card:
+        """The card that would be offered; nothing is stored."""
+        return self.propose(
+            dataset,
+            marginals,
+            purpose="price",
+            generator=generator,
+            rows=rows,
+            dry_run=True,
+            **measured,
+        )
 
     @checked()
     def plan(

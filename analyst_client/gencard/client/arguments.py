@@ -187,11 +187,6 @@ def text(field: str, value: Any) -> str:
     return refuse(field, value, "text that is not empty", f'Write {field}="...".')
 
 
-def any_text(field: str, value: Any) -> str:
-    """Text, which may be empty."""
-    return value if value == "" else text(field, value)
-
-
 def flag(field: str, value: Any) -> bool:
     """True or False, and no number or text that reads like it."""
     if isinstance(value, bool):
@@ -205,7 +200,7 @@ def choice(*names: str) -> Check:
     def check(field: str, value: Any) -> str:
         if isinstance(value, str) and value in names:
             return value
-        return refuse(field, value, "one of the words below", advice_on(str(value)[:80], names))
+        return refuse(field, value, " or ".join(names), advice_on(str(value)[:80], names))
 
     return check
 
@@ -216,11 +211,6 @@ def path(field: str, value: Any) -> Any:
         return value
     advice = f'Write {field}="folder/file" or {field}=Path("folder/file").'
     return refuse(field, value, "a path", advice)
-
-
-def answer(field: str, value: Any) -> Any:
-    """A path, or the bytes of the file."""
-    return value if isinstance(value, bytes) else path(field, value)
 
 
 def number(field: str, value: Any) -> Any:
@@ -307,7 +297,7 @@ _WEIGHTS = 'Write weights={("sex", "health"): 3}.'
 CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("dataset", "purpose", "generator", "formula", "name"), text),
     **dict.fromkeys(("release", "black_box", "address", "attribute", "by", "one", "other"), text),
-    **dict.fromkeys(("resume", "role", "project"), any_text),
+    **dict.fromkeys(("resume", "role", "project"), lambda field, value: value and text(field, value)),
     **dict.fromkeys(("folder", "certificate", "key", "authority", "signing_key"), path),
     **dict.fromkeys(("controller_key", "log_key", "scratch", "path"), path),
     **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
@@ -322,7 +312,7 @@ CHECKS: Mapping[str, Check] = {
     "kind": choice(*Analysis),
     "where": choice("made-up", "card"),
     "neighbouring": choice(*Neighbouring),
-    "answer": answer,
+    "answer": lambda field, value: value if isinstance(value, bytes) else path(field, value),
     "progress": progress,
     "audit": instance(AuditTerms.__name__, advice="Write audit=AuditTerms(runs=..., order=...)."),
     "data": instance("DataFrame", "Release", "Dataset", advice=_READ_FIRST),

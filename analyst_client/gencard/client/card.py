@@ -17,8 +17,7 @@ from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.files.levels import ValueForm
 from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
-from gencard.client.terms import Measured, countered
-from gencard.client.workload import Marginals
+from gencard.client.terms import Marginals, Measured, countered
 from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset

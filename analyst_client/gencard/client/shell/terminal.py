@@ -11,8 +11,7 @@ from rich.console import Console
 
 from gencard.client.analyst import Analyst
 from gencard.client.display import Facts, listing, plain
-from gencard.client.terms import Measured
-from gencard.client.workload import Marginals, Statistic, all_marginals
+from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
 
