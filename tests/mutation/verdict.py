@@ -53,15 +53,15 @@ MUTANTS = (
     mutant(
         "pooled p-values are one-sided",
         POOLING,
-        "return 2 * float(stats.norm.sf(",
-        "return float(stats.norm.sf(",
+        "return 2 * float(scipy.stats.norm.sf(",
+        "return float(scipy.stats.norm.sf(",
         POOLED,
     ),
     mutant(
         "differences in opposite directions add up",
         POOLING,
-        "z = directions * stats.norm.isf",
-        "z = stats.norm.isf",
+        "z = directions * scipy.stats.norm.isf",
+        "z = scipy.stats.norm.isf",
         POOLED,
     ),
     mutant(

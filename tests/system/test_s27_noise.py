@@ -203,14 +203,14 @@ class TestBanList:
     def test_s27_no_other_randomness_is_in_reach_of_a_measurement(self):
         """Nothing that counts, adds noise or checks names a generator of random numbers.
 
-        The cell of a black box draws the user that it runs as.
+        The sandbox of a program draws the user that a run has, and where a counter begins.
         """
         reached = reached_from("gencard.controller.jobs.measurement") | {"gencard.controller.noise"}
         rooms = (".core.statistics.", ".core.noise.", ".core.card.", ".controller.")
         path = {name for name in reached if any(room in name for room in rooms)}
         assert {"gencard.core.card.noise", "gencard.core.statistics.measure"} <= path
-        cell = "gencard.controller.sandbox.namespaces"
-        assert {name for name in path - {cell} if random_in(SOURCES[name])} == set()
+        sandbox = {f"gencard.controller.sandbox.{name}" for name in ("namespaces", "zygote")}
+        assert {name for name in path - sandbox if random_in(SOURCES[name])} == set()
 
     def test_s27_the_ban_list_bites(self):
         assert random_in("import numpy as np\nx = np.random.default_rng()")
