@@ -119,7 +119,7 @@ class TestAtTheCard:
         with pytest.raises(KeyboardInterrupt) as stopped:
             card.audit(where="card", progress=interrupt)
         how = "\n".join(stopped.value.__notes__)
-        assert 'resume="operations/' in how
+        assert "operation to resume, operations/" in how
         assert "Interrupted: the controller was told to cancel operations/" in how
         assert "returns its price" in how
         assert f"gencard audit {card.name} --black-box ipf --where card --resume operations/" in how

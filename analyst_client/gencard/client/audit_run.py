@@ -179,7 +179,7 @@ def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, st
     arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
     return (
         "A cancelled audit returns its price, and can be resumed once, as the same attempt: "
-        f'call it again with resume="{operation}", or in the shell:',
+        f"call it again and name the operation to resume, {operation}, or in the shell:",
         f"  gencard audit {arguments}",
     )
 

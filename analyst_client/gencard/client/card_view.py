@@ -191,7 +191,7 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
     """The first changes, under ``CHANGE_HEADS``."""
     shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
     lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
-    return lines if more <= 0 else [*lines, (f"and {more} more, in .changes", "", "", "")]
+    return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
 
 
 def _price(offer: Offer) -> str:
