@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from datetime import date
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.console import Console
 import gencard.client
 from gencard.client import all_marginals, card_view, mean
 from gencard.client.card_view import NEXT
+from gencard.client.display import Listed, notebook_bar
 from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
@@ -156,3 +158,44 @@ def test_names_are_where_they_are_said_to_be():
         assert getattr(gencard.client, name).__name__ == name
     with pytest.raises(AttributeError):
         _ = gencard.client.Analist
+
+
+class TestTables:
+    def test_lists_are_tables_in_notebooks_and_terminals(self, ana, agreed):
+        lists = {"Card": ana.cards(), "Generator": ana.generators(), "Dataset": ana.datasets()}
+        for head, listed in lists.items():
+            assert isinstance(listed, list)
+            assert repr(listed).splitlines()[0].startswith(head)
+            assert len(repr(listed).splitlines()) == len(listed) + 1
+            assert "<table" in listed._repr_html_()
+            assert head in rich_text(listed)
+        assert agreed.name in repr(lists["Card"])
+        assert repr(ana.spends()) in ("<Spending: none>", repr(ana.spends()))
+
+    def test_cells_cannot_break_a_table(self):
+        listed = Listed(["a\nb\x1b[31m", "<b>" * 50], "Odd", ("Cell",), lambda one: (one,))
+        assert len(repr(listed).splitlines()) == 3
+        assert "\x1b" not in repr(listed)
+        assert "<b>" not in listed._repr_html_()
+
+    def test_each_object_says_in_a_line_what_it_is(self, ana, agreed):
+        release = agreed.release(30, progress=False)
+        shown = [release, ana.budget("survey"), ana.dataset("survey").policy, agreed.price]
+        shown += [*ana.generators(), agreed.fidelity(release), *ana.datasets(), *ana.cards()]
+        for one in shown:
+            assert repr(one).startswith("<")
+            assert "\n" not in repr(one)
+            assert len(repr(one)) < 1_500
+            assert one._repr_html_()
+
+    def test_progress_in_a_notebook_needs_no_widgets(self, monkeypatch):
+        pages = []
+        handle = SimpleNamespace(update=pages.append)
+        module = SimpleNamespace(HTML=str, display=lambda page, display_id: pages.append(page) or handle)
+        monkeypatch.setitem(sys.modules, "IPython.display", module)
+        with notebook_bar("Generating") as report:
+            report("fit <b>", 0.5)
+        assert pages[0].startswith("Generating <progress")
+        assert 'value="0.500"' in pages[1]
+        assert "<b>" not in pages[1]
+        assert pages[2] == ""

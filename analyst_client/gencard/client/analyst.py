@@ -8,11 +8,13 @@ from uuid import uuid4
 from gencard.client import catalogue
 from gencard.client.arguments import checked, instance
 from gencard.client.card import Card
+from gencard.client.card_view import LIST_HEADS, list_line
 from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.connection.credentials import Credentials, address_in
+from gencard.client.display import Listed
 from gencard.client.planning.plan import Plan
 from gencard.client.terms import Marginals, Measured, proposed
 from gencard.core.card.budget import Price, Spend
@@ -99,7 +101,7 @@ class Analyst:
         """The identity in the client certificate."""
         return self._connection.credentials.identity()
 
-    def datasets(self) -> list[CatalogueEntry]:
+    def datasets(self) -> Listed[CatalogueEntry]:
         """All datasets, without attributes and policy."""
         return catalogue.list_datasets(self._connection)
 
@@ -108,7 +110,7 @@ class Analyst:
         """One dataset with its public schema and policy; raises NotFoundError."""
         return catalogue.get_dataset(self._connection, _dataset(name))
 
-    def generators(self) -> list[GeneratorEntry]:
+    def generators(self) -> Listed[GeneratorEntry]:
         """Generators and black boxes."""
         return catalogue.list_generators(self._connection)
 
@@ -156,7 +158,8 @@ class Analyst:
             request_id=str(uuid4()),
             validate_only=dry_run,
         )
-        answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
+        with catalogue.suggesting_generators(self._connection, generator):
+            answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
         return Card(self._connection, checked_answer(card_of(answer.card), proposal))
 
     @checked()
@@ -260,16 +263,14 @@ class Analyst:
         return Card(self._connection, card_of(answer.card))
 
     @checked()
-    def cards(self, dataset: str = "-") -> list[Card]:
+    def cards(self, dataset: str = "-") -> Listed[Card]:
         """The caller's cards (for auditors and stewards: all cards), newest first."""
         request = pb.ListCardsRequest(parent=_dataset(dataset))
-        return [
-            Card(self._connection, card_of(card))
-            for page in pages(self._connection, self._connection.negotiation.ListCards, request)
-            for card in page.cards
-        ]
+        answers = pages(self._connection, self._connection.negotiation.ListCards, request)
+        listed = (Card(self._connection, card_of(card)) for page in answers for card in page.cards)
+        return Listed(listed, "Cards", LIST_HEADS, list_line)
 
-    def spends(self) -> list[Spend]:
+    def spends(self) -> Listed[Spend]:
         """The caller's ledger lines, newest first."""
         return catalogue.list_spends(self._connection)
 

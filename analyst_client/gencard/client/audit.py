@@ -22,7 +22,7 @@ class Where(StrEnum):
     CARD = "card"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Audit(Displayable):
     """Result of an audit. "No evidence of leakage" is not a proof of safety.
 
@@ -77,6 +77,9 @@ class Audit(Displayable):
     def _more(self) -> str:
         """Details from the full report; empty if our role may not see it."""
         return "" if self.findings is None else summary(self.findings).removeprefix(self.wording).strip()
+
+    def __repr__(self) -> str:
+        return f"<Audit of {self.black_box}: {self.wording}>"
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Audit", [Facts(self.lines())]

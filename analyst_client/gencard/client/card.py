@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from gencard.client.arguments import checked
 from gencard.client.card_view import CardView
-from gencard.client.catalogue import CatalogueEntry, get_dataset
+from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_generators
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
@@ -110,7 +110,8 @@ class Card(CardView):
             terms=terms_message(proposal),
             request_id=str(uuid4()),
         )
-        answer = self._connection.call(self._connection.negotiation.CounterCard, request)
+        with suggesting_generators(self._connection, proposal.generator):
+            answer = self._connection.call(self._connection.negotiation.CounterCard, request)
         self._proposal = proposal
         return self._now(answer.card)
 
@@ -281,16 +282,17 @@ class Card(CardView):
         from gencard.client.audit_run import audit  # noqa: PLC0415 - loads scipy.stats
 
         box = black_box or self.terms.generator
-        outcome = audit(
-            self.agreement,
-            box,
-            where,
-            seed=seed,
-            runs=runs,
-            records=records,
-            resume=resume,
-            progress=progress,
-        )
+        with suggesting_generators(self._connection, box):
+            outcome = audit(
+                self.agreement,
+                box,
+                where,
+                seed=seed,
+                runs=runs,
+                records=records,
+                resume=resume,
+                progress=progress,
+            )
         self._follow()
         return outcome
 

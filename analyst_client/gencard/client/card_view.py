@@ -168,6 +168,17 @@ class CardView(Displayable):
         return f"<Card {self.name or '(priced only)'}: {self.state}; {self.next_step}>"
 
 
+LIST_HEADS = ("Card", "State", "Turn", "Price", "Next")
+"""Of a list of cards."""
+
+
+def list_line(card: CardView) -> tuple[str, str, str, str, str]:
+    """A card under ``LIST_HEADS``."""
+    offer = card.negotiation.offer
+    price = "—" if offer is None else str(offer.price)
+    return card.name, str(card.state), str(card.turn), price, card.next_step
+
+
 def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
     """Tier, guarantee, and facts about a generator that reads records."""
     if card is None:

@@ -1,18 +1,20 @@
 """What there is to choose from: datasets with schemas and policies, generators, and the budget left."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
-from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.display import Displayable, Facts, Grid, Listed, Part
 from gencard.core.card.budget import Claim, Price, Spend, SpendState
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
+from gencard.core.errors import NotFoundError, advice_on
 from gencard.core.moment import MomentKind
 from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.core.transform import Transform
@@ -32,8 +34,8 @@ _TIER = {
 _HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+@dataclass(frozen=True, slots=True, repr=False)
+class Policy(Displayable):
     """Limits of proposals on a dataset; independent of the records."""
 
     largest_order: int
@@ -75,6 +77,12 @@ class Policy:
         yield "Price of one card", f"at most {self.most_per_card}"
         yield "Offers", "automatic" if self.automatic else "by a steward"
         yield "Cards valid for", f"{self.valid.days} days"
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return "Policy", [Facts(self.lines())]
+
+    def __repr__(self) -> str:
+        return f"<Policy: {'; '.join(f'{name} {value}' for name, value in self.lines())}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -130,8 +138,8 @@ class CatalogueEntry(Displayable):
         return f"<Dataset {self.id}: {self.title}>"
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratorEntry:
+@dataclass(frozen=True, slots=True, repr=False)
+class GeneratorEntry(Displayable):
     """A generator or a black box.
 
     Args:
@@ -157,28 +165,68 @@ class GeneratorEntry:
     claim: Claim | None = None
     reviewed_by: str = ""
 
+    def lines(self) -> list[tuple[str, str]]:
+        """The entry in names and values."""
+        known = (
+            ("Tier", str(self.tier)),
+            ("Needs", self.needs),
+            ("Claim", str(self.claim or "")),
+            ("Largest model", f"{self.bound}: {self.most_cells:,}" if self.bound else ""),
+            ("Parameters", ", ".join(f"{name} {value}" for name, value in self.parameters.items())),
+            ("Reviewed by", self.reviewed_by),
+            ("Code", self.digest),
+        )
+        return [line for line in known if line[1]]
 
-def list_datasets(connection: Connection) -> list[CatalogueEntry]:
-    stub = connection.catalog
-    return [
-        _entry(dataset)
-        for page in pages(connection, stub.ListDatasets, pb.ListDatasetsRequest())
-        for dataset in page.datasets
-    ]
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return self.name, [self.description, Facts(self.lines())]
+
+    def __repr__(self) -> str:
+        return f"<Generator {self.name}: {self.tier}; {self.description}>"
+
+
+def list_datasets(connection: Connection) -> Listed[CatalogueEntry]:
+    answers = pages(connection, connection.catalog.ListDatasets, pb.ListDatasetsRequest())
+    entries = (_entry(dataset) for page in answers for dataset in page.datasets)
+    heads = ("Dataset", "Title", "Declared by")
+    return Listed(entries, "Datasets", heads, lambda one: (one.id, one.title, one.declared_by))
 
 
 def get_dataset(connection: Connection, name: str) -> CatalogueEntry:
+    """One dataset; where there is none of this name, the error suggests one of those on offer."""
     request = pb.GetDatasetRequest(name=name)
-    return _entry(connection.call(connection.catalog.GetDataset, request).dataset)
+    with _suggesting("dataset", name.removeprefix("datasets/"), lambda: list_datasets(connection)):
+        return _entry(connection.call(connection.catalog.GetDataset, request).dataset)
 
 
-def list_generators(connection: Connection) -> list[GeneratorEntry]:
-    stub = connection.catalog
-    return [
-        _generator(entry)
-        for page in pages(connection, stub.ListGenerators, pb.ListGeneratorsRequest())
-        for entry in page.generators
-    ]
+def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:
+    """Where a call finds no generator of this name, the error suggests one of the catalogue."""
+    return _suggesting("generator", name, lambda: list_generators(connection))
+
+
+@contextmanager
+def _suggesting(
+    kind: str, name: str, listed: Callable[[], Iterable[CatalogueEntry | GeneratorEntry]]
+) -> Iterator[None]:
+    """Add to NotFoundError, where it is about this kind, what the caller may see of it."""
+    try:
+        yield
+    except NotFoundError as error:
+        if not error.fields.get("what", "").startswith(kind):
+            raise
+        names = [entry.name.removeprefix("datasets/") for entry in listed()]
+        raise NotFoundError(**{**error.fields, "advice": advice_on(name, names)}) from None
+
+
+def list_generators(connection: Connection) -> Listed[GeneratorEntry]:
+    answers = pages(connection, connection.catalog.ListGenerators, pb.ListGeneratorsRequest())
+    entries = (_generator(entry) for page in answers for entry in page.generators)
+    heads = ("Generator", "Tier", "Needs or claim", "Description")
+    return Listed(entries, "Generators and black boxes", heads, _generator_line)
+
+
+def _generator_line(entry: GeneratorEntry) -> tuple[str, str, str, str]:
+    return entry.name, str(entry.tier), entry.needs or str(entry.claim or "—"), entry.description
 
 
 def _generator(message: pb.Generator) -> GeneratorEntry:
@@ -235,7 +283,7 @@ def _policy(message: pb.Policy) -> Policy:
 _STATE = {ledger.Spend.State.Value(f"STATE_{state.name}"): state for state in SpendState}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Budget(Displayable):
     """The caller's budget on one dataset; ``spent`` includes what is reserved."""
 
@@ -264,6 +312,9 @@ class Budget(Displayable):
             lines.append(("Total of all noisy cards", in_words(self.together(), USUAL_DELTA)))
         return lines
 
+    def __repr__(self) -> str:
+        return f"<Budget on {self.dataset}: spent {self.spent}, cap {self.cap}>"
+
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return f"Budget on {self.dataset}", [Facts(self.lines())]
 
@@ -278,10 +329,15 @@ def get_budget(connection: Connection, dataset: str) -> Budget:
     return Budget(dataset, price_of(answer.cap), price_of(answer.spent))
 
 
-def list_spends(connection: Connection) -> list[Spend]:
+def list_spends(connection: Connection) -> Listed[Spend]:
     """Lines of the ledger, newest first."""
     answers = pages(connection, connection.ledger.ListSpends, ledger.ListSpendsRequest())
-    return [_spend(line) for page in answers for line in page.spends]
+    spends = (_spend(line) for page in answers for line in page.spends)
+    return Listed(spends, "Spending", ("Line", "For", "Price", "State", "Resource"), _spend_line)
+
+
+def _spend_line(spend: Spend) -> tuple[str, str, str, str, str]:
+    return str(spend.line), spend.kind, str(spend.price), str(spend.state), spend.resource
 
 
 def _spend(message: ledger.Spend) -> Spend:

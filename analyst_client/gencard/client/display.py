@@ -5,14 +5,15 @@ External text is escaped in both: it is never read as markup or as terminal cont
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape as html_escape
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.markup import escape as markup_escape
@@ -24,7 +25,11 @@ from gencard.client.arguments import checked
 from gencard.client.files.folder import write_bytes
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.types import Progress
 
+Item = TypeVar("Item")
+
+_LONGEST_CELL = 60
 _NARROWEST = 16
 """Least width, in characters, of a column of prose."""
 
@@ -102,9 +107,7 @@ class Displayable(ABC):
         """Title and parts of the panel."""
 
     def _repr_html_(self) -> str:
-        title, parts = self._panel()
-        head = f'<div style="font-weight:600;font-size:1.05em">{html_escape(title)}</div>'
-        return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
+        return _framed(*self._panel())
 
     def __rich__(self) -> Panel:
         return self.panel()
@@ -120,6 +123,69 @@ class Displayable(ABC):
             parts = [part.without(without) if isinstance(part, Facts) else part for part in parts]
         group = Group(*(plain(part) if isinstance(part, str) else part.rich() for part in parts))
         return Panel(group, title=f"[bold]{plain(title)}[/]", title_align="left", expand=False)
+
+
+class Listed(list[Item]):
+    """A list that notebooks and terminals show as a table."""
+
+    def __init__(
+        self,
+        items: Iterable[Item],
+        title: str,
+        heads: Sequence[str],
+        line: Callable[[Item], Sequence[str]],
+    ) -> None:
+        super().__init__(items)
+        self._title, self._heads, self._line = title, heads, line
+
+    def _repr_html_(self) -> str:
+        return _framed(self._title, [self._grid()])
+
+    def __rich__(self) -> Table:
+        return self._grid().rich()
+
+    def __repr__(self) -> str:
+        """Columns of text; long cells are cut."""
+        lines = [[_cut(cell) for cell in line] for line in (self._heads, *map(self._line, self))]
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        return "\n".join(table) if self else f"<{self._title}: none>"
+
+    def _grid(self) -> Grid:
+        return Grid(self._heads, [self._line(item) for item in self])
+
+
+def _framed(title: str, parts: Sequence[Part]) -> str:
+    """A panel for a notebook."""
+    head = f'<div style="font-weight:600;font-size:1.05em">{html_escape(title)}</div>'
+    return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
+
+
+def _cut(text: str) -> str:
+    """A cell of at most ``_LONGEST_CELL`` printable characters."""
+    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return clean if len(clean) <= _LONGEST_CELL else f"{clean[: _LONGEST_CELL - 1]}…"
+
+
+@contextmanager
+def notebook_bar(title: str) -> Iterator[Progress]:
+    """A bar of HTML in a notebook, without widgets, for the length of the block."""
+    shown = import_module("IPython.display")  # there only in a notebook
+    handle = shown.display(shown.HTML(_bar(title, "", 0.0)), display_id=True)
+    try:
+        yield lambda stage, share: handle.update(shown.HTML(_bar(title, stage, share)))
+    finally:
+        handle.update(shown.HTML(""))
+
+
+def _bar(title: str, stage: str, share: float) -> str:
+    return (
+        f'{html_escape(title)} <progress max="1" value="{min(max(share, 0.0), 1.0):.3f}"></progress> '
+        f"{html_escape(stage)}"
+    )
 
 
 def plain(text: str) -> str:

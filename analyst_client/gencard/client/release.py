@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release(Displayable):
     """Rows that were verified against digest and receipt.
 
@@ -109,6 +109,7 @@ class Release(Displayable):
         form = values_of(values, self.receipt.drawing_seed)
         write_rows(self.dataset, self.coding, Path(path), form)
 
+    @checked()
     def to_csv(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
         """Write the rows as CSV (RFC 4180, UTF-8); the file appears when it is complete.
 
@@ -126,6 +127,7 @@ class Release(Displayable):
             raise InvalidInputError(field="path", problem="needs a name that ends in .csv")
         self.write(path, values=values)
 
+    @checked()
     def head(self, rows: int = 5, *, values: ValueForm = "numbers") -> list[tuple[str, ...]]:
         """The first rows as texts, "NA" for missing; the same values as in files and frames."""
         first = Dataset(self.dataset.domain, self.dataset.codes[:rows])
@@ -139,6 +141,9 @@ class Release(Displayable):
             ("SHA-256", self.receipt.rows_digest),
             ("Entry of the log", str(self.receipt.log_index)),
         ]
+
+    def __repr__(self) -> str:
+        return f"<Release {self.name}: {self.receipt.rows:,} rows; to_frame() or save(folder)>"
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Release", [Facts(self.lines())]

@@ -17,6 +17,7 @@ from rich.console import Console
 from gencard.client.checking.history import KeyWatch
 from gencard.client.connection.credentials import Credentials, read, read_secret
 from gencard.client.connection.tls_check import failure_of_tls
+from gencard.client.display import notebook_bar
 from gencard.core.errors import (
     ConnectionClosedError,
     GencardError,
@@ -284,7 +285,11 @@ def progress_bar(title: str, display: ProgressDisplay) -> Iterator[Progress]:
         yield display
         return
     console = Console(stderr=True)
-    if not display or not (console.is_terminal or console.is_jupyter):
+    if display and console.is_jupyter:
+        with notebook_bar(title) as update:  # the bar of rich needs ipywidgets there
+            yield update
+        return
+    if not display or not console.is_terminal:
         yield ignore_progress
         return
     text, stage = bars.TextColumn("{task.description}"), bars.TextColumn("{task.fields[stage]}")

@@ -17,7 +17,7 @@ _HEADS = ("Marginal", "Cells", "For")
 _MOST_MARGINALS = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan(Displayable):
     """The smallest Phi that determines an analysis, with its price; nothing was stored or spent.
 
@@ -99,6 +99,9 @@ class Plan(Displayable):
         if self.lacking:
             lines.append(("Not determined", "; ".join(" × ".join(clique) for clique in self.lacking)))
         return lines
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.formula}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
 
     def _beside_terms(self, clique: Clique) -> str:
         return "the response" if clique == (self.formula.response,) else "features together"

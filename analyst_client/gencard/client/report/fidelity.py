@@ -26,7 +26,7 @@ HEADS = ("Marginal", "Cells", "Total variation", "Expected", "Bound", "Worst cel
 _MOST_MARGINALS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FidelityReport(WrittenAsPage, Displayable):
     """Total variation between rows and psi for each marginal, with expected sampling error.
 
@@ -44,6 +44,9 @@ class FidelityReport(WrittenAsPage, Displayable):
     def wording(self) -> str:
         """The finding in a sentence."""
         return sentence(FidelityFinding(self.facts))
+
+    def __repr__(self) -> str:
+        return f"<FidelityReport: {self.wording}>"
 
     def ordered(self) -> list[MarginalFidelity]:
         """The marginals, largest excess over the bound first."""

@@ -104,6 +104,19 @@ class Price:
         """Whether no currency goes over the cap."""
         return self.statistics <= cap.statistics and self.epsilon <= cap.epsilon and self.rho <= cap.rho
 
+    def __repr__(self) -> str:
+        return f"<Price: {self}>"
+
+    def _repr_html_(self) -> str:
+        """A table, in notebooks."""
+        amounts = (("exact statistics", self.statistics), ("epsilon", self.epsilon), ("rho", self.rho))
+        rows = [
+            f"<tr><th>{name}</th><td>{decimal_text(Decimal(amount))}</td></tr>"
+            for name, amount in amounts
+            if amount
+        ]
+        return f"<table>{''.join(rows) or '<tr><td>nothing</td></tr>'}</table>"
+
     def __str__(self) -> str:
         """In words, for people.
 
@@ -157,6 +170,9 @@ class Spend:
     price: Price
     state: SpendState
     created: datetime
+
+    def __repr__(self) -> str:
+        return f"<Spend {self.line}: {self.kind}, {self.price}, {self.state}; {self.resource}>"
 
 
 @dataclass(frozen=True, slots=True)
