@@ -15,6 +15,7 @@ DATASETS = "gencard.controller.shell.datasets"
 LEDGER = "gencard.controller.shell.ledger"
 LOG = "gencard.controller.shell.log"
 PEOPLE = "gencard.controller.shell.people"
+PERSONS = "gencard.controller.shell.persons"
 REVIEWS = "gencard.controller.shell.reviews"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
@@ -29,7 +30,7 @@ class Commands(LazyGroup):
         "schema": Home(SCHEMA, "app", "Show, change or review the public schema of a dataset."),
         "dataset": Home(DATASETS, "dataset_app", "Add, list or remove datasets."),
         "caps": Home(DATASETS, "caps_app", "Show or set the most that may ever be spent on a dataset."),
-        "person": Home(PEOPLE, "person_app", "Add, list, disable or enable people."),
+        "person": Home(PERSONS, "app", "Add, list, disable or enable people."),
         "enrol": Home(
             PEOPLE,
             "enrol",

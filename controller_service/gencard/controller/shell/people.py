@@ -1,27 +1,21 @@
-"""person, enrol, renew, keys: people, their certificates, and the controller's signing keys."""
+"""enrol, renew, keys: people's certificates, and the controller's signing keys."""
 
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from cryptography.x509 import load_pem_x509_certificate
 from rich.markup import escape
 
-from gencard.controller.people.certificates import LEAF_LIFE, read_authority, trust_domain_of
+from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.certificates import renew as renew_certificate
 from gencard.controller.people.enrolment import (
-    PROJECT,
     Enrolment,
     Kind,
     complete,
-    disable,
     examined,
-    make_people,
 )
-from gencard.controller.people.identities import read_identities
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.settings.files import write_whole
 from gencard.controller.settings.settings import Settings
@@ -33,13 +27,11 @@ from gencard.controller.shell.terminal import (
     StewardName,
     console,
     controller_state,
-    note_rules,
     say,
     say_json,
     steward_uri,
     table,
 )
-from gencard.controller.state.events import Event, event_of
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.documents import key_history as wire
@@ -50,7 +42,6 @@ from gencard.wire.documents.enrolment import (
     grouped,
     request_of_document,
 )
-from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Role
 
@@ -91,11 +82,11 @@ def enrol(
 
     Also renews certificates (requested by `gencard enrol --renew`) and, with --again, replaces keys.
     """
-    folder, person = config.absolute().parent, _read(request)
+    folder, person = config.absolute().parent, read_request(request)
     authority = read_authority(folder / "authority", authority_key)
     domain = trust_domain_of(authority)
     enrolment = examined(folder, person, domain, role=role, project=project, again=again)
-    where = _reachable(address or Settings.load(config).server.address)
+    where = reachable(address or Settings.load(config).server.address)
     _say_what(enrolment)
     _compare(person, fingerprint)
     with controller_state(config) as opened:
@@ -128,7 +119,8 @@ def renew(
     console.print(f"{escape(str(certificate))} is valid until {ends:%Y-%m-%d}.")
 
 
-def _read(file: Path) -> EnrolmentRequest:
+def read_request(file: Path) -> EnrolmentRequest:
+    """The request in a file; raises InvalidInputError."""
     try:
         with file.open("rb") as opened:
             content = opened.read(LARGEST)
@@ -152,7 +144,7 @@ def _say_what(enrolment: Enrolment) -> None:
     say(f"  fingerprint  {grouped(request.fingerprint)}")
 
 
-def _reachable(address: str) -> str:
+def reachable(address: str) -> str:
     """The address for the person; raises InvalidInputError if it names no host to connect to."""
     if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
         problem = f"{address} names no host to connect to; give one with --address"
@@ -172,136 +164,6 @@ def _compare(request: EnrolmentRequest, fingerprint: str | None) -> None:
     elif "".join(fingerprint.split()).lower() != request.fingerprint:
         problem = "does not match the request, which may have been changed in transit"
         raise InvalidInputError(field="fingerprint", problem=problem)
-
-
-person_app = new_typer(help="Add, list, disable or enable people.")
-
-
-@person_app.command()
-def add(
-    name: Annotated[str, typer.Argument(help="Name of the person.")],
-    role: Annotated[Role, typer.Option(help=f"Role to grant: {', '.join(PERSONS)}.")],
-    project: Annotated[str, typer.Option(help="Project, whose members share one budget.")] = PROJECT,
-    request: Annotated[
-        Path | None, typer.Option(help="The person's request. Default: NAME-request.json.")
-    ] = None,
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(help="Fingerprint that the person gave you. Default: you are asked to compare."),
-    ] = None,
-    keys_here: Annotated[
-        bool,
-        typer.Option(
-            "--keys-here",
-            help="Trials only: make the person's keys in this controller's folder, so that its operator "
-            "could sign in their name.",
-        ),
-    ] = False,
-    authority_key: AuthorityKey = None,
-    steward: StewardName = None,
-    config: ConfigFile = HERE,
-) -> None:
-    """Enrol a person, by the request that `gencard enrol NAME` made on the person's machine."""
-    if keys_here:
-        _make_person(config, {name: role}, project, authority_key)
-        note_rules(config, steward)
-        return
-    file = request or Path(f"{name}-request.json")
-    if not file.is_file():
-        problem = f"there is no file {file}; {name} runs `gencard enrol {name}` and sends it"
-        raise InvalidInputError(field="request", problem=problem)
-    if (requested := _read(file).name) != name:
-        raise InvalidInputError(field="name", problem=f"is {requested!r} in {file}")
-    enrol(
-        file,
-        role,
-        project,
-        fingerprint=fingerprint,
-        authority_key=authority_key,
-        steward=steward,
-        config=config,
-    )
-
-
-def _make_person(
-    config: Path, people: Mapping[str, Role], project: str, authority_key: Path | None
-) -> None:
-    folder = config.absolute().parent
-    authority = read_authority(folder / "authority", authority_key)
-    address = _reachable(Settings.load(config).server.address)
-    make_people(folder, authority, people, project, address=address, now=datetime.now(UTC))
-    for name, role in people.items():
-        say(f"{name} is enrolled as {role} of project {project}.")
-        say(f"Keys, for trials only: {folder / 'people' / name}")
-
-
-@person_app.command(name="disable")
-def disable_person(
-    name: Annotated[str, typer.Argument(help="Name of the person.")],
-    steward: StewardName = None,
-    config: ConfigFile = HERE,
-) -> None:
-    """Refuse a person from the next call on. What they signed stays valid; the name stays taken."""
-    disable(config.absolute().parent, name)
-    note_rules(config, steward)
-    say(f"{name} is disabled. To undo it: gencard-controller person enable {name}")
-
-
-@person_app.command()
-def enable(
-    name: Annotated[str, typer.Argument(help="Name of the person.")],
-    steward: StewardName = None,
-    config: ConfigFile = HERE,
-) -> None:
-    """Let a disabled person in again, with the same keys and certificate."""
-    disable(config.absolute().parent, name, disabled=False)
-    note_rules(config, steward)
-    say(f"{name} is enabled.")
-
-
-@person_app.command(name="list")
-def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """List people with role, project, end of the certificate, and their last entry in the log."""
-    enrolled = read_identities(Settings.load(config).signing.identities)
-    with controller_state(config) as opened, opened.database.reading() as tx:
-        seen, certified = _times(event_of(entry.body) for entry in opened.log.entries(tx))
-    listed = [
-        {
-            "name": person.identity.name,
-            "role": str(person.identity.role),
-            "project": person.identity.project,
-            "certificate until": _certificate_end(config, person.identity.name, certified),
-            "last in the log": seen.get(uri, ""),
-            "state": "disabled" if person.disabled else "enabled",
-        }
-        for uri, person in enrolled.items()
-    ]
-    if as_json:
-        say_json(listed)
-        return
-    people = table("People", *(listed[0] if listed else ("name",)))
-    for document in listed:
-        people.add_row(*map(escape, document.values()))
-    console.print(people)
-
-
-def _times(events: Iterable[Event]) -> tuple[dict[str, str], dict[str, datetime]]:
-    """When each URI last acted, and when each name was last given a certificate."""
-    seen: dict[str, str] = {}
-    certified: dict[str, datetime] = {}
-    for event in events:
-        seen[event.actor] = time_text(event.time)
-        if event.action == "enrol":
-            certified[event.resource.removeprefix("people/")] = event.time
-    return seen, certified
-
-
-def _certificate_end(config: Path, name: str, certified: Mapping[str, datetime]) -> str:
-    """The day on which the certificate ends; empty where nothing here says it."""
-    file = config.absolute().parent / "people" / name / "certificate.pem"
-    if file.is_file():
-        return f"{load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc:%Y-%m-%d}"
-    return f"{certified[name] + LEAF_LIFE:%Y-%m-%d}" if name in certified else ""
 
 
 keys_app = new_typer(help="Keys that sign cards and the log.", invoke_without_command=True)
