@@ -305,6 +305,14 @@ class TestWorker:
         )
         subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
+    def test_what_starts_for_each_job_is_small(self):
+        """An audit at made-up records starts a worker for each of its 70 runs."""
+        code = (
+            "import sys; from gencard.controller.jobs import worker; "
+            "sys.exit(bool({'pydantic', 'cryptography', 'sqlalchemy', 'tomlkit'} & {*sys.modules}))"
+        )
+        subprocess.run([sys.executable, "-I", "-c", code], check=True)
+
     def test_limits_hold_and_no_core_is_dumped(self, executor, tmp_path):
         future = executor.submit(tasks.MEASURE, endless())
         pid = process_of(executor, future).pid

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gencard.controller.settings.boxes import ReviewTable
-from gencard.controller.settings.files import write_whole
+from gencard.controller.settings.disk import write_whole
 from gencard.core.errors import InvalidInputError
 
 _FIELD = "reviewed_by"

@@ -14,7 +14,7 @@ from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.recipes import box_of, cliques_of, linear_of
 from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.settings.files import write_whole
+from gencard.controller.settings.disk import write_whole
 from gencard.core.blackbox import BlackBox, FittingBox, canonicalise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

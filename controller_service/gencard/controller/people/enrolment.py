@@ -22,7 +22,8 @@ from gencard.controller.people.certificates import (
     write_new,
 )
 from gencard.controller.people.identities import Enrolled, enrolled_in, identity_text, read_identities
-from gencard.controller.settings.files import public_key, write_whole
+from gencard.controller.settings.disk import write_whole
+from gencard.controller.settings.files import public_key
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.documents.enrolment import (
     EnrolmentAnswer,

@@ -8,13 +8,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.controller.people.certificates import public_pem
-from gencard.controller.settings.files import (
-    Section,
-    public_key,
-    read_table,
-    toml_text,
-    validated,
-)
+from gencard.controller.settings.files import Section, public_key, read_table, toml_text, validated
 from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity, Role
 

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from sqlalchemy import Connection
 
 from gencard.controller.people.certificates import private_pem, public_pem
-from gencard.controller.settings.files import flush_folder, signing_key, write_whole
+from gencard.controller.settings.disk import flush_folder, write_whole
+from gencard.controller.settings.files import signing_key
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog, add_change, all_changes, newest_change
 from gencard.core.errors import InvalidInputError, StorageError

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from gencard.controller.settings.files import write_whole
+from gencard.controller.settings.disk import write_whole
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, StorageError

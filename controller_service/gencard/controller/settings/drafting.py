@@ -22,7 +22,8 @@ from gencard.controller.people.identities import health_check
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
-from gencard.controller.settings.files import check_new, toml_text, whole_folder
+from gencard.controller.settings.disk import check_new, whole_folder
+from gencard.controller.settings.files import toml_text
 from gencard.core.errors import StorageError
 from gencard.wire.signatures.identity import Identity, Role
 

@@ -16,7 +16,8 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
 from gencard.controller.records.schema_file import PublicSchema, schema_of_table
-from gencard.controller.settings.files import read_table, table_of_text, toml_text, write_whole
+from gencard.controller.settings.disk import write_whole
+from gencard.controller.settings.files import read_table, table_of_text, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.core.errors import InvalidInputError
 

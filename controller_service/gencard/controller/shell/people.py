@@ -17,7 +17,7 @@ from gencard.controller.people.enrolment import (
     examined,
 )
 from gencard.controller.people.signing_keys import key_history
-from gencard.controller.settings.files import write_whole
+from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,

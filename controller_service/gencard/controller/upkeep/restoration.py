@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from gencard.controller.audits.card_audits import CardAudits
 from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.settings.files import flush_folder
+from gencard.controller.settings.disk import flush_folder
 from gencard.controller.settings.settings import State
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.operations import OperationStore
