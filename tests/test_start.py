@@ -47,7 +47,7 @@ def test_the_client_imports_no_heavy_library():
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("gencard.client.analyst", {"pandas", "pyarrow", "matplotlib", "jinja2", "sklearn"}),
+        ("gencard.client.analyst", {"pandas", "pyarrow", "matplotlib", "jinja2", "scipy"}),
         (
             "gencard.controller.jobs.worker",
             {"pandas", "pyarrow", "sqlalchemy", "grpc", "duckdb", "rich"},

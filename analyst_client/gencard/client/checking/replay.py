@@ -19,7 +19,6 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
-from gencard.core.generators.registry import generator_digest, generator_named
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.psi import Psi
 from gencard.wire.documents.psi_document import psi_document
@@ -75,8 +74,11 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
 
 def generator_of(card: CardTerms, coding: Coding) -> Generator:
     """The generator that the card names, with the schema's structural zeros."""
+    # every generator, which whoever does not replay needs not wait for
+    from gencard.core.generators import registry  # noqa: PLC0415
+
     zeros = _zeros(coding, _domain(card, coding))
-    return generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
+    return registry.generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 
 def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
@@ -106,7 +108,9 @@ def _zeros(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
 
 
 def _why_not(card: CardTerms) -> str:
-    if generator_digest(card.terms.generator) != card.generator_digest:
+    from gencard.core.generators import registry  # noqa: PLC0415 - as above
+
+    if registry.generator_digest(card.terms.generator) != card.generator_digest:
         return "the replayed rows differ, and this installation has another version of the generator"
     return "the replayed rows do not match the receipt"
 
