@@ -143,7 +143,8 @@ def remove(
     say(f"{entry.name} is no longer in {config}. These files are still there:")
     for file in filter(None, (entry.data, entry.schema_file, entry.holdout)):
         say(f"  {file}")
-    say("What was spent stays in the ledger, should the name come back. Restart a running service.")
+    say("What was spent counts again if the name comes back. Do not offer these records under another")
+    say("name: it would have a budget of its own. A running service needs a restart.")
 
 
 def _open_cards(settings: Settings, dataset: str) -> list[str]:
