@@ -120,7 +120,10 @@ class ControllerState(negotiation_pb2_grpc.NegotiationServiceServicer):
         name = "" if request.validate_only else f"{DATASET}/cards/{secrets.token_hex(4)}"
         asked = proposal_of(request.terms)
         card = Card(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, asked)
-        return negotiation.ProposeCardResponse(card=self.world.save(self.world.offered(card)))
+        waits = self.world.manual and not request.validate_only
+        return negotiation.ProposeCardResponse(
+            card=self.world.save(card if waits else self.world.offered(card))
+        )
 
     @unary
     def GetCard(self, request):

@@ -95,6 +95,8 @@ class World:
     entries: dict[str, bytes] = field(default_factory=dict)
     key_changes: list[bytes] = field(default_factory=list)
     box: Callable[[Dataset, int, int], Dataset] | None = None
+    manual: bool = False
+    """Proposals wait for a steward."""
     richest: int = 2
     """Marginals of a higher order are dropped from a proposal."""
 

@@ -129,3 +129,16 @@ def test_a_plan_that_the_policy_would_not_follow(ana):
     plan = ana.plan("survey", "work ~ sex * health", rows=1_000)
     assert plan.lacking == (NAMES,)
     assert {change.reason for change in plan.changes} == {"ORDER_TOO_HIGH"}
+
+
+def test_one_call_from_a_formula_to_rows(ana):
+    """The second call with the same plan uses the card of the first, and is charged nothing."""
+    formula, options = "health ~ C(sex)", {"rows": 300, "accept": True, "progress": False}
+    first = ana.synthesize("survey", formula, seed=1, **options)
+    spent, cards = ana.budget("survey").spent, len(ana.cards("survey"))
+    again = ana.synthesize("survey", formula, seed=2, **options | {"accept": False})
+    assert ana.budget("survey").spent == spent
+    assert len(ana.cards("survey")) == cards
+    assert first.name.partition("/releases/")[0] == again.name.partition("/releases/")[0]
+    assert first.receipt.psi_digest == again.receipt.psi_digest
+    assert first.receipt.rows_digest != again.receipt.rows_digest

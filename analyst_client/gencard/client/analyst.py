@@ -12,10 +12,12 @@ from gencard.client.card_view import LIST_HEADS, list_line
 from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
-from gencard.client.connection.connection import Connection, pages
+from gencard.client.connection.connection import Connection, ProgressDisplay, pages
 from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.display import Listed
+from gencard.client.planning.one_call import Consent, rows_of, usual_purpose
 from gencard.client.planning.plan import Plan
+from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
@@ -254,6 +256,61 @@ class Analyst:
         cliques = sufficient_cliques(parsed, analysis, entry.coding.domain)
         ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, **measured)
         return Plan(parsed, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask)
+
+    @checked()
+    def synthesize(  # noqa: PLR0913 - what a person may want to say of one analysis
+        self,
+        dataset: str,
+        formula: str,
+        *,
+        rows: int,
+        kind: str = "logistic",
+        purpose: str | None = None,
+        generator: str = "ipf",
+        seed: int = 0,
+        accept: bool = False,
+        progress: ProgressDisplay = True,
+        **measured: Unpack[Measured],
+    ) -> Release:
+        """Rows for an analysis in one call: plan, show the offer, ask, propose, sign, generate.
+
+        A card in force with the same terms and purpose is used instead of a new one, and an open
+        proposal of the same terms is gone on with.
+
+        Args:
+            dataset: Name of the dataset.
+            formula: Model formula; see ``plan``.
+            rows: Number of rows, and most rows of one release on the card.
+            kind: "logistic", "multinomial", "linear" or "crosstab".
+            purpose: What the data will be used for; default: the analysis in words.
+            generator: Name of the generator in the catalogue.
+            seed: Random seed; card, psi and seed determine every byte of the rows.
+            accept: Sign without a question, also an offer that differs from the proposal, as long as
+                it determines the analysis. Else a terminal or notebook is asked.
+            progress: Whether to show a progress bar and what happens, or a function that receives the
+                progress.
+            measured: How the marginals are measured; see ``Measured``.
+
+        Raises:
+            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+                with the formula, or with what it needs.
+            ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
+            BudgetExceededError: The price exceeds the budget.
+            NotAcceptedError: The offer was declined, or nobody can be asked; nothing was spent.
+            AwaitingStewardError: The proposal waits for a steward; call again once it is answered.
+        """
+        plan = self.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **measured)
+        mine = self.identity.uri
+        return rows_of(
+            plan,
+            [card for card in self.cards(dataset) if card.negotiation.analyst == mine],
+            self.budget(dataset),
+            Consent(accept, progress is not False),
+            purpose=usual_purpose(plan) if purpose is None else purpose,
+            rows=rows,
+            seed=seed,
+            progress=progress,
+        )
 
     @checked()
     def card(self, name: str) -> Card:

@@ -318,6 +318,7 @@ CHECKS: Mapping[str, Check] = {
     "data": instance("DataFrame", "Release", "Dataset", advice=_READ_FIRST),
     "records": instance("Dataset", advice="Leave records out to have them made up."),
     "privacy": instance("Exact", "AddedNoise", "InsideGenerator", advice="Use epsilon= or rho=."),
+    "seconds": instance("int", "float", advice="Write, for example, seconds=60."),
     "weights": instance("Mapping", "dict", advice=_WEIGHTS),
 }
 """By the name of the parameter."""

@@ -1,5 +1,6 @@
 """A card as the analyst holds it: terms, negotiation and, once agreed, releases."""
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -13,7 +14,7 @@ from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_gen
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
-from gencard.client.connection.connection import Connection, ProgressDisplay
+from gencard.client.connection.connection import Connection, ProgressDisplay, progress_bar
 from gencard.client.files.levels import ValueForm
 from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
@@ -21,7 +22,7 @@ from gencard.client.terms import Marginals, Measured, countered
 from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError
+from gencard.core.errors import AwaitingStewardError, GencardError
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.dsse import signature_of
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from gencard.client.evaluation import CardMeasures
     from gencard.client.report.card_report import CardReport
     from gencard.client.report.fidelity import FidelityReport
+
+_LOOK_SECONDS = 2.0
+"""Between two looks at a card that waits for a steward."""
 
 
 class Card(CardView):
@@ -62,6 +66,26 @@ class Card(CardView):
         stub = self._connection.negotiation
         answer = self._connection.call(stub.GetCard, pb.GetCardRequest(name=self.name))
         return self._now(answer.card)
+
+    @checked()
+    def wait(self, seconds: float | None = None, *, progress: ProgressDisplay = True) -> "Card":
+        """Wait until the controller's steward has answered; interrupting leaves the card as it is.
+
+        Args:
+            seconds: Wait no longer; default: without limit.
+            progress: Whether to show a progress bar, or a function that receives the progress.
+
+        Raises:
+            AwaitingStewardError: There is no answer yet.
+        """
+        last = None if seconds is None else time.monotonic() + seconds
+        with progress_bar("Waiting for the controller's steward", progress) as reported:
+            while self.refresh().state in core_card.WAITING:
+                if last is not None and time.monotonic() >= last:
+                    raise AwaitingStewardError(card=self.name)
+                reported(str(self.state), 0.0)
+                time.sleep(_LOOK_SECONDS if seconds is None else min(_LOOK_SECONDS, seconds))
+        return self
 
     def accept(self) -> "Card":
         """Sign the offer, after checking that the bytes to be signed state exactly the offered terms.

@@ -16,9 +16,9 @@ from gencard.core.noise.accounting import USUAL_DELTA, epsilon_of, in_words
 from gencard.wire.signatures.canonical import time_text
 
 NEXT = {
-    CardState.REQUESTED: "wait for the controller's steward, then refresh()",
+    CardState.REQUESTED: "wait() for the controller's steward",
     CardState.OFFERED: "accept(), counter(...) or terminate()",
-    CardState.ACCEPTED: "wait for the controller's signature, then refresh()",
+    CardState.ACCEPTED: "wait() for the controller's signature",
     CardState.AGREED: "generate(rows=...)",
     CardState.AUDITING: "wait for the audit, then refresh()",
     CardState.AUDITED: "generate(rows=...)",

@@ -30,6 +30,9 @@ _IN_PYTHON: Mapping[str, str] = {
     "gencard audit CARD": "card.audit()",
     "gencard audit CARD --where card": 'card.audit(where="card")',
     "gencard price": "analyst.price(...)",
+    "gencard plan": "analyst.plan(...)",
+    "gencard cards CARD --wait": "analyst.card(name).wait()",
+    "--yes": "accept=True",
 }
 """What a command that an advice names is in Python."""
 
@@ -329,6 +332,23 @@ class ProposalRefusedError(NegotiationError):
     reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no counter-offer: {reasons}."
     advice = "Read the policy in the dataset's catalogue entry and propose what it allows."
+
+
+class NotAcceptedError(NegotiationError):
+    """Raised by the analyst's own side, before a signature."""
+
+    reason = "NOT_ACCEPTED"
+    text = "The offer was not signed: {problem}."
+    advice = "Nothing was spent. To sign without a question, give `--yes`."
+
+
+class AwaitingStewardError(NegotiationError):
+    reason = "AWAITING_STEWARD"
+    text = "{card} waits for the controller's steward."
+    advice = (
+        "Nothing is spent while it waits. Run `gencard cards CARD --wait`, then repeat the same call: "
+        "it goes on with this card."
+    )
 
 
 # Not allowed for this certificate --------------------------------------------------------------

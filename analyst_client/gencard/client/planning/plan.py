@@ -8,7 +8,7 @@ from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.core.card.budget import Price
-from gencard.core.card.terms import Change
+from gencard.core.card.terms import Change, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.statistics.formula import Analysis, Formula
@@ -61,7 +61,11 @@ class Plan(Displayable):
     @property
     def lacking(self) -> tuple[Clique, ...]:
         """Marginals that the offer does not determine; if any, the analysis is impossible."""
-        offered = [frozenset(clique) for clique in self.answer.terms.marginals]
+        return self.lacking_in(self.answer.terms)
+
+    def lacking_in(self, terms: Proposal) -> tuple[Clique, ...]:
+        """Marginals that some terms do not determine."""
+        offered = [frozenset(clique) for clique in terms.marginals]
         return tuple(
             clique for clique in self.marginals if not any(wide.issuperset(clique) for wide in offered)
         )

@@ -47,6 +47,11 @@ class Commands(LazyGroup):
         "counter": Home(NEGOTIATION, "counter", "Answer an offer with other terms."),
         "terminate": Home(NEGOTIATION, "terminate", "End a negotiation, or give up an agreed card."),
         "generate": Home(SYNTHESIS, "generate", "Generate rows and download them."),
+        "synthesize": Home(
+            SYNTHESIS,
+            "synthesize",
+            "Generate rows for an analysis: plan, show the offer, ask, sign, generate.",
+        ),
         "psi": Home(SYNTHESIS, "psi", "Download psi, the measured statistics of the card, as JSON."),
         "fidelity": Home(
             REPORTS,

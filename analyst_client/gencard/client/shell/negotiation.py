@@ -17,8 +17,10 @@ from gencard.client.shell.terminal import (
     Epsilon,
     Folder,
     Generator,
+    Kind,
     Marginal,
     Measures,
+    ModelFormula,
     Moments,
     Order,
     Relation,
@@ -37,6 +39,7 @@ from gencard.client.shell.terminal import (
 )
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Change, Tier
+from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.documents.card_document import terms_document
@@ -114,13 +117,19 @@ def price(
 
 def cards(
     name: Annotated[str | None, typer.Argument(help="Card to show in full; default: list all.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the steward has answered the proposal.")
+    ] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """List cards, newest first, or show one."""
+    if wait and name is None:
+        raise InvalidInputError(field="--wait", problem="needs the name of a card")
     with connected(connection) as analyst:
         if name is not None:
-            _say(analyst.card(name), as_json)
+            card = analyst.card(name)
+            _say(card.wait() if wait else card, as_json)
             return
         listed = analyst.cards()
     if as_json:
@@ -194,9 +203,9 @@ def _say(card: Card, as_json: bool) -> None:
 
 _SHOW = "gencard cards {card}"
 _NEXT = {
-    CardState.REQUESTED: f"wait for the controller's steward, then {_SHOW}",
+    CardState.REQUESTED: f"{_SHOW} --wait",
     CardState.OFFERED: "gencard accept {card}",
-    CardState.ACCEPTED: f"wait for the controller's signature, then {_SHOW}",
+    CardState.ACCEPTED: f"{_SHOW} --wait",
     CardState.AGREED: "gencard generate {card} --rows {rows} --output release",
     CardState.AUDITING: f"wait for the audit, then {_SHOW}",
     CardState.AUDITED: "gencard generate {card} --rows {rows} --output release",
@@ -255,8 +264,8 @@ def _document(card: Card) -> Document:
 
 def plan(
     dataset: DatasetName,
-    formula: Annotated[str, typer.Argument(help="Model formula, such as 'health ~ sex + age * work'.")],
-    kind: Annotated[Analysis, typer.Option(help="Type of analysis.")] = Analysis.LOGISTIC,
+    formula: ModelFormula,
+    kind: Kind = Analysis.LOGISTIC,
     generator: Generator = "ipf",
     rows: Rows = None,
     epsilon: Epsilon = None,

@@ -1,4 +1,4 @@
-"""generate, psi, audit, canaries: what an agreed card gives, and whether its generator keeps to it."""
+"""generate, synthesize, psi, audit, canaries: what a card gives, and whether its box keeps to it."""
 
 import tempfile
 from enum import StrEnum
@@ -16,14 +16,25 @@ from gencard.client.shell.terminal import (
     HERE,
     AsJson,
     CardName,
+    DatasetName,
+    Delta,
+    Epsilon,
     Folder,
+    Generator,
+    Kind,
+    ModelFormula,
+    Relation,
+    Rho,
+    Weight,
     connected,
     console,
+    measured,
     say,
     say_json,
     say_table,
 )
 from gencard.core.card.budget import Neighbouring
+from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.psi_document import psi_document
 
 Output = Annotated[
@@ -60,6 +71,55 @@ def generate(
     ):
         release = analyst.card(name).release(rows, seed=seed, scratch=Path(scratch))
         _keep(release, output, values=values, replace=replace)
+    _say_written(release, output, as_json)
+
+
+def synthesize(
+    dataset: DatasetName,
+    formula: ModelFormula,
+    rows: Annotated[int, typer.Option(help="Number of rows.")],
+    output: Output,
+    kind: Kind = Analysis.LOGISTIC,
+    purpose: Annotated[
+        str | None, typer.Option(help="What the data will be used for. Default: the analysis.")
+    ] = None,
+    generator: Generator = "ipf",
+    seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    delta: Delta = None,
+    neighbouring: Relation = None,
+    weight: Weight = None,
+    values: Annotated[ValueForm, typer.Option(help="Form of attributes with edges.")] = "numbers",
+    yes: Annotated[bool, typer.Option("--yes", help="Sign the offer without confirmation.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Generate rows for an analysis: plan, show the offer, ask, sign, generate.
+
+    A card in force with the same terms is used again. Without a terminal, --yes is needed.
+    """
+    folder.check_free(output, replace=replace)
+    folder.make_folder(output.parent)
+    how = measured(epsilon, rho, delta, neighbouring, weight)
+    with connected(connection) as analyst:
+        release = analyst.synthesize(
+            dataset,
+            formula,
+            rows=rows,
+            kind=kind,
+            purpose=purpose,
+            generator=generator,
+            seed=seed,
+            accept=yes,
+            **how,
+        )
+        _keep(release, output, values=values, replace=replace)
+    _say_written(release, output, as_json)
+
+
+def _say_written(release: Release, output: Path, as_json: bool) -> None:
     if as_json:
         say_json({**dict(release.lines()), "Output": str(output)})
         return

@@ -14,6 +14,7 @@ from gencard.client.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
+from gencard.core.statistics.formula import Analysis
 
 console = Console(highlight=False)
 
@@ -83,6 +84,8 @@ Weight = Annotated[
 DatasetName = Annotated[
     str, typer.Argument(help="Name of the dataset, as `gencard datasets` lists it.", metavar="DATASET")
 ]
+ModelFormula = Annotated[str, typer.Argument(help="Model formula, such as 'health ~ sex + age * work'.")]
+Kind = Annotated[Analysis, typer.Option(help="Type of analysis.")]
 Marginal = Annotated[list[str] | None, typer.Option(help="A marginal, such as sex,health. Repeatable.")]
 Order = Annotated[
     int | None, typer.Option("--marginals-of-order", help="All marginals of this number of attributes.")

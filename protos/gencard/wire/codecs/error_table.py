@@ -53,6 +53,8 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.BoxNotReviewedError: _PRECONDITION,
     errors.NoPsiError: _PRECONDITION,
     errors.ProposalRefusedError: _PRECONDITION,
+    errors.NotAcceptedError: _PRECONDITION,
+    errors.AwaitingStewardError: _PRECONDITION,
     errors.AccessError: grpc.StatusCode.PERMISSION_DENIED,
     errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
     errors.PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,

@@ -40,6 +40,9 @@ class Turn(StrEnum):
 OPEN = frozenset({CardState.REQUESTED, CardState.OFFERED, CardState.ACCEPTED})
 """States in which a card is still talked about."""
 
+WAITING = frozenset({CardState.REQUESTED, CardState.ACCEPTED})
+"""States in which the controller has to answer."""
+
 USABLE = frozenset({CardState.AGREED, CardState.AUDITED, CardState.RELEASED})
 """States in which rows may be generated."""
 
