@@ -71,7 +71,7 @@ def generate(
     ):
         release = analyst.card(name).release(rows, seed=seed, scratch=Path(scratch))
         _keep(release, output, values=values, replace=replace)
-    _say_written(release, output, as_json)
+    _say_written(release, output, values, as_json)
 
 
 def synthesize(
@@ -116,10 +116,10 @@ def synthesize(
             **how,
         )
         _keep(release, output, values=values, replace=replace)
-    _say_written(release, output, as_json)
+    _say_written(release, output, values, as_json)
 
 
-def _say_written(release: Release, output: Path, as_json: bool) -> None:
+def _say_written(release: Release, output: Path, values: ValueForm, as_json: bool) -> None:
     if as_json:
         say_json({**dict(release.lines()), "Output": str(output)})
         return
