@@ -50,7 +50,7 @@ MAY_IMPORT = {
 VAULT_KEYS = {
     "gencard.controller.jobs.measurement",  # the job runner
     "gencard.controller.records.records",  # versions and checks, before anything is served
-    "gencard.controller.records.schema_draft",  # a first look before there is a service
+    "gencard.controller.records.profiles",  # a first look before there is a service
     "gencard.controller.records.undeclared",  # values, for the steward's shell
 }
 

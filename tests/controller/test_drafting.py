@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
-from gencard.controller.records.schema_draft import draft_schema, round_edges, round_quantiles
+from gencard.controller.records.round_edges import round_edges, round_quantiles
+from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
 from gencard.controller.settings.drafting import draft
@@ -318,6 +319,20 @@ class TestSchema:
         assert made.schema.readings["birth"].age_at == date(2026, 1, 1)
         assert coding_of(path, "birth").decimals == 0
         assert keeps_to_it(path)
+
+    @pytest.mark.parametrize(
+        ("visits", "births", "formats", "undecided"),
+        [
+            (["03/04/2020"], ["13/04/2020"], ("%d/%m/%Y",), ["visit"]),
+            (["03/04/2020"], ["04/13/2020"], ("%m/%d/%Y",), ["visit"]),
+            (["03/04/2020"], ["03/05/2020"], ("%d/%m/%Y",), ["visit", "seen"]),
+            (["13/04/2020"], ["04/13/2020"], ("%d/%m/%Y",), []),
+        ],
+    )
+    def test_a_file_has_one_order_of_day_and_month(self, tmp_path, visits, births, formats, undecided):
+        made = drafted(csv(tmp_path, visit=visits * 20, seen=births * 20))
+        assert made.format.dates == formats
+        assert [one.name for one in made.attributes if "No day is above 12" in one.note] == undecided
 
     def test_labels_whose_order_is_known(self, tmp_path):
         path = csv(

@@ -40,6 +40,9 @@ MARKS = (
 """Words that people write where a value is missing."""
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y")
+DAY_OR_MONTH_FIRST = ("%d/%m/%Y", "%m/%d/%Y")
+"""Formats between which no value decides whose day is 12 at most."""
+
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
 _POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)\.\d+")
 _GROUPED = {
@@ -203,15 +206,28 @@ def _is_numeric(column: Sequence[str], decimal: str, group: str) -> bool:
 
 
 def _date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The formats that fit nearly all values of some column, in the order in which they are tried."""
-    formats = []
-    for column in columns:
-        values = list(dict.fromkeys(column))[:500]
-        fits = {form: sum(_is_date(value, form) for value in values) for form in _DATES}
-        best = max(fits, key=fits.__getitem__)
-        if values and 10 * fits[best] >= 9 * len(values):
-            formats.append(best)
-    return tuple(dict.fromkeys(formats))
+    """The formats that fit nearly all values of some column, in the order in which they are tried.
+
+    A file has one order of day and month. Columns that tell it decide; the day is first where none does.
+    """
+    fitting = sorted((_fitting(column) for column in columns), key=len)  # one format: it decides
+    formats: list[str] = []
+    for candidates in fitting:
+        if candidates and not {*candidates} & {*formats} and not _contradicts(candidates[0], formats):
+            formats.append(candidates[0])
+    return tuple(formats)
+
+
+def _fitting(column: Sequence[str]) -> list[str]:
+    """The formats that fit most values of a column; none where they are not nearly all."""
+    values = list(dict.fromkeys(column))[:500]
+    fits = {form: sum(_is_date(value, form) for value in values) for form in _DATES}
+    most = max(fits.values())
+    return [form for form in _DATES if fits[form] == most and 10 * most >= 9 * len(values) > 0]
+
+
+def _contradicts(form: str, formats: Sequence[str]) -> bool:
+    return form in DAY_OR_MONTH_FIRST and any(other in DAY_OR_MONTH_FIRST for other in formats)
 
 
 def _is_date(text: str, form: str) -> bool:

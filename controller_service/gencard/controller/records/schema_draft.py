@@ -4,38 +4,35 @@ A running service never takes this look. What looks like a name, an identifier o
 and no value of it is copied.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-from gencard.controller.records.detection import MARKS, detect
-from gencard.controller.records.encoding import PLAIN, Column, Reading, number_text
-from gencard.controller.records.file_format import FileFormat, literal
+from gencard.controller.records.detection import detect
+from gencard.controller.records.encoding import PLAIN, Reading
+from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.ordered_labels import in_order
+from gencard.controller.records.profiles import MOST_LABELS, Profile, profiles
+from gencard.controller.records.round_edges import (
+    INTERVALS,
+    increasing,
+    round_edges,
+    round_quantiles,
+    rung,
+    rung_above,
+)
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.vault import Records
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
-from gencard.core.errors import EmptyDatasetError, InvalidInputError
+from gencard.core.errors import InvalidInputError
 
-MOST_LABELS = 100
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
-_LEAST_RECORDS = 8
-"""Fewer records say too little about a column."""
-
 _RECORDS_NOTE = "Rounded, drafted from the records. Uncomment it if everybody may know it."
-_INTERVALS = 8
-_ROUND = (1, 2, 5)
 _AGES = (0, 18, 25, 35, 45, 55, 65, 75, 85, 120)
 """Edges of ages in use by statistical offices; they are no fact about the records."""
-
-NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
-"""Numbers that people write where a value is missing, if all others are 0 or more."""
 
 _NAMES_OF_TEXT = re.compile(
     r"comment|remark|note|text|descr|address|street|bemerk|kommentar|anmerk|adresse|stra(ss|ß)e",
@@ -49,42 +46,6 @@ _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
 """What programs call a column that has no name; most often it numbers the rows."""
 
 _NAMES_OF_BIRTH = re.compile(r"birth|geburt|(^|[^a-z])dob([^a-z]|$)|naissance|nacimiento", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What a column holds.
-
-    Args:
-        present: Values that are neither empty nor a mark of a missing value.
-        marks: Marks of missing values, and how often each occurs.
-        distinct: About how many different values there are.
-        values: The different values as text, in order; empty where there are more than 100.
-        rare: Different values that occur once or twice.
-        longest: Characters of the longest value.
-        kind: "number", "date", "boolean" or "text".
-        quantiles: Of numbers or days, at 0, 1/8, ..., 1.
-        zeros: Values that are 0.
-        decimals: Most decimals of a number, where all have at most two.
-    """
-
-    name: str
-    records: int
-    present: int
-    marks: dict[str, int]
-    distinct: int
-    values: tuple[str, ...]
-    rare: int
-    longest: int
-    kind: str
-    quantiles: tuple[float, ...] = ()
-    positive: tuple[float, ...] = ()
-    zeros: int = 0
-    decimals: int | None = None
-
-    @property
-    def missing(self) -> bool:
-        return self.present < self.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,129 +116,6 @@ def draft_schema(path: Path, title: str, *, today: date) -> SchemaDraft:
     return SchemaDraft(schema, file_format, drafts, looks[0].records)
 
 
-def profiles(path: Path, file_format: FileFormat) -> list[Profile]:
-    """A look at every column of a file.
-
-    Raises:
-        InvalidInputError: There are too few records.
-        EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
-    """
-    with Records(path, file_format) as records:
-        ((count,),) = records.rows("SELECT count(*) FROM records")
-        if not count:
-            raise EmptyDatasetError()
-        if count < _LEAST_RECORDS:
-            problem = f"has fewer than {_LEAST_RECORDS} records: too few to draft a schema from"
-            raise InvalidInputError(field="data", problem=problem)
-        return [_profile(records, column, count) for column in records.columns]
-
-
-def _profile(records: Records, column: Column, count: int) -> Profile:
-    look = _Look(records, column)
-    marks = look.marks()
-    kind = look.kind(marks)
-    if kind == "number":
-        marks |= look.number_marks()
-    present = look.count(f"NOT {look.absent(marks)}")
-    common = look.common(marks, kind)
-    if kind not in ("number", "date"):
-        return Profile(column.name, count, present, marks, *common, kind)
-    value = column.number if kind == "number" else column.days
-    return Profile(
-        column.name,
-        count,
-        present,
-        marks,
-        *common,
-        kind,
-        quantiles=look.quantiles(value, marks, "true"),
-        positive=look.quantiles(value, marks, f"{value} > 0"),
-        zeros=look.count(f"{value} = 0"),
-        decimals=look.decimals(marks) if kind == "number" else 0,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Questions to one column."""
-
-    records: Records
-    column: Column
-
-    def count(self, condition: str) -> int:
-        ((number,),) = self._rows(f"SELECT count(*) FILTER ({condition}) FROM records")  # noqa: S608
-        return int(number)
-
-    def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
-        nan = f"coalesce(isnan({self.column.number}), false)"
-        return f"({self.column.absent(tuple(marks))} OR {nan})"
-
-    def marks(self) -> dict[str, int]:
-        """Words for missing values, and how often each occurs."""
-        text = self.column.text
-        code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
-        codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
-        words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
-        query = f"SELECT {text}, count(*) FROM records WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
-        return {word: int(number) for word, number in self._rows(query)}
-
-    def number_marks(self) -> dict[str, int]:
-        """Negative codes for missing values in a column of numbers from 0 on."""
-        codes = ", ".join(map(repr, NUMBER_MARKS))
-        number = self.column.number
-        if not self.count(f"{number} < 0") or self.count(f"{number} < 0 AND {number} NOT IN ({codes})"):
-            return {}
-        query = f"SELECT {number}, count(*) FROM records WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
-        return {number_text(code): int(count) for code, count in self._rows(query)}
-
-    def kind(self, marks: dict[str, int]) -> str:
-        """What every value is that is not missing."""
-        present = self.count(f"NOT {self.absent(marks)}")
-        tests = {
-            "boolean": f"lower({self.column.text}) IN ('true', 'false')",
-            "number": f"isfinite({self.column.number})",
-            "date": f"{self.column.calendar_date} IS NOT NULL",
-        }
-        for kind, test in tests.items():
-            if present and self.count(f"{test} AND NOT {self.absent(marks)}") == present:
-                return kind
-        return "text"
-
-    def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
-        """Different values (their number, themselves, how many are rare), the longest one's length."""
-        value = self.column.number if kind == "number" else self.column.text
-        here = f"FROM records WHERE NOT {self.absent(marks)}"
-        ((distinct, longest),) = self._rows(
-            f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
-        )
-        groups = f"SELECT {value} AS v, count(*) AS n {here} GROUP BY 1"
-        ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE n < 3")  # noqa: S608
-        rows = self._rows(f"SELECT v FROM ({groups}) ORDER BY v LIMIT {MOST_LABELS + 1}")  # noqa: S608
-        texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
-        if len(texts) > MOST_LABELS:
-            return int(distinct), (), int(rare), int(longest)
-        return len(texts), texts, int(rare), int(longest)
-
-    def quantiles(self, value: str, marks: dict[str, int], condition: str) -> tuple[float, ...]:
-        points = ", ".join(str(step / _INTERVALS) for step in range(_INTERVALS + 1))
-        ((numbers,),) = self._rows(
-            f"SELECT quantile_disc({value}, [{points}]) FROM records "  # noqa: S608
-            f"WHERE NOT {self.absent(marks)} AND {condition}"
-        )
-        return tuple(map(float, numbers or ()))
-
-    def decimals(self, marks: dict[str, int]) -> int | None:
-        number = self.column.number
-        for decimals in (0, 1, 2):
-            test = f"{number} <> round({number}, {decimals}) AND NOT {self.absent(marks)}"
-            if not self.count(f"{test} OR abs({number}) > 1e12"):
-                return decimals
-        return None
-
-    def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.records.rows(query)
-
-
 def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     reason = _why_left_out(profile)
     if reason:
@@ -293,6 +131,10 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
             note = "Ages in the classes of statistical offices."
         case "date":
             coding, note = _dates(profile), "Periods drafted from the records."
+            if profile.undecided:
+                note += (
+                    " No day is above 12: check in the settings whether the day or the month is first."
+                )
         case "number" if profile.values and len(profile.values) <= _MOST_NUMBER_LABELS:
             whole = profile.decimals == 0
             coding = Labels(profile.values, integer=whole, ordered=True, missing=profile.missing)
@@ -374,7 +216,7 @@ def _edges(profile: Profile) -> tuple[float, ...]:
     low, high = profile.quantiles[0], profile.quantiles[-1]
     inflated = low >= 0 and profile.zeros * 10 > profile.present and profile.positive
     if inflated:
-        return (0.0, *_increasing([_above_zero(profile), *round_quantiles(profile.positive)[1:]]))
+        return (0.0, *increasing([_above_zero(profile), *round_quantiles(profile.positive)[1:]]))
     if _is_skewed(profile.quantiles):
         return round_quantiles(profile.quantiles)
     return round_edges(low, high, whole=profile.decimals == 0)
@@ -384,74 +226,12 @@ def _is_skewed(quantiles: Sequence[float]) -> bool:
     """Whether intervals of one width would put most values into one of them."""
     low, high = quantiles[0], quantiles[-1]
     if low >= 0:
-        return high > 10 * quantiles[_INTERVALS // 2]
+        return high > 10 * quantiles[INTERVALS // 2]
     return high - low > 10 * (quantiles[-2] - quantiles[1])
 
 
 def _above_zero(profile: Profile) -> float:
     """The edge of the level that holds 0 and nothing else."""
     if profile.decimals is None:
-        return _rung(_rung_above(profile.positive[0]) - 1)
+        return rung(rung_above(profile.positive[0]) - 1)
     return float(Decimal(1).scaleb(-profile.decimals))
-
-
-def _increasing(numbers: Sequence[float]) -> list[float]:
-    """The numbers that are above all before them."""
-    kept = [numbers[0]]
-    for number in numbers[1:]:
-        if number > kept[-1]:
-            kept.append(number)
-    return kept if len(kept) > 1 else [*kept, kept[0] + (abs(kept[0]) or 1.0)]
-
-
-def round_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
-    """Quantiles rounded to one digit, or to two where one makes few intervals; the ends outwards.
-
-    >>> round_quantiles((0, 130, 410, 880, 1_900, 52_300))
-    (0.0, 100.0, 400.0, 900.0, 2000.0, 60000.0)
-    """
-    edges = _rounded_quantiles(quantiles, digits=1)
-    few = len(edges) - 1 <= (len(quantiles) - 1) / 2
-    return _rounded_quantiles(quantiles, digits=2) if few else edges
-
-
-def _rounded_quantiles(quantiles: Sequence[float], digits: int) -> tuple[float, ...]:
-    middle = [rounded(value, round, digits) for value in quantiles[1:-1]]
-    edges = _increasing([rounded(quantiles[0], math.floor), *middle])
-    last = rounded(quantiles[-1], math.ceil)
-    return tuple(_increasing([*(edge for edge in edges if edge < last), last]))
-
-
-def rounded(value: float, rounding: object, digits: int = 1) -> float:
-    """A number rounded to some digits by ``math.floor``, ``math.ceil`` or ``round``."""
-    if value == 0:
-        return 0.0
-    unit = Decimal(1).scaleb(Decimal(repr(value)).adjusted() - digits + 1)
-    return float(unit * rounding(Decimal(repr(value)) / unit))  # type: ignore[operator]
-
-
-def round_edges(low: float, high: float, *, whole: bool = False) -> tuple[float, ...]:
-    """Edges at multiples of 1, 2 or 5 times a power of ten: about eight intervals hold all values.
-
-    >>> round_edges(17.5, 42)
-    (15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0)
-    """
-    step = _rung_above(max(high - low, abs(high) * 1e-9, 1e-9) / _INTERVALS)
-    unit = max(Decimal(repr(_rung(step))), Decimal(1 if whole else 0))
-    first = math.floor(Decimal(repr(low)) / unit)
-    last = max(math.ceil(Decimal(repr(high)) / unit), first + 1)
-    return tuple(float(unit * count) for count in range(first, last + 1))
-
-
-def _rung(step: int) -> float:
-    """The ladder ..., 1, 2, 5, 10, 20, ... with 1 at step 0."""
-    power, place = divmod(step, len(_ROUND))
-    return float(Decimal(_ROUND[place]).scaleb(power))
-
-
-def _rung_above(number: float) -> int:
-    """The lowest step of the ladder that is not below a positive number."""
-    step = len(_ROUND) * math.floor(math.log10(number))
-    while _rung(step) < number:
-        step += 1
-    return step

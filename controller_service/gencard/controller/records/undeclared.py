@@ -11,7 +11,8 @@ from datetime import date
 from gencard.controller.records.detection import MARKS
 from gencard.controller.records.encoding import PLAIN, Reading, encoder_of, number_of, number_text
 from gencard.controller.records.ordered_labels import in_order
-from gencard.controller.records.schema_draft import MOST_LABELS, NUMBER_MARKS, rounded
+from gencard.controller.records.profiles import MOST_LABELS, NUMBER_MARKS
+from gencard.controller.records.round_edges import rounded
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Records
 from gencard.controller.settings.files import Table

@@ -1,0 +1,187 @@
+"""A look at the columns of a file of records, before there is a schema."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS
+from gencard.controller.records.encoding import Column, number_text
+from gencard.controller.records.file_format import FileFormat, literal
+from gencard.controller.records.round_edges import INTERVALS
+from gencard.controller.records.vault import Records
+from gencard.core.errors import EmptyDatasetError, InvalidInputError
+
+MOST_LABELS = 100
+_LEAST_RECORDS = 8
+"""Fewer records say too little about a column."""
+
+NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
+"""Numbers that people write where a value is missing, if all others are 0 or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a column holds.
+
+    Args:
+        present: Values that are neither empty nor a mark of a missing value.
+        marks: Marks of missing values, and how often each occurs.
+        distinct: About how many different values there are.
+        values: The different values as text, in order; empty where there are more than 100.
+        rare: Different values that occur once or twice.
+        longest: Characters of the longest value.
+        kind: "number", "date", "boolean" or "text".
+        quantiles: Of numbers or days, at 0, 1/8, ..., 1.
+        zeros: Values that are 0.
+        decimals: Most decimals of a number, where all have at most two.
+        undecided: Dates that could as well be read with day and month exchanged.
+    """
+
+    name: str
+    records: int
+    present: int
+    marks: dict[str, int]
+    distinct: int
+    values: tuple[str, ...]
+    rare: int
+    longest: int
+    kind: str
+    quantiles: tuple[float, ...] = ()
+    positive: tuple[float, ...] = ()
+    zeros: int = 0
+    decimals: int | None = None
+    undecided: bool = False
+
+    @property
+    def missing(self) -> bool:
+        return self.present < self.records
+
+
+def profiles(path: Path, file_format: FileFormat) -> list[Profile]:
+    """A look at every column of a file.
+
+    Raises:
+        InvalidInputError: There are too few records.
+        EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
+    """
+    with Records(path, file_format) as records:
+        ((count,),) = records.rows("SELECT count(*) FROM records")
+        if not count:
+            raise EmptyDatasetError()
+        if count < _LEAST_RECORDS:
+            problem = f"has fewer than {_LEAST_RECORDS} records: too few to draft a schema from"
+            raise InvalidInputError(field="data", problem=problem)
+        return [_profile(records, column, count) for column in records.columns]
+
+
+def _profile(records: Records, column: Column, count: int) -> Profile:
+    look = _Look(records, column)
+    marks = look.marks()
+    kind = look.kind(marks)
+    if kind == "number":
+        marks |= look.number_marks()
+    present = look.count(f"NOT {look.absent(marks)}")
+    common = look.common(marks, kind)
+    if kind not in ("number", "date"):
+        return Profile(column.name, count, present, marks, *common, kind)
+    value = column.number if kind == "number" else column.days
+    return Profile(
+        column.name,
+        count,
+        present,
+        marks,
+        *common,
+        kind,
+        quantiles=look.quantiles(value, marks, "true"),
+        positive=look.quantiles(value, marks, f"{value} > 0"),
+        zeros=look.count(f"{value} = 0"),
+        decimals=look.decimals(marks) if kind == "number" else 0,
+        undecided=kind == "date" and look.is_undecided(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Questions to one column."""
+
+    records: Records
+    column: Column
+
+    def count(self, condition: str) -> int:
+        ((number,),) = self._rows(f"SELECT count(*) FILTER ({condition}) FROM records")  # noqa: S608
+        return int(number)
+
+    def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
+        nan = f"coalesce(isnan({self.column.number}), false)"
+        return f"({self.column.absent(tuple(marks))} OR {nan})"
+
+    def marks(self) -> dict[str, int]:
+        """Words for missing values, and how often each occurs."""
+        text = self.column.text
+        code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
+        codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
+        words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
+        query = f"SELECT {text}, count(*) FROM records WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
+        return {word: int(number) for word, number in self._rows(query)}
+
+    def number_marks(self) -> dict[str, int]:
+        """Negative codes for missing values in a column of numbers from 0 on."""
+        codes = ", ".join(map(repr, NUMBER_MARKS))
+        number = self.column.number
+        if not self.count(f"{number} < 0") or self.count(f"{number} < 0 AND {number} NOT IN ({codes})"):
+            return {}
+        query = f"SELECT {number}, count(*) FROM records WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
+        return {number_text(code): int(count) for code, count in self._rows(query)}
+
+    def kind(self, marks: dict[str, int]) -> str:
+        """What every value is that is not missing."""
+        present = self.count(f"NOT {self.absent(marks)}")
+        tests = {
+            "boolean": f"lower({self.column.text}) IN ('true', 'false')",
+            "number": f"isfinite({self.column.number})",
+            "date": f"{self.column.calendar_date} IS NOT NULL",
+        }
+        for kind, test in tests.items():
+            if present and self.count(f"{test} AND NOT {self.absent(marks)}") == present:
+                return kind
+        return "text"
+
+    def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
+        """Different values (their number, themselves, how many are rare), the longest one's length."""
+        value = self.column.number if kind == "number" else self.column.text
+        here = f"FROM records WHERE NOT {self.absent(marks)}"
+        ((distinct, longest),) = self._rows(
+            f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
+        )
+        groups = f"SELECT {value} AS v, count(*) AS n {here} GROUP BY 1"
+        ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE n < 3")  # noqa: S608
+        rows = self._rows(f"SELECT v FROM ({groups}) ORDER BY v LIMIT {MOST_LABELS + 1}")  # noqa: S608
+        texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
+        if len(texts) > MOST_LABELS:
+            return int(distinct), (), int(rare), int(longest)
+        return len(texts), texts, int(rare), int(longest)
+
+    def quantiles(self, value: str, marks: dict[str, int], condition: str) -> tuple[float, ...]:
+        points = ", ".join(str(step / INTERVALS) for step in range(INTERVALS + 1))
+        ((numbers,),) = self._rows(
+            f"SELECT quantile_disc({value}, [{points}]) FROM records "  # noqa: S608
+            f"WHERE NOT {self.absent(marks)} AND {condition}"
+        )
+        return tuple(map(float, numbers or ()))
+
+    def is_undecided(self) -> bool:
+        """Whether day and month of all dates may be exchanged."""
+        formats = {*self.column.format.dates} & {*DAY_OR_MONTH_FIRST}
+        return bool(formats) and not self.count(f"day({self.column.calendar_date}) > 12")
+
+    def decimals(self, marks: dict[str, int]) -> int | None:
+        number = self.column.number
+        for decimals in (0, 1, 2):
+            test = f"{number} <> round({number}, {decimals}) AND NOT {self.absent(marks)}"
+            if not self.count(f"{test} OR abs({number}) > 1e12"):
+                return decimals
+        return None
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.records.rows(query)
