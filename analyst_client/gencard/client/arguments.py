@@ -242,7 +242,7 @@ def statistics(field: str, value: Any) -> Any:
         refuse(field, value, "a list of marginals", _marginals_advice(field, ["a", "b"]))
     listed = list(value)
     if len(listed) > 1 and all(isinstance(one, str) for one in listed):
-        problem = "is a flat list of names: one joint table, or one table for each name?"
+        problem = "is a flat list of names: it could mean one joint table, or one table for each name"
         raise InvalidInputError(field=field, problem=problem, advice=_marginals_advice(field, listed))
     return [_statistic(field, one) for one in listed]
 
@@ -251,7 +251,12 @@ def _statistic(field: str, value: Any) -> Any:
     if isinstance(value, str | Moment) or _is_a(value, "AllMarginals"):
         return value
     if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
-        refuse(field, value, "marginals of attribute names", _marginals_advice(field, ["a", "b"]))
+        refuse(
+            field,
+            value,
+            "a list of marginals, each a tuple of attribute names",
+            _marginals_advice(field, ["a", "b"]),
+        )
     return tuple(value)
 
 

@@ -325,7 +325,9 @@ def _label(currency: str) -> str:
 
 
 def get_budget(connection: Connection, dataset: str) -> Budget:
-    answer = connection.call(connection.ledger.GetBudget, ledger.GetBudgetRequest(dataset=dataset))
+    request = ledger.GetBudgetRequest(dataset=dataset)
+    with _suggesting("dataset", dataset.removeprefix("datasets/"), lambda: list_datasets(connection)):
+        answer = connection.call(connection.ledger.GetBudget, request)
     return Budget(dataset, price_of(answer.cap), price_of(answer.spent))
 
 

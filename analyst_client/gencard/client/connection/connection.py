@@ -126,7 +126,8 @@ class Connection:
 def _channel(address: str, credentials: Credentials) -> grpc.Channel:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise InvalidInputError(field="address", problem="needs the form host:port")
+        advice = "Write the port behind the host, such as localhost:7443."
+        raise InvalidInputError(field="address", problem="needs the form host:port", advice=advice)
     tls = grpc.ssl_channel_credentials(
         root_certificates=read(credentials.authority, "authority"),
         private_key=read_secret(credentials.key, "key"),

@@ -113,7 +113,8 @@ def address_in(folder: Path) -> str:
     file = folder / "connection.toml"
     if not file.is_file():
         problem = f"name your connection folder with -c or GENCARD_CONNECTION; there is no {file}"
-        raise InvalidInputError(field="connection", problem=problem)
+        advice = "`gencard enrol NAME -c FOLDER` makes one; check the path if you have one already."
+        raise InvalidInputError(field="connection", problem=problem, advice=advice)
     try:
         address = tomllib.loads(read(file, "connection").decode())["address"]
     except (KeyError, ValueError):

@@ -69,7 +69,11 @@ def neighbouring_of(text: str, field: str = "privacy.neighbouring") -> Neighbour
     """Raises InvalidInputError where there is no such relation."""
     if text not in set(Neighbouring):
         expected = " or ".join(Neighbouring)
-        raise InvalidInputError(field=field, problem=f"must be {expected}")
+        advice = (
+            'Noise needs a relation: write neighbouring="add-remove" to hide whether a record is there, '
+            'or neighbouring="replace-one" to hide its values while the number of records is public.'
+        )
+        raise InvalidInputError(field=field, problem=f"must be {expected}", advice=advice)
     return Neighbouring(text)
 
 

@@ -119,7 +119,11 @@ def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -
         if required.get(name, False) > (name in given) or (name in given and name not in required):
             owners = [str(noise.mechanism) for noise in NOISES if name in _names(noise)]
             wrong = problem.format(" or ".join(owners))
-            raise InvalidInputError(field=f"privacy.{name}", problem=wrong)
+            advice = (
+                "Give epsilon (Laplace noise) or rho (Gaussian noise) together with neighbouring; for "
+                "exact counts give none of them."
+            )
+            raise InvalidInputError(field=f"privacy.{name}", problem=wrong, advice=advice)
 
 
 def _names(noise: type[AddedNoise]) -> dict[str, bool]:

@@ -139,7 +139,11 @@ class LogLinear:
             set(clique) >= set(domain.attributes) for clique in cliques
         ):
             problem = "the saturated model needs one marginal on all attributes"
-            raise InvalidInputError(field="marginals", problem=problem)
+            advice = (
+                f"Add the marginal ({', '.join(domain.attributes)}), or use the generator ipf, which "
+                "takes any marginals."
+            )
+            raise InvalidInputError(field="marginals", problem=problem, advice=advice)
 
     def fit(self, psi: Psi, domain: Domain) -> TableModel | TreeModel:
         """Fit psi; see ``Generator.fit``.
