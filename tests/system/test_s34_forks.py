@@ -161,6 +161,13 @@ def tried():
         for begin in (0, 8, 16, 22):
             assert len({each[begin : begin + 6] for each in drawn}) == 3
 
+    def test_s34_noise_of_private_boxes_is_other_noise_in_each_run(self):
+        """Two runs with one draw of noise would show what the noise hides."""
+        made = sandboxed_box("mst", {"epsilon": "1"}, celled("mst"))
+        codes = np.arange(1_500).reshape(500, 3) % [3, 2, 4]
+        records = Dataset(Domain.of({"a": 3, "b": 2, "c": 4}), codes)
+        assert len({made(records, 500, seed=1).digest() for _ in range(3)}) == 3
+
     def test_s34_a_run_that_is_ended_leaves_the_next_one_as_it_was(self):
         text = """
 import time
