@@ -44,6 +44,11 @@ class Release(Displayable):
         """datasets/{dataset}/cards/{card}/releases/{release}."""
         return self.receipt.name
 
+    @property
+    def card(self) -> str:
+        """Name of the card: ``analyst.card(release.card)`` gives psi, tables and report."""
+        return self.name.partition("/releases/")[0]
+
     @cached_property
     def frame(self) -> "pd.DataFrame":
         """The rows with their declared labels and types; ``attrs["gencard"]`` is the release's name.
