@@ -22,7 +22,7 @@ PUBLIC = {
     for name in gencard.client.__all__
     if inspect.isfunction(value := getattr(gencard.client, name))
 }
-UNCHECKED = {"without", "marginal", "clique", "cell"}
+UNCHECKED = {"without", "marginal", "clique", "cell", "terms"}
 """Names of lines, and values that we made."""
 
 
