@@ -15,6 +15,7 @@ title = "Redbook survey on marriage, 1974"
 description = "6,366 married women on marriage, children, religion and affairs. Public domain."
 declared_by = "the demonstration's steward"
 reviewed = true
+records = 6_366
 
 [[attributes]]
 name = "rate_marriage"
