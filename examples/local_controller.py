@@ -1,4 +1,4 @@
-"""A controller on loopback for notebooks: the Redbook survey, keys that it makes, gone when it is stopped.
+"""A controller on loopback for notebooks: the Redbook survey, keys of its own, gone when it is stopped.
 
 It is for trying Gencard out: it holds the keys of both parties, and the survey is public.
 """
@@ -54,8 +54,8 @@ def start() -> LocalController:
     """
     folder = tempfile.TemporaryDirectory(prefix="gencard-")
     controller = _set_up(Path(folder.name))
-    command = [_PROGRAM, "serve", "--config", controller / "controller.toml"]
-    plain = {"NO_COLOR": "1", "FORCE_COLOR": "", "TERM": "dumb"}  # kernels ask for colours, which hide words
+    command = [str(_PROGRAM), "serve", "--config", str(controller / "controller.toml")]
+    plain = {"NO_COLOR": "1", "FORCE_COLOR": "", "TERM": "dumb"}
     environment = {**os.environ, **plain, "GENCARD_SERVER__ADDRESS": "localhost:0"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     local = LocalController(_address(process), controller / "people", process, folder)
@@ -67,7 +67,7 @@ def _set_up(folder: Path) -> Path:
     """The controller's folder, reviewed: exact counts and three evaluations are on offer."""
     records, controller = folder / "fair.csv", folder / "controller"
     write_records(records)
-    command = [_PROGRAM, "init", controller, "--data", records, "--demo-people"]
+    command = [str(_PROGRAM), "init", str(controller), "--data", str(records), "--demo-people"]
     subprocess.run(command, check=True, capture_output=True)
     (controller / "schema.toml").write_text(SCHEMA)
     settings = controller / "controller.toml"

@@ -1,0 +1,57 @@
+"""The notebook of the first hour runs, says nothing that a newcomer must not see, and loads nothing."""
+
+import re
+import shutil
+
+import nbformat
+import pytest
+from matplotlib.image import imread
+
+from docs.notebook import NOTEBOOK, executed, html, take_picture, texts
+
+pytest.importorskip("statsmodels", reason="the survey comes with it")
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    return executed()
+
+
+def test_it_is_kept_without_outputs():
+    kept = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(kept)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in kept.cells)
+
+
+def test_no_cell_fails_or_warns(notebook):
+    shown = "\n".join(texts(notebook))
+    assert not re.search(r"stderr|Warning|Traceback|Error\b", shown)
+
+
+def test_each_step_of_the_first_hour_shows_its_result(notebook):
+    page = html(notebook)
+    for words in (
+        "6,366, as declared",
+        "ORDER_TOO_HIGH",
+        "agreed",
+        "Every byte agrees",
+        "Unique rows and small counts",
+        "not named on the card",
+        "Evidence of leakage",
+        "Exact statistics",
+    ):
+        assert words in page
+
+
+def test_the_page_loads_nothing_from_elsewhere(notebook):
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", html(notebook))
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_a_browser_draws_it(notebook, tmp_path):
+    page, picture = tmp_path / "page.html", tmp_path / "page.png"
+    page.write_text(html(notebook), encoding="utf-8")
+    take_picture(page, picture, width=1_000, height=2_000)
+    pixels = imread(picture)[:, :, :3]
+    assert pixels.shape[:2] == (2_000, 1_000)
+    assert pixels.std() > 0.05
