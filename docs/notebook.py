@@ -15,6 +15,7 @@ from typing import Any
 import nbformat
 from nbconvert import HTMLExporter
 from nbconvert.preprocessors import ExecutePreprocessor
+from PIL import Image, ImageChops
 
 from docs.leaking_adult import main as write_report
 
@@ -22,6 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "examples" / "first_hour.ipynb"
 PICTURES = ROOT / "docs"
 CELL_SECONDS = 600
+FIGURES = ("dcr", "tables")
+"""Sections of a report that docs/report-figures.png shows."""
+
+_SECTION = r'<section class="measure" aria-labelledby="{}">.*?</section>'
 _STYLE = "<style>.jp-InputPrompt, .jp-OutputPrompt { display: none } body { max-width: 62em }</style>"
 
 Notebook = Any
@@ -66,9 +71,27 @@ def take_picture(page: Path, picture: Path, *, width: int, height: int) -> None:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         sizes = ["--hide-scrollbars", f"--window-size={width},{height}"]
         files = [f"--user-data-dir={profile}", f"--screenshot={picture}", page.resolve().as_uri()]
-        subprocess.run(
-            ["chromium", *options, *sizes, *files], check=True, timeout=240, capture_output=True
-        )
+        command = ["chromium", *options, *sizes, *files]
+        subprocess.run(command, check=True, timeout=240, capture_output=True)
+    _shrink(picture)
+
+
+def _shrink(picture: Path) -> None:
+    """Cut off what is empty below, and keep 64 colours."""
+    with Image.open(picture) as file:
+        image = file.convert("RGB")
+    corner = image.crop((0, image.height - 1, 1, image.height)).resize(image.size)
+    box = ImageChops.difference(image, corner).getbbox() or (0, 0, *image.size)
+    lowest = min(box[3] + 24, image.height)
+    image.crop((0, 0, image.width, lowest)).quantize(64).save(picture, optimize=True)
+
+
+def figures_of(page: str) -> str:
+    """The page of a report with nothing but the sections of ``FIGURES``."""
+    head, _, body = page.partition("<body")
+    sections = (re.search(_SECTION.format(name), body, re.DOTALL) for name in FIGURES)
+    shown = "".join(section[0] for section in sections if section)
+    return f"{head}<body><main>{shown}</main></body></html>"
 
 
 def main() -> None:
@@ -80,11 +103,14 @@ def main() -> None:
     dist.mkdir(exist_ok=True)
     page = dist / "first_hour.html"
     page.write_text(html(executed()), encoding="utf-8")
-    take_picture(page, PICTURES / "notebook.png", width=1_000, height=5_200)
+    take_picture(page, PICTURES / "notebook.png", width=840, height=6_000)
     if folder:
         report = dist / "report.html"
         write_report(folder, str(report))
-        take_picture(report, PICTURES / "report.png", width=1_000, height=1_370)
+        take_picture(report, PICTURES / "report.png", width=1_000, height=1_500)
+        figures = dist / "report-figures.html"
+        figures.write_text(figures_of(report.read_text(encoding="utf-8")), encoding="utf-8")
+        take_picture(figures, PICTURES / "report-figures.png", width=820, height=2_400)
 
 
 if __name__ == "__main__":

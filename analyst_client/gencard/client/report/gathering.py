@@ -153,8 +153,14 @@ def card_report(
         reader=str(role),
         findings=measures.findings,
         audits=tuple(known_audits(agreement)),
-        left_out=tuple(gathering.left_out(measures)),
+        left_out=tuple(sorted(gathering.left_out(measures), key=_order)),
     )
+
+
+def _order(left: LeftOut) -> tuple[bool, int]:
+    """What the reader can have first, then the rest by group."""
+    groups = list(Group)
+    return "gencard" not in left.why, groups.index(left.group) if left.group else len(groups)
 
 
 def _receipt(agreement: Agreement, release: str | None) -> Receipt:
