@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -22,6 +23,9 @@ from tests.messy_files import MESSY
 from tests.shared_data import shared_file
 
 ROWS = 2_000
+ATTRIBUTES = 6
+"""Of the analysis."""
+
 PROGRAMS = Path(sys.executable).parent
 PUBLIC = ("sd2011", "adult_raw", "nist_acs_national2019")
 
@@ -79,15 +83,25 @@ def first_hour(records: Path, folder: Path) -> FirstHour:
     schema.write_text(schema.read_text().replace("reviewed = false", "reviewed = true"))
     settings = controller / "controller.toml"
     typed("gencard-controller", "check", "--config", settings)
-    names = [attribute["name"] for attribute in tomllib.loads(schema.read_text())["attributes"]]
+    attributes = tomllib.loads(schema.read_text())["attributes"]
     (dataset,) = tomllib.loads(settings.read_text())["datasets"]
-    formula = " ~ ".join(f"Q('{name}')" for name in names[:2])
     with served(settings, seconds):
         typed(
-            "gencard", "synthesize", dataset["name"], formula, "--rows", ROWS, "--output", rows, "--yes",
+            "gencard", "synthesize", dataset["name"], formula_of(attributes), "--kind", "linear",
+            "--rows", ROWS, "--output", rows, "--yes",
             "--connection", controller / "people" / "ana",
         )  # fmt: skip
-    return FirstHour(seconds, 1, len(names), len(names) + drafted.count("left out:"), kinds_of(rows))
+    return FirstHour(
+        seconds, 1, len(attributes), len(attributes) + drafted.count("left out:"), kinds_of(rows)
+    )
+
+
+def formula_of(attributes: list[dict[str, Any]]) -> str:
+    """A linear model of the first number by the first other attributes; pairs determine it."""
+    numbers = [one["name"] for one in attributes if "edges" in one and not one.get("dates")]
+    others = [one["name"] for one in attributes if one["name"] != numbers[0]]
+    predictors = " + ".join(f"Q('{name}')" for name in others[: ATTRIBUTES - 1])
+    return f"Q('{numbers[0]}') ~ {predictors}"
 
 
 @contextmanager
@@ -113,9 +127,9 @@ def kinds_of(rows: Path) -> dict[str, int]:
     kinds = {"numbers": 0, "dates": 0, "truth values": 0, "labels": 0}
     for name in frame:
         column = frame[name].dropna()
-        if column.isin([True, False, "true", "false"]).all() and column.dtype != "int64":
+        if pd.api.types.is_bool_dtype(column):
             kinds["truth values"] += 1
-        elif column.dtype != object:
+        elif pd.api.types.is_numeric_dtype(column):
             kinds["numbers"] += 1
         else:
             dates = pd.to_datetime(column, format="%Y-%m-%d", errors="coerce").notna().all()
