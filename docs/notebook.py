@@ -107,7 +107,7 @@ def main() -> None:
     if folder:
         report = dist / "report.html"
         write_report(folder, str(report))
-        take_picture(report, PICTURES / "report.png", width=1_000, height=1_500)
+        take_picture(report, PICTURES / "report.png", width=1_000, height=1_640)
         figures = dist / "report-figures.html"
         figures.write_text(figures_of(report.read_text(encoding="utf-8")), encoding="utf-8")
         take_picture(figures, PICTURES / "report-figures.png", width=820, height=2_400)
