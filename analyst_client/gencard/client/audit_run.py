@@ -126,8 +126,8 @@ def _at_card(
 
 
 _RUN = re.compile(r"run (\d+) of (\d+)")
-_LEAST_RUNS = 3
-"""Runs after which there is an estimate."""
+_LEAST_RUNS = 1
+"""Runs after which there is an estimate: the first tells what an audit will take."""
 
 
 @dataclass(slots=True)
