@@ -340,7 +340,9 @@ def eventually_killed(process):
 
 def shown_by(descriptor):
     """What a terminal shows next; nothing where it is silent or its other end is closed."""
+    waiting = select.poll()  # select() knows no descriptor above 1,023
+    waiting.register(descriptor, select.POLLIN)
     try:
-        return os.read(descriptor, 4096) if select.select([descriptor], [], [], 0.5)[0] else b""
+        return os.read(descriptor, 4096) if waiting.poll(500) else b""
     except OSError:
         return b""
