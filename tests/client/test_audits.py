@@ -88,7 +88,7 @@ class TestFromAfar:
         clock = Clock(lambda stage, share: told.append(stage), now=lambda: next(seconds))
         for stage in ("pair", "look, run 1 of 70", "look, run 2 of 70", "look, run 4 of 70"):
             clock(stage, 0.1)
-        assert told[:2] == ["pair", "look, run 1 of 70"]
+        assert told[:2] == ["pair", "look, run 1 of 70: it shows how long all take"]
         assert told[2] == "look, run 2 of 70, about 2 min 20 s left"  # 69 runs of 2 s
         assert told[3] == "look, run 4 of 70, about 2 min 10 s left"  # 67 runs of 2 s
         Clock(lambda stage, share: told.append(stage), is_shown=False)("look, run 9 of 70", 0.5)

@@ -148,8 +148,10 @@ class Clock:
     def __call__(self, stage: str, share: float) -> None:
         self.stage = stage
         numbers = _RUN.search(stage)
-        left = self._left(int(numbers[1]), int(numbers[2])) if numbers and self.is_shown else None
-        self.report(stage if left is None else f"{stage}, about {spoken(left)} left", share)
+        if numbers and self.is_shown:
+            left = self._left(int(numbers[1]), int(numbers[2]))
+            stage += ": it shows how long all take" if left is None else f", about {spoken(left)} left"
+        self.report(stage, share)
 
     def _left(self, run: int, runs: int) -> float | None:
         """Seconds, from the first run that was told of; what is done between runs counts with them."""
