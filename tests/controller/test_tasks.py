@@ -69,7 +69,7 @@ def dataset_entry(tmp_path: Path) -> DatasetEntry:
     frame.to_csv(path, index=False)
     schema = PublicSchema("t", "d", "b", True, CODING)
     version = Vault(path, CODING).version(SALT)
-    return DatasetEntry("datasets/survey", schema, POLICY, path, version)
+    return DatasetEntry("datasets/survey", schema, POLICY, path, version, version)
 
 
 def records(dataset_entry: DatasetEntry) -> Dataset:

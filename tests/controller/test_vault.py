@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from gencard.controller.jobs import process
 from gencard.controller.records.encoding import Reading
+from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.vault import Records, Vault, silently
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.errors import (
@@ -297,6 +298,15 @@ class TestVersion:
         expected = hmac.new(b"salt", path.read_bytes(), "sha256").hexdigest()
         assert Vault(path, CODING).version(b"salt") == expected
         assert Vault(path, CODING).version(b"other") != expected
+
+    def test_a_file_that_is_read_otherwise_is_another_version(self, tmp_path):
+        path = stored(FRAME, tmp_path, "csv")
+        readings = [{}, {"age": Reading(("-8",))}, {"age": Reading(other="30")}]
+        formats = [FileFormat(), FileFormat(decimal=","), FileFormat(dates=("%d.%m.%Y",))]
+        vaults = [Vault(path, CODING, reading, form) for reading in readings for form in formats]
+        assert len({vault.version(b"salt") for vault in vaults}) == len(vaults)
+        same = Vault(path, CODING, {"sex": Reading()}, FileFormat(dates=[]))  # as a job reads its JSON
+        assert same.version(b"salt") == vaults[0].version(b"salt")
 
     def test_a_changed_file_is_another_version(self, path):
         vault = Vault(path, CODING)

@@ -17,10 +17,11 @@ PREFIX = "datasets/"
 
 @dataclass(frozen=True, slots=True)
 class Holdout:
-    """Where the records lie, and their salted digest in hex."""
+    """Where the records lie, their version, and the salted digest of their file."""
 
     data: Path
     version: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class DatasetEntry:
     Args:
         name: datasets/{dataset}.
         data: Where its records lie; only the vault opens it.
-        version: Salted digest of the records, in hex.
+        version: Salted digest of the records and of how they are read, in hex.
+        digest: Salted digest of their file alone.
         holdout: Other records under the same schema, that no release is made from, and their version.
         declared: What measures of cards are told.
         format: How the files are written.
@@ -41,6 +43,7 @@ class DatasetEntry:
     policy: Policy
     data: Path
     version: str
+    digest: str
     holdout: Holdout | None = None
     declared: Declared = NOTHING_DECLARED
     format: FileFormat = USUAL

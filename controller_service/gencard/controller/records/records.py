@@ -24,13 +24,16 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
+    vault = _vault(entry, schema)
+    digest = vault.digest(salt)
     return DatasetEntry(
         name=f"{PREFIX}{entry.name}",
         schema=schema,
         policy=entry.policy.policy(),
         data=entry.data,
         format=entry.format.format(),
-        version=_vault(entry, schema).version(salt),
+        version=vault.version(salt, digest),
+        digest=digest,
         holdout=_holdout(entry, schema, salt),
         declared=entry.measures.declared(),
     )
@@ -95,10 +98,9 @@ def _naming(place: str) -> Iterator[None]:
 def _holdout(entry: DatasetTable, schema: PublicSchema, salt: bytes) -> Holdout | None:
     if entry.holdout is None:
         return None
-    return Holdout(
-        entry.holdout,
-        _vault(entry, schema, entry.holdout).version(salt),
-    )
+    vault = _vault(entry, schema, entry.holdout)
+    digest = vault.digest(salt)
+    return Holdout(entry.holdout, vault.version(salt, digest), digest)
 
 
 def _vault(entry: DatasetTable, schema: PublicSchema, path: Path | None = None) -> Vault:

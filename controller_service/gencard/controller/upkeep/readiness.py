@@ -73,11 +73,11 @@ def check_apart(catalogue: Catalogue) -> None:
     """The same records under two names would have two ledgers, and could be told by two schemas.
 
     Raises:
-        InvalidInputError: Two datasets are of one version.
+        InvalidInputError: Two datasets are of one file.
     """
     first: dict[str, str] = {}
     for dataset_entry in catalogue:
-        other = first.setdefault(dataset_entry.version, dataset_entry.name)
+        other = first.setdefault(dataset_entry.digest, dataset_entry.name)
         if other != dataset_entry.name:
             raise InvalidInputError(
                 field=dataset_entry.name, problem=f"holds the same records as {other}"
@@ -93,9 +93,9 @@ def check_evaluations(catalogue: Catalogue) -> None:
             this policy leaves no release for.
         UnknownAttributeError: The gap names an attribute that is undeclared.
     """
-    versions = {dataset_entry.version for dataset_entry in catalogue}
+    digests = {dataset_entry.digest for dataset_entry in catalogue}
     for dataset_entry in catalogue:
-        if dataset_entry.holdout is not None and dataset_entry.holdout.version in versions:
+        if dataset_entry.holdout is not None and dataset_entry.holdout.digest in digests:
             problem = "holds the same records as a dataset, which releases are made from"
             raise InvalidInputError(field=f"{dataset_entry.name}: holdout", problem=problem)
         declared = dataset_entry.declared
