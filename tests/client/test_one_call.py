@@ -304,7 +304,9 @@ class TestShell:
     def test_a_terminal_is_asked(self, people, connection_toml, world, tmp_path, typed, code, cards):
         """A real terminal: the offer is shown, then yes, nothing, or Ctrl-C is typed."""
         ours, theirs = pty.openpty()
-        program = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        program = "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        # tests that run in the background of a shell hand on that Ctrl-C is ignored
+        program += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         program += "from gencard.client.shell.main import main; main()"
         words = ["synthesize", "survey", FITS, "--rows", "40", "--output", str(tmp_path / "rows.csv")]
         process = subprocess.Popen(
