@@ -1,6 +1,8 @@
 """Audits from afar and at the card, through the client."""
 
 import json
+import re
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +15,10 @@ from gencard.core import errors
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.wording import wording
+from gencard.core.errors import BlackBoxError, GencardError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.types import ignore_progress
 from tests.client.fake_controller import Audits
 
 PAIRS = [("sex", "age"), ("sex", "health"), ("age", "health")]
@@ -88,11 +92,44 @@ class TestFromAfar:
         clock = Clock(lambda stage, share: told.append(stage), now=lambda: next(seconds))
         for stage in ("pair", "look, run 1 of 70", "look, run 2 of 70", "look, run 4 of 70"):
             clock(stage, 0.1)
-        assert told[:2] == ["pair", "look, run 1 of 70: it shows how long all take"]
+        assert told[:2] == ["pair", "look, run 1 of 70"]
         assert told[2] == "look, run 2 of 70, about 2 min 20 s left"  # 69 runs of 2 s
         assert told[3] == "look, run 4 of 70, about 2 min 10 s left"  # 67 runs of 2 s
         Clock(lambda stage, share: told.append(stage), is_shown=False)("look, run 9 of 70", 0.5)
         assert told[4] == "look, run 9 of 70"
+
+
+class TestEstimate:
+    def test_a_person_reads_what_all_runs_will_take_before_the_first(self):
+        seconds, told = iter([1.0, 3.5]), []
+        clock = Clock(lambda stage, share: told.append(stage), now=lambda: next(seconds))
+        clock.expect(42, lambda: None)
+        assert told == ["42 runs, about 1 min 40 s"]  # of 2.5 s
+
+    def test_without_a_person_nothing_is_rehearsed(self):
+        def rehearsal():
+            raise AssertionError
+
+        Clock(ignore_progress).expect(42, rehearsal)
+        Clock(lambda stage, share: None, is_shown=False).expect(42, rehearsal)
+
+    @pytest.mark.parametrize("where", ["made-up", "card"])
+    def test_a_terminal_shows_it(self, card, world, monkeypatch, where):
+        told = []
+        shown = contextmanager(lambda title, display: iter([lambda stage, share: told.append(stage)]))
+        monkeypatch.setattr("gencard.client.audit_run.progress_bar", shown)
+        world.box = lambda dataset, rows, seed: dataset.take(np.arange(rows))
+        with suppress(GencardError):
+            card.audit("leaky", where=where, progress=True)
+        assert re.fullmatch(r"\d+ runs, about .+", told[0])
+
+    def test_a_box_that_fails_then_is_heard_of_by_the_audit_alone(self):
+        def rehearsal():
+            raise BlackBoxError(problem="it raised an error")
+
+        told = []
+        Clock(lambda stage, share: told.append(stage)).expect(42, rehearsal)
+        assert told == []
 
 
 def interrupt_at(stage):

@@ -3,7 +3,9 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from uuid import uuid4
 
@@ -13,16 +15,17 @@ from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
 from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.arms.runs import calls
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.wording import report_of_json_object, summary
-from gencard.core.card.terms import LEAST_RUNS
+from gencard.core.card.terms import LEAST_RUNS, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
+from gencard.core.errors import GencardError, InvalidInputError, InvalidNumberError, VerificationError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.linear import statistics_of
-from gencard.core.types import Progress
+from gencard.core.types import Progress, ignore_progress
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire.signatures.canonical import document_of, sha256
 from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
@@ -75,7 +78,7 @@ def _at_made_up_records(
     if runs is not None and runs < LEAST_RUNS:
         raise InvalidNumberError(field="runs", expected=f"at least {LEAST_RUNS}")
     planned = terms.audit.sufficient if runs is None else replace(terms.audit, runs=runs)
-    rows = max(2, min(terms.rows, MADE_UP_RECORDS))
+    rows = _rows_of(terms)
     linear = statistics_of(terms.moments, agreement.coding)
     plan = AuditPlan(terms.marginals, rows, seed, planned, linear=linear)
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
@@ -84,6 +87,7 @@ def _at_made_up_records(
         if records is None:
             records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
         try:
+            clock.expect(calls(planned.runs), partial(box, records, rows, seed=seed))
             report = run_audit(box, records, plan, versions=_versions(), progress=clock)
         except KeyboardInterrupt as stopped:
             stopped.add_note(f"The audit stopped at: {clock.stage}. Nothing of it is kept; it was free.")
@@ -101,6 +105,18 @@ def _at_made_up_records(
     )
 
 
+def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
+    """Run a black box once, on made-up records."""
+    records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
+    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
+    box(records, _rows_of(agreement.card.terms), seed=seed)
+
+
+def _rows_of(terms: Proposal) -> int:
+    """Rows of a run at made-up records."""
+    return max(2, min(terms.rows, MADE_UP_RECORDS))
+
+
 def _at_card(
     agreement: Agreement, black_box: str, seed: int, resume: str, progress: ProgressDisplay
 ) -> Audit:
@@ -114,8 +130,11 @@ def _at_card(
         request_id=str(uuid4()),
     )
     with progress_bar("Auditing", progress) as reported:
-        operation = connection.call(connection.audit.RunAudit, request)
         clock = Clock(reported, is_shown=not callable(progress))
+        if not resume:
+            runs = calls(agreement.card.terms.audit.sufficient.runs)
+            clock.expect(runs, partial(_rehearse, agreement, black_box, seed))
+        operation = connection.call(connection.audit.RunAudit, request)
         try:
             message = result_of(connection, operation, pb.Audit, clock)
         except KeyboardInterrupt as stopped:
@@ -127,7 +146,7 @@ def _at_card(
 
 _RUN = re.compile(r"run (\d+) of (\d+)")
 _LEAST_RUNS = 1
-"""Runs after which there is an estimate: the first tells what an audit will take."""
+"""Runs after which the time that is left is told."""
 
 
 @dataclass(slots=True)
@@ -150,8 +169,20 @@ class Clock:
         numbers = _RUN.search(stage)
         if numbers and self.is_shown:
             left = self._left(int(numbers[1]), int(numbers[2]))
-            stage += ": it shows how long all take" if left is None else f", about {spoken(left)} left"
+            stage += "" if left is None else f", about {spoken(left)} left"
         self.report(stage, share)
+
+    def expect(self, runs: int, rehearsal: Callable[[], object]) -> None:
+        """Before the first run, tell a person what all will take, by a run that does not count.
+
+        Where that run fails, the audit says why.
+        """
+        if not self.is_shown or self.report is ignore_progress:
+            return
+        begin = self.now()
+        with suppress(GencardError):
+            rehearsal()
+            self.report(f"{runs} runs, about {spoken(runs * (self.now() - begin))}", 0.0)
 
     def _left(self, run: int, runs: int) -> float | None:
         """Seconds, from the first run that was told of; what is done between runs counts with them."""
