@@ -145,8 +145,6 @@ def _at_card(
 
 
 _RUN = re.compile(r"run (\d+) of (\d+)")
-_LEAST_RUNS = 1
-"""Runs after which the time that is left is told."""
 
 
 @dataclass(slots=True)
@@ -167,10 +165,8 @@ class Clock:
     def __call__(self, stage: str, share: float) -> None:
         self.stage = stage
         numbers = _RUN.search(stage)
-        if numbers and self.is_shown:
-            left = self._left(int(numbers[1]), int(numbers[2]))
-            stage += "" if left is None else f", about {spoken(left)} left"
-        self.report(stage, share)
+        left = self._left(int(numbers[1]), int(numbers[2])) if numbers and self.is_shown else ""
+        self.report(stage + left, share)
 
     def expect(self, runs: int, rehearsal: Callable[[], object]) -> None:
         """Before the first run, tell a person what all will take, by a run that does not count.
@@ -184,13 +180,13 @@ class Clock:
             rehearsal()
             self.report(f"{runs} runs, about {spoken(runs * (self.now() - begin))}", 0.0)
 
-    def _left(self, run: int, runs: int) -> float | None:
-        """Seconds, from the first run that was told of; what is done between runs counts with them."""
+    def _left(self, run: int, runs: int) -> str:
+        """What is left by the runs since the first reported one; work between runs counts with them."""
         now = self.now()
         first, since = self._first = self._first or (run, now)
-        if run - first < _LEAST_RUNS:
-            return None
-        return (now - since) / (run - first) * (runs - run + 1)
+        if run == first:
+            return ""
+        return f", about {spoken((now - since) / (run - first) * (runs - run + 1))} left"
 
 
 def spoken(seconds: float) -> str:

@@ -45,6 +45,11 @@ from gencard.wire.documents.enrolment import (
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Role
 
+Fingerprint = Annotated[
+    str | None,
+    typer.Option(help="Fingerprint that the person gave you. Default: you are asked to compare."),
+]
+
 _EFFECT = {
     Kind.NEW: "Enrol a new person.",
     Kind.RENEWED: "Renew the certificate; the keys stay as they are.",
@@ -60,10 +65,7 @@ def enrol(
     project: Annotated[
         str | None, typer.Option(help="Project, whose members share one budget. Overrides the request.")
     ] = None,
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(help="Fingerprint that the person gave you. Default: you are asked to compare."),
-    ] = None,
+    fingerprint: Fingerprint = None,
     output: Annotated[
         Path | None, typer.Option(help="File for the answer. Default: NAME-answer.json.")
     ] = None,

@@ -13,7 +13,7 @@ from gencard.controller.people.certificates import LEAF_LIFE, read_authority
 from gencard.controller.people.enrolment import PROJECT, disable, make_people
 from gencard.controller.people.identities import read_identities
 from gencard.controller.settings.settings import Settings
-from gencard.controller.shell.people import enrol, reachable, read_request
+from gencard.controller.shell.people import Fingerprint, enrol, reachable, read_request
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -45,10 +45,7 @@ def add(
     request: Annotated[
         Path | None, typer.Option(help="The person's request. Default: NAME-request.json.")
     ] = None,
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(help="Fingerprint that the person gave you. Default: you are asked to compare."),
-    ] = None,
+    fingerprint: Fingerprint = None,
     keys_here: Annotated[
         bool,
         typer.Option(
