@@ -21,7 +21,7 @@ BASE = {
 }
 STATISTICS = BASE | {"core.noise", "core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
-MEASURES = {"core.privacy", "core.utility", "core.evaluation"}
+MEASURES = {"core.psi_risk", "core.privacy", "core.utility", "core.evaluation"}
 CORE = BELOW_AUDIT | {"core.audit", *MEASURES}
 CONTROLLER = {"controller", "controller.records.vault"}
 
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "core.generators": STATISTICS | {"core.generators"},  # and so never the door
     "core.blackbox": BELOW_AUDIT,
     "core.privacy": STATISTICS | {"core.privacy"},
+    "core.psi_risk": STATISTICS | {"core.psi_risk"},
     "core.utility": STATISTICS | {"core.utility"},
     "core.evaluation": STATISTICS | MEASURES,
     "core.audit": CORE - {"core.evaluation"},

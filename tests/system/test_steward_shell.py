@@ -146,6 +146,30 @@ def test_what_is_rejected_is_over(run, asked):
         asked.terminate()
 
 
+def test_the_risk_of_a_card_is_shown_and_the_log_says_who_looked(run, asked, watched_house):
+    shown = run("risk", asked.name, "--steward", "kim")
+    assert "for the steward only" in shown
+    assert "sex × health" in shown or "Small counts" in shown
+    report = json.loads(run("risk", asked.name, "--json"))
+    assert report["attributes"] == ["sex", "health", "work"]
+    assert report["small"]["cells"] > 0
+    looks = [line for line in run("log").splitlines() if "look-at-risk" in line]
+    assert any("kim" in line for line in looks)
+
+
+def test_a_card_with_noise_shows_no_exact_counts(run, watched_house):
+    with watched_house.analyst() as analyst:
+        card = analyst.propose(
+            "survey",
+            [("sex", "work")],
+            purpose="To see",
+            rows=100,
+            epsilon="0.1",
+            neighbouring="add-remove",
+        )
+        assert "No exact counts" in run("risk", card.name)
+
+
 def test_every_decision_is_in_a_log_that_verifies(run, asked, watched_house):
     run("approve", asked.name, "--steward", "Sam Miller")
     newest = json.loads(run("log", "--json", "--last", 1))[0]

@@ -16,12 +16,12 @@ from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import sums_price
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.state.cards import CardStore, offer_of, signed_card
+from gencard.controller.state.cards import CardRow, CardStore, offer_of, signed_card
 from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Proposal
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
 from gencard.core.moment import Moment
 from gencard.core.statistics.closure import Grant, dimension, shows_a_difference
@@ -62,6 +62,18 @@ class Grants:
         if privacy.mechanism in closed:
             raise ProposalRefusedError(reasons=closed[privacy.mechanism])
 
+    def exact_tables(
+        self, tx: Connection, dataset_entry: DatasetEntry
+    ) -> Mapping[str, tuple[Clique, ...]]:
+        """By card, the exact counts of the present records that were granted, to anybody."""
+        return {
+            card.name: card.terms.marginals
+            for card, expires in map(_granted_card, self.store.granted(tx, dataset_entry.name))
+            if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
+            and not card.terms.privacy.noisy
+            and (self.clock() < expires or self.store.measured(tx, card.name))
+        }
+
     def _closed(
         self, tx: Connection, dataset: str, exact: Grant, relation: Neighbouring | None
     ) -> Mapping[Mechanism, str]:
@@ -83,6 +95,12 @@ class Grants:
             granted_by_card, expires = _grant_and_expiry(row.body)
             if now < expires or self.store.measured(tx, row.name):
                 yield granted_by_card
+
+
+def _granted_card(row: CardRow) -> tuple[CardTerms, datetime]:
+    """A card that was granted, and its end."""
+    card = card_of_bytes(row.body)
+    return signed_card(card), offer_of(card).expire_time
 
 
 @lru_cache(maxsize=1_000)

@@ -1,8 +1,8 @@
-"""The tasks that compare released rows with the records: evaluations, and removal of unique records."""
+"""The tasks that look at what would leave beside the records: evaluations, unique rows, risk of psi."""
 
 from pathlib import Path
 
-from gencard.controller.jobs.measurement import confirm, opened
+from gencard.controller.jobs.measurement import confirm, opened, records_over
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
@@ -15,6 +15,7 @@ from gencard.core.evaluation.material import Declared, Material, Together
 from gencard.core.evaluation.registry import evaluate, evaluation_named
 from gencard.core.privacy.distances.gower import Missing
 from gencard.core.privacy.uniques import unique_free
+from gencard.core.psi_risk.risk import psi_risk
 from gencard.core.types import Progress
 from gencard.core.utility.gap import GapWords
 from gencard.wire.documents.psi_document import psi_of_document
@@ -44,6 +45,13 @@ def thin_out(job: Job, progress: Progress) -> Job:
     kept = unique_free(original, drawn, job["rows"])
     RowsFile(Path(job["rows_file"])).write(kept)
     return {"digest": kept.digest()}
+
+
+def look(job: Job, progress: Progress) -> Job:
+    """Records and cliques -> the risk of their exact tables, for stewards alone."""
+    cliques = cliques_of(job["cliques"])
+    records = records_over(cliques, job["records"], most_records=job["most_records"])
+    return {"risk": psi_risk(records, cliques, progress=progress).json()}
 
 
 def _material(job: Job) -> Material:

@@ -13,7 +13,7 @@ from gencard.controller.sandbox.recipes import PROGRAM
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges, Labels
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.evaluation.evaluation import Evaluation, Need
 from gencard.core.statistics.linear import LinearStatistic, statistics_of
 from gencard.core.typed_json import PLAIN
@@ -166,6 +166,14 @@ class Descriptions:
             "drawn": str(drawn),
             "rows": rows,
             "rows_file": str(rows_file),
+            "most_records": self.audit_records,
+        }
+
+    def look(self, dataset_entry: DatasetEntry, cliques: Sequence[Clique]) -> Job:
+        """The present records, and the tables of which a steward wants to know the risk."""
+        return {
+            "records": self._records(dataset_entry, dataset_entry.version),
+            "cliques": [list(clique) for clique in cliques],
             "most_records": self.audit_records,
         }
 

@@ -38,6 +38,8 @@ runs. The descriptions:
     thin_out        {"records": records, "drawn": path of a rows file, "rows": int,
                      "rows_file": path to be written, "most_records": int}
                     -> {"digest": hex, of the rows}
+    look            {"records": records, "cliques": [[attribute, ...], ...], "most_records": int}
+                    -> {"risk": as ``core.psi_risk.risk.PsiRisk``}, for stewards alone
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
                      "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
@@ -106,10 +108,11 @@ THIN_OUT = Task("thin_out", "comparison", steps=1, at_records=True)
 RUN_BLACK_BOX = Task("run_black_box", "synthesis", lent=True)
 KEEP = Task("keep", "releasing", steps=10, at_records=True)
 DRAW = Task("draw", "releasing", at_records=True)
+LOOK = Task("look", "comparison", at_records=True)
 
 TASKS = {
     task.name: task
-    for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, THIN_OUT, RUN_BLACK_BOX, KEEP, DRAW)
+    for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, THIN_OUT, RUN_BLACK_BOX, KEEP, DRAW, LOOK)
 }
 """Everything that a worker can be asked to do."""
 

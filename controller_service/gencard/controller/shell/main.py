@@ -17,6 +17,7 @@ LOG = "gencard.controller.shell.log"
 PEOPLE = "gencard.controller.shell.people"
 PERSONS = "gencard.controller.shell.persons"
 REVIEWS = "gencard.controller.shell.reviews"
+RISK = "gencard.controller.shell.risk"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
 
@@ -49,6 +50,7 @@ class Commands(LazyGroup):
         "counter": Home(CARDS, "counter", "Offer other terms than proposed."),
         "reject": Home(CARDS, "reject", "Reject a pending proposal."),
         "revoke": Home(CARDS, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
+        "risk": Home(RISK, "risk", "Show what the exact counts of a card would reveal about records."),
         "audits": Home(REVIEWS, "audits_app", "Show or clear audit evidence, by black box."),
         "boxes": Home(REVIEWS, "boxes_app", "Show or review black boxes."),
         "keys": Home(PEOPLE, "keys_app", "Keys that sign cards and the log."),

@@ -1,0 +1,171 @@
+"""risk: what the exact counts of a card reveal about the records, for the steward alone."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from rich.markup import escape
+
+from gencard.controller.cards.grants import Grants
+from gencard.controller.controller_state import ControllerState
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.shell.cards import CardName
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    StewardName,
+    console,
+    controller_state,
+    say,
+    say_json,
+    steward_uri,
+    table,
+)
+from gencard.core.card.card import Card
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique
+from gencard.core.psi_risk.facts import Combination
+from gencard.core.psi_risk.risk import PsiRisk
+from gencard.core.typed_json import PLAIN
+
+WIDEST_HEAT_MAP = 16
+"""Attributes beyond which the table of pairs would not fit a terminal."""
+
+
+def risk(
+    name: CardName, config: ConfigFile = HERE, steward: StewardName = None, as_json: AsJson = False
+) -> None:
+    """Show what the exact counts of a card would reveal about records, with all granted before.
+
+    Reads the records, and prints numbers about them: for the steward alone. Nothing is decided by
+    them; the log records who looked. Statistics with noise are not looked at: epsilon bounds them.
+    """
+    with controller_state(config) as opened:
+        dataset_entry = opened.cards.catalogue.named(dataset_of(name))
+        cliques, cards = _tables(opened, name, dataset_entry)
+        if not cliques:
+            say("No exact counts: neither this card nor one granted before releases any.")
+            return
+        _log(opened, name, steward)
+        report = _look(opened, dataset_entry, cliques)
+    if as_json:
+        say_json({"card": name, "together_with": cards, **report.json()})
+        return
+    others = f", with the exact counts of {len(cards)} other cards" if cards else ""
+    say(f"{name}{others} (for the steward only)\n")
+    _say(report, dataset_entry.schema.coding)
+
+
+def _tables(
+    opened: ControllerState, name: str, dataset_entry: DatasetEntry
+) -> tuple[tuple[Clique, ...], list[str]]:
+    """The cliques of all exact counts together, and the other cards that have some of them.
+
+    Raises:
+        NotFoundError: No such card.
+    """
+    with opened.database.reading() as tx:
+        card = opened.cards.card(tx, name)
+        granted = Grants(opened.cards.store, opened.cards.clock).exact_tables(tx, dataset_entry)
+    others = {other: cliques for other, cliques in granted.items() if other != name}
+    return (*_own_tables(card), *chain.from_iterable(others.values())), sorted(others)
+
+
+def _own_tables(card: Card) -> tuple[Clique, ...]:
+    terms = card.proposed if card.offer is None else card.offer.terms
+    return () if terms.privacy.noisy else terms.marginals
+
+
+def _log(opened: ControllerState, name: str, steward: str | None) -> None:
+    with opened.database.transaction() as tx:
+        opened.log.append(
+            tx,
+            action="look-at-risk",
+            actor=steward_uri(opened.settings, steward),
+            resource=name,
+            details={},
+            now=opened.cards.clock(),
+        )
+
+
+def _look(opened: ControllerState, dataset_entry: DatasetEntry, cliques: Sequence[Clique]) -> PsiRisk:
+    jobs = Descriptions(opened.salt, opened.settings.limits.model_cells)
+    with console.status("Reading the records") as status:
+        answer = tasks.LOOK(
+            jobs.look(dataset_entry, cliques),
+            progress=lambda step, share: status.update(f"Looking at {step}: {share:.0%}"),
+        )
+    return PLAIN.read(PsiRisk, answer["risk"], field="risk")
+
+
+def _say(report: PsiRisk, coding: Coding) -> None:
+    small = report.small
+    say(f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables")
+    few = f"cells of fewer than {report.threshold}"
+    cells = table("Small counts", "table", "cells of 1 record", few, "records in them")
+    numbers = (f"{small.single:,}", f"{small.small:,}", f"{small.records:,}")
+    cells.add_row("[bold]all together[/]", *numbers)
+    for one in report.worst_tables:
+        if one.small:
+            numbers = (f"{one.single:,}", f"{one.small:,}", f"{one.records:,}")
+            cells.add_row(escape(" × ".join(one.clique)), *numbers)
+    console.print(cells)
+    _say_facts(report, coding)
+    _say_guesses(report)
+    if len(report.attributes) <= WIDEST_HEAT_MAP:
+        _say_certain(report)
+
+
+def _say_facts(report: PsiRisk, coding: Coding) -> None:
+    title = "Certain: who knows some attributes of a person knows another one"
+    facts = table(title, "attributes known", "facts", "also true of the most frequent level")
+    for one in report.facts:
+        known = "1" if one.width == 1 else f"up to {one.width}"
+        facts.add_row(known, f"{one.facts:,}", f"{one.guessed:,}")
+    console.print(facts)
+    if report.worst:
+        worst = table("Keys that make most records certain", "known", "certain", "records")
+        for combination in report.worst:
+            worst.add_row(*_combination(combination, coding), f"{combination.records:,}")
+        console.print(worst)
+
+
+def _combination(one: Combination, coding: Coding) -> tuple[str, str]:
+    known = ", ".join(
+        _level(coding, name, code) for name, code in zip(one.keys, one.levels, strict=True)
+    )
+    return escape(known), escape(_level(coding, one.target, one.level))
+
+
+def _level(coding: Coding, name: str, code: int) -> str:
+    return f"{name} = {coding.attribute(name).coding.level_names[code]}"
+
+
+def _say_guesses(report: PsiRisk) -> None:
+    title = "Likely: guesses above 90 % of what fewer than half of the records have"
+    guesses = table(title, "attributes known", "guesses", "right", "cells that certainly hold somebody")
+    for one in report.guesses:
+        held = f"{one.held:,}, {one.unexpected:,} of them unexpected"
+        guesses.add_row(str(one.width), f"{one.guesses:,}", f"{one.right:,}", held)
+    console.print(guesses)
+
+
+def _say_certain(report: PsiRisk) -> None:
+    """The heat map: one attribute known (row), another one certain (column), in % of the records."""
+    title = "Certain from one attribute (row) about another (column), % of records"
+    numbers = [str(place + 1) for place in range(len(report.attributes))]
+    heat = table(title, "", "", *numbers)
+    for place, (name, shares) in enumerate(zip(report.attributes, report.certain, strict=True)):
+        cells = ("" if other == place else _percent(share) for other, share in enumerate(shares))
+        heat.add_row(numbers[place], escape(name), *cells)
+    console.print(heat)
+
+
+def _percent(share: float) -> str:
+    """0 is a dot, so that the rest stands out; what is not 0 is never shown as 0."""
+    if not share:
+        return "[dim]·[/]"
+    text = "<1" if share < 0.01 else f"{100 * share:.0f}"
+    return f"[red]{text}[/]" if share >= 0.1 else f"[yellow]{text}[/]"

@@ -1,0 +1,122 @@
+"""Confident guesses from tables that were not released, and their cells that certainly hold somebody.
+
+A guess is that of the maximum-entropy distribution with the released marginals inside key and target,
+fitted by iterative proportional fitting; where key and target were released together, their own shares.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+
+from gencard.core.dataset import Dataset
+from gencard.core.psi_risk.bounds import Margins
+from gencard.core.psi_risk.released import ReleasedTables
+from gencard.core.statistics.counting import count
+from gencard.core.types import Counts, FloatArray
+
+CONFIDENT = 0.9
+"""Least probability of a confident guess."""
+
+RARE = 0.5
+"""A guess tells something where fewer records than this share have its level."""
+
+UNEXPECTED = 0.5
+"""Expected records of a cell below which nobody would be guessed there."""
+
+_SWEEPS, _TOLERANCE = 200, 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """What tables over so many attributes give, released or not.
+
+    Args:
+        width: Attributes of a key: the tables have one more.
+        guesses: Records with a key that makes a level likely which few have, once for each such target.
+        right: Of them, those that have this level.
+        held: Cells of unreleased tables that certainly hold somebody.
+        unexpected: Of them, those where independent attributes would give nobody.
+        wrong: Of them, those that the records contradict: 0, or the tables are of other records.
+    """
+
+    width: int
+    guesses: int = 0
+    right: int = 0
+    held: int = 0
+    unexpected: int = 0
+    wrong: int = 0
+
+    def __add__(self, other: "Guesses") -> "Guesses":
+        return Guesses(
+            self.width,
+            self.guesses + other.guesses,
+            self.right + other.right,
+            self.held + other.held,
+            self.unexpected + other.unexpected,
+            self.wrong + other.wrong,
+        )
+
+
+def confident_guesses(records: Dataset, released: ReleasedTables, width: int) -> Guesses:
+    """Those of all tables that are small enough to be bounded.
+
+    Args:
+        records: Those that the tables count.
+        width: Attributes of a key, 1 or 2.
+    """
+    total = Guesses(width)
+    for names in combinations(records.domain.attributes, width + 1):
+        if released.fits(names):
+            counts = count(records, names)
+            fitted = maximum_entropy(counts.shape, released.within(names), len(records))
+            for axis in range(width + 1):
+                total += _about(axis, counts, fitted)
+            if not released.releases(names):
+                total += _held(width, counts, released.bounds(names).lower)
+    return total
+
+
+def _about(axis: int, counts: Counts, fitted: FloatArray) -> Guesses:
+    """Guesses of one attribute from the others."""
+    away = tuple(other for other in range(counts.ndim) if other != axis)
+    keys = fitted.sum(axis=axis, keepdims=True)
+    confident = (fitted > CONFIDENT * keys) & (_share(counts, axis) < RARE)
+    have_key = counts.sum(axis=axis, keepdims=True)
+    return Guesses(len(away), int(np.sum(have_key * confident)), int(np.sum(counts[confident])))
+
+
+def _share(counts: Counts, axis: int) -> FloatArray:
+    """Share of the records at each level of one attribute; of the table's number of axes."""
+    away = tuple(other for other in range(counts.ndim) if other != axis)
+    share: FloatArray = counts.sum(axis=away, keepdims=True) / max(int(counts.sum()), 1)
+    return share
+
+
+def _held(width: int, counts: Counts, lower: Counts) -> Guesses:
+    held = lower > 0
+    shares = [_share(counts, axis).ravel() for axis in range(counts.ndim)]
+    expected = counts.sum() * reduce(np.multiply.outer, shares)
+    unexpected = int(np.sum(held & (expected < UNEXPECTED)))
+    wrong = int(np.sum(held & (counts < lower)))
+    return Guesses(width, held=int(held.sum()), unexpected=unexpected, wrong=wrong)
+
+
+def maximum_entropy(shape: tuple[int, ...], margins: Margins, records: int) -> FloatArray:
+    """The table of largest entropy with these marginals, by iterative proportional fitting.
+
+    Returns:
+        Expected counts, as near to the marginals as ``_SWEEPS`` sweeps come.
+    """
+    table = np.full(shape, records / np.prod(shape))
+    for _ in range(_SWEEPS):
+        error = 0.0
+        for axes, margin in margins.items():
+            away = tuple(axis for axis in range(len(shape)) if axis not in axes)
+            wanted, sums = np.expand_dims(margin, away), table.sum(axis=away, keepdims=True)
+            error = max(error, float(np.abs(wanted - sums).max()))
+            table *= np.divide(wanted, sums, out=np.zeros(sums.shape), where=sums > 0)
+        if error <= _TOLERANCE * records:
+            break
+    return table

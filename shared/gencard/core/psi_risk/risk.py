@@ -1,0 +1,167 @@
+r"""What psi itself reveals about the records: for the steward, before anybody signs.
+
+All tables that leave under a card are taken together with those granted before on the same records, as
+exact counts of :math:`n` records, and asked four questions: which counts are small, which attributes are
+certain for somebody who knows others of a person, which cells certainly hold somebody though their table
+was not released, and which attributes can be guessed with confidence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.psi_risk.facts import WIDEST_KEY, Combination, KeyFacts, certain_facts
+from gencard.core.psi_risk.guesses import Guesses, confident_guesses
+from gencard.core.psi_risk.released import ReleasedTables
+from gencard.core.typed_json import PLAIN
+from gencard.core.types import Counts, Progress, ignore_progress
+
+THRESHOLD = 10
+"""Counts below it are called small."""
+
+WORST_TABLES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SmallCells:
+    """Of one released table, or of several together.
+
+    Args:
+        clique: The table; empty for several.
+        cells: Cells that count somebody.
+        single: Of them, those of one record.
+        small: Of them, those of 1 to ``threshold - 1`` records.
+        records: Records in the small ones; of several tables, each counted in each.
+    """
+
+    clique: Clique
+    cells: int
+    single: int
+    small: int
+    records: int
+
+
+def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallCells:
+    """Those of one table.
+
+    >>> small_cells(("sex",), np.array([1, 4, 0, 12]), 10)
+    SmallCells(clique=('sex',), cells=3, single=1, small=2, records=5)
+    """
+    below = (counts > 0) & (counts < threshold)
+    return SmallCells(
+        clique,
+        int(np.count_nonzero(counts)),
+        int(np.sum(counts == 1)),
+        int(below.sum()),
+        int(counts[below].sum()),
+    )
+
+
+def together(tables: tuple[SmallCells, ...]) -> SmallCells:
+    """The sums over some tables."""
+    return SmallCells(
+        (),
+        sum(table.cells for table in tables),
+        sum(table.single for table in tables),
+        sum(table.small for table in tables),
+        sum(table.records for table in tables),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PsiRisk:
+    """Risk of exact tables.
+
+    Args:
+        attributes: All that the tables name.
+        records: How many there are.
+        threshold: Counts below it are called small.
+        tables: Number of released tables, those inside others not counted.
+        small: Small counts of all of them together.
+        worst_tables: The ten tables with the most records in small cells.
+        facts: What is certain from keys of one attribute, of up to two, of up to three.
+        worst: The ten keys that determine an attribute of the most records.
+        certain: By attribute of the key, then by target: share of the records for which the one alone
+            determines the other; in the order of ``attributes``.
+        guesses: Confident guesses and cells that certainly hold somebody, for keys of one and two.
+    """
+
+    attributes: Clique
+    records: int
+    threshold: int
+    tables: int
+    small: SmallCells
+    worst_tables: tuple[SmallCells, ...]
+    facts: tuple[KeyFacts, ...]
+    worst: tuple[Combination, ...]
+    certain: tuple[tuple[float, ...], ...] = field(repr=False)
+    guesses: tuple[Guesses, ...]
+
+    @property
+    def wrong(self) -> int:
+        """Claims of certainty that the records contradict; always 0 for tables of these records."""
+        facts = self.facts[-1].wrong if self.facts else 0
+        return facts + sum(guesses.wrong for guesses in self.guesses)
+
+    def json(self) -> dict[str, Any]:
+        """The report as a JSON object; levels are codes."""
+        document: dict[str, Any] = PLAIN.write(self)
+        return document
+
+
+def psi_risk(
+    records: Dataset,
+    cliques: Sequence[Clique],
+    *,
+    threshold: int = THRESHOLD,
+    progress: Progress = ignore_progress,
+) -> PsiRisk:
+    """The risk of exact tables of some records.
+
+    Time grows with the number of records times that of keys of three attributes, memory with the
+    cells of all tables of three attributes.
+
+    Args:
+        records: Those that the tables count.
+        cliques: Of the tables; one inside another adds nothing.
+        threshold: Counts below it are called small, at least 2.
+
+    Raises:
+        InvalidInputError: There is no table.
+        InvalidNumberError: The threshold is below 2.
+        UnknownAttributeError, TooLargeError: As for counting.
+    """
+    if not cliques:
+        raise InvalidInputError(field="cliques", problem="must name at least one table")
+    if threshold < 2:
+        raise InvalidNumberError(field="threshold", expected="at least 2")
+    domain = records.domain.covered_by(cliques)
+    records = records.project(domain.attributes)
+    progress("tables", 0.0)
+    released = ReleasedTables.of(records, cliques)
+    small = tuple(small_cells(clique, counts, threshold) for clique, counts in released.tables.items())
+    widths = range(1, min(2, len(domain) - 1) + 1)
+    guesses = []
+    for width in widths:
+        progress("guesses", 0.1 * width)
+        guesses.append(confident_guesses(records, released, width))
+    progress("facts", 0.3)
+    facts = certain_facts(records, released, widest=min(WIDEST_KEY, len(domain) - 1), progress=progress)
+    worst = sorted(small, key=lambda table: (-table.records, table.clique))[:WORST_TABLES]
+    return PsiRisk(
+        attributes=domain.attributes,
+        records=len(records),
+        threshold=threshold,
+        tables=len(small),
+        small=together(small),
+        worst_tables=tuple(worst),
+        facts=facts.by_width,
+        worst=facts.worst,
+        certain=tuple(tuple(map(float, row)) for row in facts.share),
+        guesses=tuple(guesses),
+    )
