@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import EXACT
 from gencard.core.card.noise import Gaussian
@@ -34,6 +35,7 @@ OTHER = {
     "moments": (),
     "marginals": (("age", "sex"), ("health", "work"), ("age",)),
     "audit": AuditTerms(runs=20, order=2, alpha="0.01"),
+    "analyses": Analyses(kinds=("linear",), checked_runs=2),
 }
 
 
@@ -57,6 +59,15 @@ class TestNothingIsMissed:
     def test_every_field_of_the_terms_is_compared(self):
         """A field that is added to the terms must be added here, and to the differences."""
         assert set(Proposal.__dataclass_fields__) == {*OTHER, "dataset", "weights", "transform"}
+
+    def test_analyses_are_compared_part_by_part_and_kind_by_kind(self):
+        asked = replace(ASKED, analyses=Analyses(("linear", "means"), checked_runs=2))
+        offered = replace(ASKED, analyses=Analyses(("means",), checked_runs=1))
+        given = Change("analyses.kinds", "linear", "", "KIND_NOT_OFFERED")
+        assert changes_between(asked, offered, [given]) == (
+            given,
+            Change("analyses.checked_runs", "2", "1", NOT_EXPLAINED),
+        )
 
     @given(st.permutations(ASKED.marginals))
     def test_order_is_no_difference(self, marginals):

@@ -8,6 +8,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
 from gencard.core.card.mechanism import EXACT, InsideGenerator
@@ -95,11 +96,29 @@ moments = st.one_of(
 )
 _measures = st.lists(st.sampled_from(["dcr", "tables", "nndr"]), max_size=3, unique=True).map(tuple)
 
+_analyses = st.one_of(
+    st.just(NO_ANALYSES),
+    st.builds(
+        Analyses,
+        kinds=st.sampled_from([("linear",), ("linear", "means")]),
+        checked_runs=st.integers(1, 50),
+        numbers=st.integers(1, 10_000),
+    ),
+    st.builds(
+        Analyses,
+        reviewed_runs=st.integers(1, 5),
+        programs=st.just(("ab" * 32,)),
+        libraries=st.sampled_from([(), ("numpy", "pandas")]),
+    ),
+)
+
 
 @st.composite
 def _reading_once_more(draw: st.DrawFn, plain: st.SearchStrategy[Proposal]) -> Proposal:
     """A proposal of exact counts may ask for what looks at the records once more."""
     asked = draw(plain)
+    if not isinstance(asked.privacy, InsideGenerator):
+        asked = replace(asked, analyses=draw(_analyses).measured_as(asked.privacy))
     if asked.privacy.noisy:
         return asked
     return replace(asked, measures=draw(_measures), without_uniques=draw(st.booleans()))

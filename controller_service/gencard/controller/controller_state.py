@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from gencard.controller.answers.decisions import AnswerDesk, Decisions
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
@@ -21,6 +22,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationStore
+from gencard.controller.state.runs import RunStore
 from gencard.controller.stewardship import AuditClearing, Stewardship
 from gencard.wire.documents.key_history import CARDS, LOG
 
@@ -55,6 +57,13 @@ class ControllerState:
 
     def stewardship(self, steward: str) -> Stewardship:
         return Stewardship(self.database, self.cards, self.ledger, self.refusals, steward)
+
+    @property
+    def decisions(self) -> Decisions:
+        return Decisions(self.cards, self.ledger, RunStore())
+
+    def answer_desk(self, steward: str) -> AnswerDesk:
+        return AnswerDesk(self.database, self.decisions, steward)
 
     def audit_clearing(self, steward: str) -> AuditClearing:
         return AuditClearing(self.database, self.log, self.cards.clock, steward, AuditStore())

@@ -4,6 +4,9 @@ import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from gencard.controller.answers.answers import KIND as RUN
+from gencard.controller.answers.answers import Answers
+from gencard.controller.answers.run import AnswerRun
 from gencard.controller.audits.audits import Audits
 from gencard.controller.audits.remote_runs import RemoteRuns
 from gencard.controller.audits.resumption import KIND as AUDIT
@@ -26,6 +29,7 @@ from gencard.controller.releases.releases import Releases
 from gencard.controller.releases.run import ReleaseRun
 from gencard.controller.reloading import Reload, Reloading
 from gencard.controller.service.access import Bounds
+from gencard.controller.service.answers import AnswersServicer, answer_response
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.negotiation import CatalogServicer, NegotiationServicer
 from gencard.controller.service.operations import (
@@ -76,6 +80,7 @@ def servicers(
         SynthesisServicer(releases).register,
         AuditServicer(audits, remote_runs).register,
         MeasuresServicer(evaluations).register,
+        AnswersServicer(_answers(controller_state, operations, jobs)).register,
         LedgerServicer(database, controller_state.ledger).register,
         LogServicer(database, cards.log, cards.clock).register,
         OperationsServicer(operations).register,
@@ -142,6 +147,14 @@ def _evaluations(
         ),
     )
     return evaluations
+
+
+def _answers(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Answers:
+    answers = Answers(
+        controller_state.database, controller_state.cards, controller_state.decisions, operations
+    )
+    operations.carries(RUN, AnswerRun(answers, jobs, answer_response))
+    return answers
 
 
 logger = logging.getLogger("gencard.controller")

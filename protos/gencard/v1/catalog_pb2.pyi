@@ -430,6 +430,8 @@ class Policy(google.protobuf.message.Message):
     HIGHEST_MOMENT_FIELD_NUMBER: builtins.int
     MEASURES_FIELD_NUMBER: builtins.int
     WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
+    ANALYSES_FIELD_NUMBER: builtins.int
+    STEWARD_RELEASES_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
     largest_marginal_cells: builtins.int
@@ -446,6 +448,8 @@ class Policy(google.protobuf.message.Message):
     """Of the kind that has one: the highest order."""
     without_uniques: builtins.bool
     """A card may ask for a release without replicated uniques."""
+    steward_releases: builtins.bool
+    """Answers of checked runs wait for a steward, too."""
     @property
     def forbidden(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[gencard.v1.common_pb2.Clique]:
         """Attribute sets that no released marginal may hold together."""
@@ -480,6 +484,12 @@ class Policy(google.protobuf.message.Message):
     def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Measures of itself that a card may let its analyst have, though they read records."""
 
+    @property
+    def analyses(self) -> gencard.v1.common_pb2.Analyses:
+        """Most that a card may ask for of analyses on the records; unset where none are on offer. It names
+        kinds and libraries on offer, and no program.
+        """
+
     def __init__(
         self,
         *,
@@ -499,9 +509,11 @@ class Policy(google.protobuf.message.Message):
         highest_moment: builtins.int = ...,
         measures: collections.abc.Iterable[builtins.str] | None = ...,
         without_uniques: builtins.bool = ...,
+        analyses: gencard.v1.common_pb2.Analyses | None = ...,
+        steward_releases: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "valid_seconds", b"valid_seconds", "without_uniques", b"without_uniques"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["analyses", b"analyses", "most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "steward_releases", b"steward_releases", "transform", b"transform", "valid_seconds", b"valid_seconds", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
 

@@ -295,6 +295,61 @@ class AuditTerms(google.protobuf.message.Message):
 Global___AuditTerms: typing_extensions.TypeAlias = AuditTerms
 
 @typing.final
+class Analyses(google.protobuf.message.Message):
+    """Analyses on the records that a card grants besides psi."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: builtins.int
+    CHECKED_RUNS_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
+    PRIVACY_FIELD_NUMBER: builtins.int
+    REVIEWED_RUNS_FIELD_NUMBER: builtins.int
+    PROGRAMS_FIELD_NUMBER: builtins.int
+    LIBRARIES_FIELD_NUMBER: builtins.int
+    PROGRAM_NUMBERS_FIELD_NUMBER: builtins.int
+    checked_runs: builtins.int
+    """At most so many checked runs under the card."""
+    numbers: builtins.int
+    """At most so many numbers in the answer of one checked run; 0 means 100."""
+    reviewed_runs: builtins.int
+    """At most so many reviewed runs under the card."""
+    program_numbers: builtins.int
+    """At most so many numbers in the answer of one reviewed run; 0 means 500."""
+    @property
+    def kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Kinds of checked runs, such as "linear"; sorted, each once."""
+
+    @property
+    def privacy(self) -> Global___Privacy:
+        """Noise of each checked run; unset for exact counts."""
+
+    @property
+    def programs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The programs of reviewed runs: SHA-256, in hex; sorted, each once."""
+
+    @property
+    def libraries(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Distributions that the programs may import, by name; sorted, each once."""
+
+    def __init__(
+        self,
+        *,
+        kinds: collections.abc.Iterable[builtins.str] | None = ...,
+        checked_runs: builtins.int = ...,
+        numbers: builtins.int = ...,
+        privacy: Global___Privacy | None = ...,
+        reviewed_runs: builtins.int = ...,
+        programs: collections.abc.Iterable[builtins.str] | None = ...,
+        libraries: collections.abc.Iterable[builtins.str] | None = ...,
+        program_numbers: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["privacy", b"privacy"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checked_runs", b"checked_runs", "kinds", b"kinds", "libraries", b"libraries", "numbers", b"numbers", "privacy", b"privacy", "program_numbers", b"program_numbers", "programs", b"programs", "reviewed_runs", b"reviewed_runs"]) -> None: ...
+
+Global___Analyses: typing_extensions.TypeAlias = Analyses
+
+@typing.final
 class Terms(google.protobuf.message.Message):
     """Everything that is negotiated."""
 
@@ -312,6 +367,7 @@ class Terms(google.protobuf.message.Message):
     MOMENTS_FIELD_NUMBER: builtins.int
     MEASURES_FIELD_NUMBER: builtins.int
     WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
+    ANALYSES_FIELD_NUMBER: builtins.int
     dataset: builtins.str
     """The dataset, datasets/{dataset}."""
     purpose: builtins.str
@@ -356,6 +412,10 @@ class Terms(google.protobuf.message.Message):
         though they read records.
         """
 
+    @property
+    def analyses(self) -> Global___Analyses:
+        """What may be run on the records besides; unset where nothing may."""
+
     def __init__(
         self,
         *,
@@ -371,9 +431,10 @@ class Terms(google.protobuf.message.Message):
         moments: collections.abc.Iterable[Global___Moment] | None = ...,
         measures: collections.abc.Iterable[builtins.str] | None = ...,
         without_uniques: builtins.bool = ...,
+        analyses: Global___Analyses | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["audit", b"audit", "privacy", b"privacy", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "measures", b"measures", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights", "without_uniques", b"without_uniques"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "privacy", b"privacy", "transform", b"transform"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "measures", b"measures", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Terms: typing_extensions.TypeAlias = Terms
 

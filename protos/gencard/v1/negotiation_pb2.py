@@ -26,49 +26,49 @@ from gencard.v1 import common_pb2 as gencard_dot_v1_dot_common__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cgencard/v1/negotiation.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x04\n\x04\x43\x61rd\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.gencard.v1.Card.State\x12\x1e\n\x04turn\x18\x03 \x01(\x0e\x32\x10.gencard.v1.Turn\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x05 \x01(\t\x12#\n\x08proposed\x18\x06 \x01(\x0b\x32\x11.gencard.v1.Terms\x12 \n\x05offer\x18\x07 \x01(\x0b\x32\x11.gencard.v1.Offer\x12!\n\x07history\x18\x08 \x03(\x0b\x32\x10.gencard.v1.Step\x12\x10\n\x08\x65nvelope\x18\t \x01(\x0c\x12\x14\n\x0c\x61ttestations\x18\n \x03(\x0c\"\x90\x02\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTATE_REQUESTED\x10\x01\x12\x11\n\rSTATE_OFFERED\x10\x02\x12\x12\n\x0eSTATE_ACCEPTED\x10\x03\x12\x10\n\x0cSTATE_AGREED\x10\x04\x12\x12\n\x0eSTATE_AUDITING\x10\x05\x12\x11\n\rSTATE_AUDITED\x10\x06\x12\x16\n\x12STATE_AUDIT_FAILED\x10\x07\x12\x12\n\x0eSTATE_RELEASED\x10\x08\x12\x11\n\rSTATE_EXPIRED\x10\t\x12\x14\n\x10STATE_TERMINATED\x10\n\x12\x13\n\x0fSTATE_SUSPENDED\x10\x0b\x12\x11\n\rSTATE_REVOKED\x10\x0c\"\x80\x02\n\x05Offer\x12 \n\x05terms\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Terms\x12#\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x12.gencard.v1.Change\x12 \n\x05price\x18\x03 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x11\n\tstatement\x18\x04 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x0emeasures_price\x18\x07 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x0f\n\x07held_by\x18\x08 \x03(\t\"A\n\x06\x43hange\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x0b\n\x03old\x18\x02 \x01(\t\x12\x0b\n\x03new\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"_\n\x04Step\x12\r\n\x05\x61\x63tor\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06remark\x18\x03 \x01(\t\x12(\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"a\n\x12ProposeCardRequest\x12 \n\x05terms\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Terms\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"5\n\x13ProposeCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"\x1e\n\x0eGetCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"1\n\x0fGetCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"I\n\x10ListCardsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"M\n\x11ListCardsResponse\x12\x1f\n\x05\x63\x61rds\x18\x01 \x03(\x0b\x32\x10.gencard.v1.Card\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"f\n\x12\x43ounterCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12 \n\x05terms\x18\x03 \x01(\x0b\x32\x11.gencard.v1.Terms\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"5\n\x13\x43ounterCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"V\n\x11\x41\x63\x63\x65ptCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\x0c\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"4\n\x12\x41\x63\x63\x65ptCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"F\n\x14TerminateCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"7\n\x15TerminateCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card*C\n\x04Turn\x12\x14\n\x10TURN_UNSPECIFIED\x10\x00\x12\x10\n\x0cTURN_ANALYST\x10\x01\x12\x13\n\x0fTURN_CONTROLLER\x10\x02\x32\xe5\x03\n\x12NegotiationService\x12N\n\x0bProposeCard\x12\x1e.gencard.v1.ProposeCardRequest\x1a\x1f.gencard.v1.ProposeCardResponse\x12\x42\n\x07GetCard\x12\x1a.gencard.v1.GetCardRequest\x1a\x1b.gencard.v1.GetCardResponse\x12H\n\tListCards\x12\x1c.gencard.v1.ListCardsRequest\x1a\x1d.gencard.v1.ListCardsResponse\x12N\n\x0b\x43ounterCard\x12\x1e.gencard.v1.CounterCardRequest\x1a\x1f.gencard.v1.CounterCardResponse\x12K\n\nAcceptCard\x12\x1d.gencard.v1.AcceptCardRequest\x1a\x1e.gencard.v1.AcceptCardResponse\x12T\n\rTerminateCard\x12 .gencard.v1.TerminateCardRequest\x1a!.gencard.v1.TerminateCardResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cgencard/v1/negotiation.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x04\n\x04\x43\x61rd\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.gencard.v1.Card.State\x12\x1e\n\x04turn\x18\x03 \x01(\x0e\x32\x10.gencard.v1.Turn\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x05 \x01(\t\x12#\n\x08proposed\x18\x06 \x01(\x0b\x32\x11.gencard.v1.Terms\x12 \n\x05offer\x18\x07 \x01(\x0b\x32\x11.gencard.v1.Offer\x12!\n\x07history\x18\x08 \x03(\x0b\x32\x10.gencard.v1.Step\x12\x10\n\x08\x65nvelope\x18\t \x01(\x0c\x12\x14\n\x0c\x61ttestations\x18\n \x03(\x0c\"\x90\x02\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTATE_REQUESTED\x10\x01\x12\x11\n\rSTATE_OFFERED\x10\x02\x12\x12\n\x0eSTATE_ACCEPTED\x10\x03\x12\x10\n\x0cSTATE_AGREED\x10\x04\x12\x12\n\x0eSTATE_AUDITING\x10\x05\x12\x11\n\rSTATE_AUDITED\x10\x06\x12\x16\n\x12STATE_AUDIT_FAILED\x10\x07\x12\x12\n\x0eSTATE_RELEASED\x10\x08\x12\x11\n\rSTATE_EXPIRED\x10\t\x12\x14\n\x10STATE_TERMINATED\x10\n\x12\x13\n\x0fSTATE_SUSPENDED\x10\x0b\x12\x11\n\rSTATE_REVOKED\x10\x0c\"\xab\x02\n\x05Offer\x12 \n\x05terms\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Terms\x12#\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x12.gencard.v1.Change\x12 \n\x05price\x18\x03 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x11\n\tstatement\x18\x04 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x0emeasures_price\x18\x07 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x0f\n\x07held_by\x18\x08 \x03(\t\x12)\n\x0e\x61nalyses_price\x18\t \x01(\x0b\x32\x11.gencard.v1.Price\"A\n\x06\x43hange\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x0b\n\x03old\x18\x02 \x01(\t\x12\x0b\n\x03new\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"_\n\x04Step\x12\r\n\x05\x61\x63tor\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06remark\x18\x03 \x01(\t\x12(\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"a\n\x12ProposeCardRequest\x12 \n\x05terms\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Terms\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"5\n\x13ProposeCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"\x1e\n\x0eGetCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"1\n\x0fGetCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"I\n\x10ListCardsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"M\n\x11ListCardsResponse\x12\x1f\n\x05\x63\x61rds\x18\x01 \x03(\x0b\x32\x10.gencard.v1.Card\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"f\n\x12\x43ounterCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12 \n\x05terms\x18\x03 \x01(\x0b\x32\x11.gencard.v1.Terms\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"5\n\x13\x43ounterCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"V\n\x11\x41\x63\x63\x65ptCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\x0c\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"4\n\x12\x41\x63\x63\x65ptCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card\"F\n\x14TerminateCardRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"7\n\x15TerminateCardResponse\x12\x1e\n\x04\x63\x61rd\x18\x01 \x01(\x0b\x32\x10.gencard.v1.Card*C\n\x04Turn\x12\x14\n\x10TURN_UNSPECIFIED\x10\x00\x12\x10\n\x0cTURN_ANALYST\x10\x01\x12\x13\n\x0fTURN_CONTROLLER\x10\x02\x32\xe5\x03\n\x12NegotiationService\x12N\n\x0bProposeCard\x12\x1e.gencard.v1.ProposeCardRequest\x1a\x1f.gencard.v1.ProposeCardResponse\x12\x42\n\x07GetCard\x12\x1a.gencard.v1.GetCardRequest\x1a\x1b.gencard.v1.GetCardResponse\x12H\n\tListCards\x12\x1c.gencard.v1.ListCardsRequest\x1a\x1d.gencard.v1.ListCardsResponse\x12N\n\x0b\x43ounterCard\x12\x1e.gencard.v1.CounterCardRequest\x1a\x1f.gencard.v1.CounterCardResponse\x12K\n\nAcceptCard\x12\x1d.gencard.v1.AcceptCardRequest\x1a\x1e.gencard.v1.AcceptCardResponse\x12T\n\rTerminateCard\x12 .gencard.v1.TerminateCardRequest\x1a!.gencard.v1.TerminateCardResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gencard.v1.negotiation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TURN']._serialized_start=1892
-  _globals['_TURN']._serialized_end=1959
+  _globals['_TURN']._serialized_start=1935
+  _globals['_TURN']._serialized_end=2002
   _globals['_CARD']._serialized_start=103
   _globals['_CARD']._serialized_end=646
   _globals['_CARD_STATE']._serialized_start=374
   _globals['_CARD_STATE']._serialized_end=646
   _globals['_OFFER']._serialized_start=649
-  _globals['_OFFER']._serialized_end=905
-  _globals['_CHANGE']._serialized_start=907
-  _globals['_CHANGE']._serialized_end=972
-  _globals['_STEP']._serialized_start=974
-  _globals['_STEP']._serialized_end=1069
-  _globals['_PROPOSECARDREQUEST']._serialized_start=1071
-  _globals['_PROPOSECARDREQUEST']._serialized_end=1168
-  _globals['_PROPOSECARDRESPONSE']._serialized_start=1170
-  _globals['_PROPOSECARDRESPONSE']._serialized_end=1223
-  _globals['_GETCARDREQUEST']._serialized_start=1225
-  _globals['_GETCARDREQUEST']._serialized_end=1255
-  _globals['_GETCARDRESPONSE']._serialized_start=1257
-  _globals['_GETCARDRESPONSE']._serialized_end=1306
-  _globals['_LISTCARDSREQUEST']._serialized_start=1308
-  _globals['_LISTCARDSREQUEST']._serialized_end=1381
-  _globals['_LISTCARDSRESPONSE']._serialized_start=1383
-  _globals['_LISTCARDSRESPONSE']._serialized_end=1460
-  _globals['_COUNTERCARDREQUEST']._serialized_start=1462
-  _globals['_COUNTERCARDREQUEST']._serialized_end=1564
-  _globals['_COUNTERCARDRESPONSE']._serialized_start=1566
-  _globals['_COUNTERCARDRESPONSE']._serialized_end=1619
-  _globals['_ACCEPTCARDREQUEST']._serialized_start=1621
-  _globals['_ACCEPTCARDREQUEST']._serialized_end=1707
-  _globals['_ACCEPTCARDRESPONSE']._serialized_start=1709
-  _globals['_ACCEPTCARDRESPONSE']._serialized_end=1761
-  _globals['_TERMINATECARDREQUEST']._serialized_start=1763
-  _globals['_TERMINATECARDREQUEST']._serialized_end=1833
-  _globals['_TERMINATECARDRESPONSE']._serialized_start=1835
-  _globals['_TERMINATECARDRESPONSE']._serialized_end=1890
-  _globals['_NEGOTIATIONSERVICE']._serialized_start=1962
-  _globals['_NEGOTIATIONSERVICE']._serialized_end=2447
+  _globals['_OFFER']._serialized_end=948
+  _globals['_CHANGE']._serialized_start=950
+  _globals['_CHANGE']._serialized_end=1015
+  _globals['_STEP']._serialized_start=1017
+  _globals['_STEP']._serialized_end=1112
+  _globals['_PROPOSECARDREQUEST']._serialized_start=1114
+  _globals['_PROPOSECARDREQUEST']._serialized_end=1211
+  _globals['_PROPOSECARDRESPONSE']._serialized_start=1213
+  _globals['_PROPOSECARDRESPONSE']._serialized_end=1266
+  _globals['_GETCARDREQUEST']._serialized_start=1268
+  _globals['_GETCARDREQUEST']._serialized_end=1298
+  _globals['_GETCARDRESPONSE']._serialized_start=1300
+  _globals['_GETCARDRESPONSE']._serialized_end=1349
+  _globals['_LISTCARDSREQUEST']._serialized_start=1351
+  _globals['_LISTCARDSREQUEST']._serialized_end=1424
+  _globals['_LISTCARDSRESPONSE']._serialized_start=1426
+  _globals['_LISTCARDSRESPONSE']._serialized_end=1503
+  _globals['_COUNTERCARDREQUEST']._serialized_start=1505
+  _globals['_COUNTERCARDREQUEST']._serialized_end=1607
+  _globals['_COUNTERCARDRESPONSE']._serialized_start=1609
+  _globals['_COUNTERCARDRESPONSE']._serialized_end=1662
+  _globals['_ACCEPTCARDREQUEST']._serialized_start=1664
+  _globals['_ACCEPTCARDREQUEST']._serialized_end=1750
+  _globals['_ACCEPTCARDRESPONSE']._serialized_start=1752
+  _globals['_ACCEPTCARDRESPONSE']._serialized_end=1804
+  _globals['_TERMINATECARDREQUEST']._serialized_start=1806
+  _globals['_TERMINATECARDREQUEST']._serialized_end=1876
+  _globals['_TERMINATECARDRESPONSE']._serialized_start=1878
+  _globals['_TERMINATECARDRESPONSE']._serialized_end=1933
+  _globals['_NEGOTIATIONSERVICE']._serialized_start=2005
+  _globals['_NEGOTIATIONSERVICE']._serialized_end=2490
 # @@protoc_insertion_point(module_scope)

@@ -185,6 +185,7 @@ class Offer(google.protobuf.message.Message):
     EXPIRE_TIME_FIELD_NUMBER: builtins.int
     MEASURES_PRICE_FIELD_NUMBER: builtins.int
     HELD_BY_FIELD_NUMBER: builtins.int
+    ANALYSES_PRICE_FIELD_NUMBER: builtins.int
     statement: builtins.bytes
     """What both sign: an in-toto Statement as RFC 8785 JSON bytes."""
     digest: builtins.str
@@ -215,6 +216,12 @@ class Offer(google.protobuf.message.Message):
     def held_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Cards of the analyst that hold some of these statistics already; the price is of the others."""
 
+    @property
+    def analyses_price(self) -> gencard.v1.common_pb2.Price:
+        """Most that all runs on the records may cost that the terms name; each is paid for when it is run,
+        besides the price.
+        """
+
     def __init__(
         self,
         *,
@@ -226,9 +233,10 @@ class Offer(google.protobuf.message.Message):
         expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         measures_price: gencard.v1.common_pb2.Price | None = ...,
         held_by: collections.abc.Iterable[builtins.str] | None = ...,
+        analyses_price: gencard.v1.common_pb2.Price | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "measures_price", b"measures_price", "price", b"price", "terms", b"terms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["changes", b"changes", "digest", b"digest", "expire_time", b"expire_time", "held_by", b"held_by", "measures_price", b"measures_price", "price", b"price", "statement", b"statement", "terms", b"terms"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["analyses_price", b"analyses_price", "expire_time", b"expire_time", "measures_price", b"measures_price", "price", b"price", "terms", b"terms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["analyses_price", b"analyses_price", "changes", b"changes", "digest", b"digest", "expire_time", b"expire_time", "held_by", b"held_by", "measures_price", b"measures_price", "price", b"price", "statement", b"statement", "terms", b"terms"]) -> None: ...
 
 Global___Offer: typing_extensions.TypeAlias = Offer
 

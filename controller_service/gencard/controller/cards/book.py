@@ -173,6 +173,7 @@ class CardBook:
             digest=subject_digest(payload),
             expire_time=expires,
             measures_price=price_of_named(dataset_entry, outcome.terms),
+            analyses_price=outcome.terms.analyses.price,
             held_by=charged.held_by,
         )
         offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)

@@ -11,6 +11,7 @@ from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import table_of_schema
 from gencard.controller.sandbox.recipes import PROGRAM
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.card.mechanism import Privacy
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique, Domain
@@ -19,6 +20,7 @@ from gencard.core.statistics.linear import LinearStatistic, statistics_of
 from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import Values
 from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
+from gencard.wire.documents.answer_document import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,28 @@ class Descriptions:
             other = replace(dataset_entry, data=dataset_entry.holdout.data)
             described["holdout"] = self._records(other, dataset_entry.holdout.version)
         return described
+
+    def answer(
+        self,
+        dataset_entry: DatasetEntry,
+        version: str,
+        question: Question,
+        *,
+        privacy: Privacy | None,
+        numbers: int,
+        earlier: Sequence[Question],
+        seed: int,
+    ) -> Job:
+        """``earlier``: what runs on the same records were asked, which this one is judged beside."""
+        return {
+            "records": self._records(dataset_entry, version),
+            **asdict(question),
+            "numbers": numbers,
+            "privacy": None if privacy is None else privacy_document(privacy),
+            "earlier": list(map(asdict, earlier)),
+            "most_records": self.audit_records,
+            "seed": seed,
+        }
 
     def keep(
         self,

@@ -29,6 +29,13 @@ runs. The descriptions:
                      "records": records, where any measure reads them, "holdout": records, where any
                      measure reads it, "most_records": int}
                     -> {"measures": [{"name": measure, "found": object or null}, ...]}
+    answer          {"records": records, "kind": kind, "formula": text, "where": text,
+                     "missing": "level" or "drop", "options": JSON text, "numbers": int,
+                     "privacy": as on a card, or null,
+                     "earlier": [{"kind", "formula", "where", "missing": of a run before}, ...],
+                     "most_records": int, "seed": int}
+                    -> {"answer": the answer's JSON object or null, "reasons": [code, ...],
+                        "rules": version of the output rules}
     keep            {"records": records, "recipe": recipe, "rows": int, "folder": path to be written in,
                      "most_records": int}
                     -> {}
@@ -106,13 +113,14 @@ AUDIT = Task("audit", "auditing", steps=10, at_records=True)
 COMPARE = Task("compare", "comparison", steps=1, at_records=True)
 THIN_OUT = Task("thin_out", "comparison", steps=1, at_records=True)
 RUN_BLACK_BOX = Task("run_black_box", "synthesis", lent=True)
+ANSWER = Task("answer", "answering", steps=1, at_records=True)
 KEEP = Task("keep", "releasing", steps=10, at_records=True)
 DRAW = Task("draw", "releasing", at_records=True)
 LOOK = Task("look", "comparison", at_records=True)
 
 TASKS = {
     task.name: task
-    for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, THIN_OUT, RUN_BLACK_BOX, KEEP, DRAW, LOOK)
+    for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, THIN_OUT, RUN_BLACK_BOX, KEEP, DRAW, LOOK, ANSWER)
 }
 """Everything that a worker can be asked to do."""
 

@@ -92,6 +92,7 @@ _BOX_FAILED = "its runs at the records did not finish correctly"
 _REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
     tasks.MEASURE: MeasurementRefusedError,
     tasks.COMPARE: MeasurementRefusedError,
+    tasks.ANSWER: MeasurementRefusedError,
     tasks.AUDIT: lambda: BlackBoxError(problem=_BOX_FAILED),
     tasks.KEEP: BoxRunFailedError,
     tasks.DRAW: lambda: BlackBoxError(problem=_BOX_FAILED),

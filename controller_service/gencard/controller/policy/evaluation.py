@@ -2,14 +2,17 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Any
 
 from gencard.controller.policy.generators import READS_RECORDS as GENERATOR_READS_RECORDS
 from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import DatasetEntry
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import InsideGenerator, Privacy
 from gencard.core.card.noise import Mechanism
+from gencard.core.card.offer_changes import parts_changed
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.evaluation.evaluation import Evaluation
@@ -53,6 +56,7 @@ def why_protected(card: CardTerms, policy: Policy) -> str | None:
 
 
 NOT_OFFERED = "MEASURE_NOT_OFFERED"
+NOT_OFFERED_RUNS = "RUNS_NOT_OFFERED"
 READS_RECORDS = "READS_RECORDS_ONCE_MORE"
 
 
@@ -115,6 +119,74 @@ def _why_uniques_stay(offered: bool, bound: str | None, generator: str) -> str |
     if not offered:
         return NOT_OFFERED
     return bound or (GENERATOR_READS_RECORDS if is_black_box(generator) else None)
+
+
+RUNS, NUMBERS = "TOO_MANY_RUNS", "TOO_MANY_NUMBERS"
+AS_THE_CARD = "MEASURED_AS_THE_CARD"
+_WHY = {
+    "kinds": "KIND_NOT_OFFERED",
+    "checked_runs": RUNS,
+    "numbers": NUMBERS,
+    "privacy": AS_THE_CARD,
+    "reviewed_runs": RUNS,
+    "libraries": "LIBRARY_NOT_OFFERED",
+    "program_numbers": NUMBERS,
+}
+
+
+def with_analyses(
+    requested: Analyses, terms: Proposal, policy: Policy
+) -> tuple[Proposal, tuple[Change, ...]]:
+    """The terms with what is on offer of the requested runs on the records, and each step to it.
+
+    Exact numbers about records would undo rounding or checks of psi, and noise even more: checked runs
+    are measured as the card is, and reviewed runs go with counts as they are alone.
+
+    Args:
+        requested: By the analyst; ``terms`` are all others, as they are offered.
+    """
+    bound = READS_RECORDS if terms.transform != AS_COUNTED else None
+    private = READS_RECORDS if isinstance(terms.privacy, InsideGenerator) else bound
+    exact = READS_RECORDS if terms.privacy.noisy else bound
+    most = policy.analyses.most
+    checked, why_checked = _checked(requested, most, private)
+    reviewed, why_reviewed = _reviewed(requested, most, exact)
+    offered = replace(NO_ANALYSES, **checked, **reviewed).measured_as(terms.privacy)
+    why = why_checked | why_reviewed
+    changes = tuple(
+        Change(field, old, new, why[field.rpartition(".")[2]])
+        for field, old, new in parts_changed("analyses", requested, offered)
+    )
+    return replace(terms, analyses=offered), changes
+
+
+_Parts = tuple[dict[str, Any], dict[str, str]]
+"""Fields of ``Analyses``, and the reason of a change of each."""
+
+
+def _checked(requested: Analyses, most: Analyses, bound: str | None) -> _Parts:
+    kinds = tuple(kind for kind in requested.kinds if kind in most.kinds)
+    names = ("kinds", "checked_runs", "numbers", "privacy")
+    gone = bound or (NOT_OFFERED_RUNS if not most.checked_runs else None)
+    if gone or not kinds:
+        return {}, dict.fromkeys(names, gone or _WHY["kinds"])
+    runs = min(requested.checked_runs, most.checked_runs)
+    numbers = min(requested.numbers, most.numbers)
+    values = (kinds, runs, numbers, requested.privacy)
+    return dict(zip(names, values, strict=True)), {name: _WHY[name] for name in names}
+
+
+def _reviewed(requested: Analyses, most: Analyses, bound: str | None) -> _Parts:
+    names = ("reviewed_runs", "programs", "libraries", "program_numbers")
+    gone = bound or (NOT_OFFERED_RUNS if not most.reviewed_runs else None)
+    if gone is None and not set(requested.libraries) <= set(most.libraries):
+        gone = _WHY["libraries"]
+    if gone or not requested.reviewed_runs:
+        return {}, dict.fromkeys(names, gone or RUNS)
+    runs = min(requested.reviewed_runs, most.reviewed_runs)
+    numbers = min(requested.program_numbers, most.program_numbers)
+    values = (runs, requested.programs, requested.libraries, numbers)
+    return dict(zip(names, values, strict=True)), {name: _WHY.get(name, RUNS) for name in names}
 
 
 def together_of(policy: Policy) -> Together:

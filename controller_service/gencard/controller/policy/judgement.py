@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gencard.controller.boxes.generator_facts import Facts, facts_of_generators
-from gencard.controller.policy.evaluation import with_measures, with_uniques_kept
+from gencard.controller.policy.evaluation import with_analyses, with_measures, with_uniques_kept
 from gencard.controller.policy.generators import generator_choice, is_black_box, why_no_moments
 from gencard.controller.policy.policy import PRICE, Policy, affordable, check_values
 from gencard.controller.policy.statistics import (
@@ -132,6 +132,7 @@ def judge(
     terms, changes, transform_changes = acceptable
     whole = objection(domain.covered_by(terms.cliques).attributes, policy, domain)
     terms, with_uniques = with_uniques_kept(terms, whole)
+    terms, fewer_runs = with_analyses(proposal.analyses, terms, policy)
     check_model(terms, domain, limits, zeros)
     _check_box(terms, domain, facts)
     price = price_of(terms, domain)
@@ -139,7 +140,15 @@ def judge(
         return Refusal((PRICE,))
     if _looks_at_forbidden(terms, policy, facts):
         return Refusal((FORBIDDEN,))
-    steps = (*changes, *rest, *choice.privacy_changes, *transform_changes, *fewer, *with_uniques)
+    steps = (
+        *changes,
+        *rest,
+        *choice.privacy_changes,
+        *transform_changes,
+        *fewer,
+        *with_uniques,
+        *fewer_runs,
+    )
     return CounterOffer(terms, steps, price)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
 from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.terms import Change, Proposal
@@ -58,6 +59,22 @@ class MomentPolicy:
 
 
 NO_MOMENTS = MomentPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysesPolicy:
+    """Runs on the records that a card may grant.
+
+    Args:
+        most: Kinds and libraries on offer, most runs and numbers of a card; it names no program.
+        steward: Answers of checked runs wait for a steward, as those of reviewed runs always do.
+    """
+
+    most: Analyses = NO_ANALYSES
+    steward: bool = False
+
+
+RUNS_NOTHING = AnalysesPolicy()
 
 
 def affordable(
@@ -133,6 +150,7 @@ class Policy:
         forbidden: Attribute sets that no marginal may hold together.
         measures: Of releases, that a card may let its analyst have, though they read records.
         without_uniques: A card may ask for a release without replicated uniques.
+        analyses: That a card may have run on the records.
         automatic: Offer at once; otherwise a steward looks first.
         valid_days: Life of an offer and of the card made of it.
     """
@@ -150,6 +168,7 @@ class Policy:
     forbidden: tuple[Clique, ...] = ()
     measures: tuple[str, ...] = ()
     without_uniques: bool = False
+    analyses: AnalysesPolicy = RUNS_NOTHING
     automatic: bool = True
     valid_days: int = 90
 

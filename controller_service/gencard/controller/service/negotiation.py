@@ -18,7 +18,12 @@ from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.card_codec import card_message, kind_message, proposal_of
+from gencard.wire.codecs.card_codec import (
+    analyses_message,
+    card_message,
+    kind_message,
+    proposal_of,
+)
 from gencard.wire.codecs.privacy_codec import (
     claim_message,
     mechanism_message,
@@ -132,6 +137,8 @@ def _policy(policy: Policy) -> catalog.Policy:
         highest_moment=policy.moments.highest,
         measures=policy.measures,
         without_uniques=policy.without_uniques,
+        analyses=analyses_message(policy.analyses.most),
+        steward_releases=policy.analyses.steward,
     )
 
 

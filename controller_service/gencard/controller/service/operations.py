@@ -29,7 +29,7 @@ from gencard.core.errors import (
     InvalidNumberError,
     OperationCancelledError,
 )
-from gencard.v1 import audit_pb2, ledger_pb2, ledger_pb2_grpc, measures_pb2, synthesis_pb2
+from gencard.v1 import answers_pb2, audit_pb2, ledger_pb2, ledger_pb2_grpc, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from gencard.wire.codecs.card_codec import timestamp
 from gencard.wire.codecs.error_table import status_message
@@ -46,6 +46,7 @@ RESPONSE: dict[str, type[Message]] = {
     "release": synthesis_pb2.Release,
     "audit": audit_pb2.Audit,
     "measures": measures_pb2.RunMeasuresResponse,
+    "run": answers_pb2.Answer,
 }
 LONGEST_WAIT = 30.0
 LOOK_EVERY = 0.1

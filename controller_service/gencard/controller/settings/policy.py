@@ -2,17 +2,19 @@
 
 from collections.abc import Collection
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.policy import policy
-from gencard.controller.policy.policy import MomentPolicy
+from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy
 from gencard.controller.settings.boxes import Name
 from gencard.controller.settings.files import Section
 from gencard.controller.state import accounts
 from gencard.controller.state.accounts import Scope
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
@@ -142,6 +144,36 @@ class MomentsTable(Section):
     highest: PositiveInt = 2
 
 
+class Release(StrEnum):
+    """Who lets answers of checked runs leave: the output rules alone, or a steward after them."""
+
+    POLICY = "policy"
+    STEWARD = "steward"
+
+
+class AnalysesTable(Section):
+    """Runs on the records that a card may ask for; see ``policy.AnalysesPolicy``."""
+
+    kinds: tuple[str, ...] = ()
+    checked_runs: int = 0
+    numbers: int = NO_ANALYSES.numbers
+    reviewed_runs: int = 0
+    libraries: tuple[str, ...] = ()
+    program_numbers: int = NO_ANALYSES.program_numbers
+    release: Release = Release.POLICY
+
+    @model_validator(mode="after")
+    def _is_a_policy(self) -> "AnalysesTable":
+        self.policy()
+        return self
+
+    def policy(self) -> AnalysesPolicy:
+        """Raises InvalidInputError or InvalidNumberError where it offers what there cannot be."""
+        names = {name: tuple(sorted(getattr(self, name))) for name in ("kinds", "libraries")}
+        most = {name: value for name, value in dict(self).items() if name != "release"} | names
+        return AnalysesPolicy(Analyses(**most), steward=self.release is Release.STEWARD)
+
+
 class PolicyTable(Section):
     """What a proposal may ask for; see ``policy.Policy``."""
 
@@ -160,6 +192,7 @@ class PolicyTable(Section):
     moments: MomentsTable = MomentsTable()
     measures: tuple[MeasureName, ...] = ()
     without_uniques: bool = False
+    analyses: AnalysesTable = AnalysesTable()
     automatic: bool = False
     valid_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 90
 
@@ -169,6 +202,7 @@ class PolicyTable(Section):
             "noise": None if self.noise is None else self.noise.privacy(),
             "transform": self.transform.transform(),
             "moments": MomentPolicy(**dict(self.moments)),
+            "analyses": self.analyses.policy(),
         }
         return policy.Policy(**dict(self) | values)
 

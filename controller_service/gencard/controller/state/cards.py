@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_
 
 from gencard.controller.state.database import Page, page_of
 from gencard.controller.state.ledger import FIT
-from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases
+from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, runs
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, Card, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
@@ -183,7 +183,7 @@ class CardStore:
         used = or_(
             *(
                 exists().where(table.c.card == cards.c.name)
-                for table in (psis, releases, audits, measures)
+                for table in (psis, releases, audits, measures, runs)
             ),
             exists().where(lines.c.resource == cards.c.name),
         )

@@ -111,6 +111,21 @@ class Ledger:
         """
         _end(tx, line, SpendState.SETTLED, now)
 
+    def settle_at(self, tx: Connection, line: int, price: Price, now: datetime) -> None:
+        """Settle a line at what it came to; what was held beyond that is given back.
+
+        Raises:
+            InvalidInputError, NotFoundError: As ``settle`` does; or the line holds less than the price.
+        """
+        held = _end(tx, line, SpendState.SETTLED, now)
+        if not price.fits(held.price):
+            raise InvalidInputError(field="line", problem="holds less than the price")
+        before, units = columns_of(held.price), columns_of(price)
+        tx.execute(update(lines).where(lines.c.number == line).values(units))
+        for account in accounts_of(held.dataset, held.project, held.analyst):
+            less = {name: balances.c[name] - (before[name] - units[name]) for name in units}
+            tx.execute(update(balances).where(_is(account)).values(less))
+
     def void(self, tx: Connection, line: int, now: datetime) -> None:
         """Give a reservation back, once a steward knows that nothing was released for it.
 

@@ -247,6 +247,31 @@ measures = Table(
     sqlite_autoincrement=True,
 )
 
+runs = Table(
+    "runs",
+    metadata,
+    _number(),
+    Column("name", String(400), nullable=False, unique=True),
+    Column("card", String(400), ForeignKey("cards.name"), nullable=False),
+    Column("dataset", String(300), nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("submitter", String(400), nullable=False),
+    Column("tier", String(20), nullable=False),
+    Column("question", String(64), nullable=False),
+    Column("request", LargeBinary, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("line", BigInteger),
+    Column("statistics", BigInteger, nullable=False),
+    Column("outcome", LargeBinary),
+    Column("envelope", LargeBinary),
+    Column("log_index", BigInteger),
+    Column("created", Instant, nullable=False),
+    Column("ended", Instant),
+    Index(None, "card"),
+    Index(None, "dataset"),
+    sqlite_autoincrement=True,
+)
+
 key_changes = Table(
     "key_changes",
     metadata,

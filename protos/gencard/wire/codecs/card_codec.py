@@ -7,7 +7,10 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
+from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer, Step, Turn
+from gencard.core.card.mechanism import EXACT
 from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
@@ -50,7 +53,7 @@ def datetime_of(message: Timestamp) -> datetime:
     raise InvalidInputError(field="time", problem="is out of range")
 
 
-_OWN_MESSAGE = {"marginals", "privacy", "audit", "transform", "moments"}
+_OWN_MESSAGE = {"marginals", "privacy", "audit", "transform", "moments", "analyses"}
 _ALIKE: dict[str, Callable[[Any], Any]] = {
     field.name: tuple if field.default == () else lambda value: value
     for field in fields(Proposal)
@@ -69,6 +72,7 @@ def terms_message(proposal: Proposal) -> common.Terms:
         audit=common.AuditTerms(runs=audit.runs, order=audit.order, alpha=audit.alpha),
         transform=transform_message(proposal.transform),
         moments=map(moment_message, proposal.moments),
+        analyses=analyses_message(proposal.analyses),
     )
 
 
@@ -91,7 +95,29 @@ def proposal_of(message: common.Terms) -> Proposal:
         else AuditTerms(),
         transform=transform_of(message.transform),
         moments=tuple(map(moment_of, message.moments)),
+        analyses=analyses_of(message.analyses),
     )
+
+
+_NUMBERS = [field.name for field in fields(Analyses) if isinstance(field.default, int)]
+_NAMES = [field.name for field in fields(Analyses) if field.default == ()]
+
+
+def analyses_message(analyses: Analyses) -> common.Analyses | None:
+    """None for no analyses."""
+    if analyses == NO_ANALYSES:
+        return None
+    noise = privacy_message(analyses.privacy) if analyses.privacy.noisy else None
+    alike = {name: getattr(analyses, name) for name in (*_NUMBERS, *_NAMES)}
+    return common.Analyses(**alike, privacy=noise)
+
+
+def analyses_of(message: common.Analyses) -> Analyses:
+    """Raises InvalidInputError or InvalidNumberError where the parts do not go together."""
+    numbers = {name: getattr(message, name) for name in _NUMBERS if getattr(message, name)}
+    names: dict[str, Any] = {name: tuple(getattr(message, name)) for name in _NAMES}
+    privacy = privacy_of(message.privacy) if message.HasField("privacy") else EXACT
+    return Analyses(**numbers, **names, privacy=privacy)
 
 
 def offer_message(offer: Offer) -> pb.Offer:
@@ -106,6 +132,7 @@ def offer_message(offer: Offer) -> pb.Offer:
         digest=offer.digest,
         expire_time=timestamp(offer.expire_time),
         measures_price=price_message(offer.measures_price),
+        analyses_price=None if offer.analyses_price == FREE else price_message(offer.analyses_price),
         held_by=offer.held_by,
     )
 
@@ -121,6 +148,7 @@ def offer_of(message: pb.Offer) -> Offer:
         digest=message.digest,
         expire_time=datetime_of(message.expire_time),
         measures_price=price_of(message.measures_price),
+        analyses_price=price_of(message.analyses_price),
         held_by=tuple(message.held_by),
     )
 

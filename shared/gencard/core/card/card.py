@@ -59,6 +59,7 @@ class Offer:
         digest: SHA-256, in hex, of the statement's predicate.
         measures_price: Of all measures that the terms name, of one release, besides ``price``.
         held_by: Cards of the analyst that hold some of these statistics; ``price`` is of the others.
+        analyses_price: Most that all runs on the records may cost, besides ``price``.
     """
 
     terms: Proposal
@@ -69,6 +70,7 @@ class Offer:
     expire_time: datetime
     measures_price: Price = FREE
     held_by: tuple[str, ...] = ()
+    analyses_price: Price = FREE
 
 
 @dataclass(frozen=True, slots=True)

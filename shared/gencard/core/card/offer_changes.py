@@ -7,6 +7,7 @@ analyst sees before signing do not depend on what the controller says of them; o
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
+from gencard.core.card.analyses import Analyses
 from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.domain import Clique
 
@@ -49,6 +50,12 @@ _Difference = tuple[str, str, str]
 """Field, what was requested, what is offered."""
 
 _LISTED = {"marginals", "moments", "measures", "weights"}
+_ONE_BY_ONE = {
+    "moments",
+    "measures",
+    *(f"analyses.{part.name}" for part in fields(Analyses) if part.default == ()),
+}
+"""Fields of which an explanation is about what it names, and about nothing else."""
 _SINGLE = [
     name
     for name in dict.fromkeys(
@@ -83,16 +90,22 @@ def _values(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     names = [name for name in _SINGLE if getattr(requested, name) != getattr(offered, name)]
     for name in names:
         old, new = getattr(requested, name), getattr(offered, name)
-        if isinstance(old, AuditTerms):
-            yield from _parts(name, old, new)
+        if isinstance(old, AuditTerms | Analyses):
+            yield from parts_changed(name, old, new)
         else:
             yield name, _text(old), _text(new)
 
 
-def _parts(name: str, old: AuditTerms, new: AuditTerms) -> Iterator[_Difference]:
-    for part in (field.name for field in fields(AuditTerms)):
-        if getattr(old, part) != getattr(new, part):
-            yield f"{name}.{part}", str(getattr(old, part)), str(getattr(new, part))
+def parts_changed(
+    name: str, old: AuditTerms | Analyses, new: AuditTerms | Analyses
+) -> Iterator[_Difference]:
+    """Field, old and new text of each part that differs; parts of a list one by one."""
+    for part in (field.name for field in fields(old)):
+        before, now = getattr(old, part), getattr(new, part)
+        if isinstance(before, tuple):
+            yield from _listed(f"{name}.{part}", before, now)
+        elif before != now:
+            yield f"{name}.{part}", str(before), str(now)
 
 
 def _weights(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
@@ -138,7 +151,7 @@ def _is_about(field: str, old: str, explained: str) -> bool:
     """Whether an explanation is about this difference; a part of a marginal explains the whole."""
     if field == "marginals":
         return bool(old) and set(explained.split(", ")) <= set(old.split(", "))
-    return field not in {"moments", "measures"} or old == explained
+    return field not in _ONE_BY_ONE or old == explained
 
 
 def _by_attributes(terms: Proposal) -> dict[frozenset[str], Clique]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, decimal_of
 from gencard.core.card.mechanism import EXACT, InsideGenerator, Privacy
 from gencard.core.domain import Clique, Domain
@@ -110,6 +111,7 @@ class Proposal:
             they go with counts as they are.
         without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
             others drawn; its seed is then nobody's to know. Goes with counts as they are.
+        analyses: What may be run on the records besides.
 
     Raises:
         InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
@@ -127,6 +129,7 @@ class Proposal:
     moments: tuple[Moment, ...] = field(default=(), metadata=written(omit=True))
     measures: tuple[str, ...] = field(default=(), metadata=written(omit=True))
     without_uniques: bool = field(default=False, metadata=written(omit=True))
+    analyses: Analyses = field(default=NO_ANALYSES, metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
@@ -146,6 +149,10 @@ class Proposal:
             raise InvalidInputError(field="moments", problem="must not repeat a moment")
         self._check_measuring()
         self._check_measures()
+        self.analyses.check_complete()
+        if self.analyses != self.analyses.measured_as(self.privacy):
+            problem = "must be measured as the card is, and none are allowed on one of tier private"
+            raise InvalidInputError(field="analyses", problem=problem)
 
     @property
     def about(self) -> tuple[tuple[str, str], ...]:
@@ -188,6 +195,7 @@ class Proposal:
         """The same terms, measured in this way; what does not go with it takes its default."""
         usual = {one.name: one.default for one in fields(Proposal) if one.name in _ONLY}
         changes: dict[str, Any] = {name: usual[name] for name in usual.keys() - privacy.terms}
+        changes["analyses"] = self.analyses.measured_as(privacy)
         return replace(self, privacy=privacy, **changes)
 
     def in_order_of(self, domain: Domain) -> "Proposal":

@@ -1,0 +1,181 @@
+"""Answers as callers see them: asked for, judged, priced, listed, read.
+
+judged      kind, attributes and number of runs, before any record is read and any budget is spent
+ledger      the price is RESERVED
+job         one look at the records; output rules judge every number
+decision    signed, logged and settled in one transaction; nobody sees a number before
+"""
+
+import json
+import secrets
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from gencard.controller.answers.decisions import Decisions
+from gencard.controller.cards.book import CardBook
+from gencard.controller.operations.operations import Operations
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.state.cards import offer_of, signed_card
+from gencard.controller.state.database import Database, Page
+from gencard.controller.state.idempotency import Request
+from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.runs import RunRow, RunStore, RunTier
+from gencard.core.card.card import Card
+from gencard.core.errors import (
+    DatasetChangedError,
+    InvalidInputError,
+    NotFoundError,
+    RecordsProtectedError,
+    TooLargeError,
+)
+from gencard.wire.documents.answer_document import Question
+from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.signatures.dsse import DOCUMENT
+from gencard.wire.signatures.identity import Identity
+
+KIND = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Runs on the records under cards, and their answers."""
+
+    database: Database
+    cards: CardBook
+    decisions: Decisions
+    operations: Operations
+
+    @property
+    def store(self) -> RunStore:
+        return self.decisions.store
+
+    def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
+        """Begin a checked run; a question that was asked before has its answer already, for nothing.
+
+        Raises:
+            NotFoundError: No such card of the caller's.
+            CardStateError, CardExpiredError: The card is not in force.
+            DatasetChangedError: The records or their schema are others than the card names.
+            InvalidInputError: The card does not grant the kind, or the formula cannot be read.
+            RecordsProtectedError: The policy keeps the attributes apart.
+            TooLargeError: The card has had all its runs.
+            BudgetExceededError: The price is not covered.
+        """
+
+        def make(tx: Connection) -> bytes:
+            usable = self.cards.usable(tx, who, card)
+            dataset_entry = self._entry_of(usable)
+            check_question(question, usable, dataset_entry)
+            known = self.store.asked_before(tx, card, question.digest)
+            if known is not None:
+                return self._operation_of(tx, known).encode()
+            return self._created(tx, who, usable, question, RunTier.CHECKED).encode()
+
+        with self.database.transaction() as tx:
+            name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
+        return self.operations.begin(name.decode())
+
+    def get(self, who: Identity, name: str) -> tuple[RunRow, bytes]:
+        """One answer and the log's entry of its decision; the entry is empty where there is none yet.
+
+        Raises:
+            NotFoundError: No such answer, or another's.
+            CardStateError: The card was revoked, which gives its analyst nothing more.
+        """
+        with self.database.reading() as tx:
+            row = self.store.get(tx, name)
+            self.cards.readable(tx, who, row.card, what="answer")
+            return row, b"" if row.log_index is None else self.cards.log.entry(tx, row.log_index)
+
+    def page(self, who: Identity, card: str, before: str, limit: int) -> Page[RunRow]:
+        """The answers of a card, newest first."""
+        with self.database.reading() as tx:
+            self.cards.seen(tx, who, card)
+            return self.store.list(tx, card=card, before=before, limit=limit)
+
+    def _entry_of(self, card: Card) -> DatasetEntry:
+        """The dataset; raises DatasetChangedError where it is not what the card names."""
+        dataset_entry = self.cards.entry_of(card)
+        if signed_card(card).version != dataset_entry.version:
+            raise DatasetChangedError
+        return dataset_entry
+
+    def _operation_of(self, tx: Connection, row: RunRow) -> str:
+        for operation in reversed(self.operations.of_kind(tx, KIND, row.card)):
+            if json.loads(operation.request)["run"] == row.name:
+                return operation.name
+        raise NotFoundError(what="operation")
+
+    def _created(
+        self, tx: Connection, who: Identity, card: Card, question: Question, tier: RunTier
+    ) -> str:
+        """The name of a new operation, with its price held and its run in the state."""
+        name = f"{card.name}/answers/{secrets.token_hex(8)}"
+        self._check_room(tx, card, tier)
+        line = self.decisions.ledger.reserve(
+            tx,
+            dataset=dataset_of(card.name),
+            project=who.project,
+            analyst=who.uri,
+            resource=name,
+            kind=KIND,
+            price=offer_of(card).terms.analyses.run_price,
+            now=self.cards.clock(),
+        )
+        row = RunRow(
+            name=name,
+            card=card.name,
+            dataset=dataset_of(card.name),
+            version=signed_card(card).version,
+            submitter=who.uri,
+            tier=tier,
+            question=question.digest,
+            request=json_bytes(DOCUMENT.write(question)),
+            created=self.cards.clock(),
+            line=line,
+        )
+        self.store.insert(tx, row)
+        operation = self.operations.create(tx, who, KIND, card.name, {"run": name})
+        self.cards.log.append(
+            tx,
+            action="run",
+            actor=who.uri,
+            resource=name,
+            details={"operation": operation, "kind": question.kind, "line": str(line)},
+            now=self.cards.clock(),
+        )
+        return operation
+
+    def _check_room(self, tx: Connection, card: Card, tier: RunTier) -> None:
+        """Raises TooLargeError where the card has had all its runs of a tier."""
+        analyses = offer_of(card).terms.analyses
+        most = analyses.checked_runs if tier is RunTier.CHECKED else analyses.reviewed_runs
+        if self.store.number(tx, card.name, tier) >= most:
+            limit = f"{most} on the card; propose another card"
+            raise TooLargeError(what=f"The number of {tier} runs", limit=limit)
+
+
+def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
+    """Refuse, by what is public alone, what the card does not grant.
+
+    Raises:
+        InvalidInputError, RecordsProtectedError: As ``Answers.start`` says.
+    """
+    kinds = offer_of(card).terms.analyses.kinds
+    if question.kind not in kinds:
+        granted = ", ".join(kinds) or "none"
+        raise InvalidInputError(
+            field="kind", problem=f"is not granted by the card, which has: {granted}"
+        )
+    clique = dataset_entry.domain.canonical(attributes_of(question, dataset_entry))
+    for forbidden in dataset_entry.policy.forbidden:
+        if set(forbidden) <= set(clique):
+            why = f"the policy keeps {' and '.join(forbidden)} apart"
+            raise RecordsProtectedError(what="The analysis", why=why)
+
+
+def attributes_of(question: Question, dataset_entry: DatasetEntry) -> tuple[str, ...]:
+    """Attributes that a question names."""
+    text = f"{question.formula} {question.where}"
+    return tuple(name for name in dataset_entry.domain.attributes if name in text)

@@ -1,0 +1,110 @@
+"""One run at the records: a job, its outcome, the decision."""
+
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.answers.answers import Answers
+from gencard.controller.answers.decisions import Outcome, question_of
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.operations.failures import NOTHING_LEARNT, refund
+from gencard.controller.operations.run import Run
+from gencard.controller.state.cards import in_force, offer_of
+from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.runs import RunRow, RunState, RunTier
+from gencard.core.card.analyses import Analyses
+from gencard.core.errors import GencardError
+
+TOO_MANY_NUMBERS = "TOO_MANY_NUMBERS"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRun:
+    """Carries checked runs out.
+
+    Args:
+        jobs: Describes jobs: where records, salt and limits are.
+        response: Encodes a run as the operation's response.
+    """
+
+    answers: Answers
+    jobs: Descriptions
+    response: Callable[[RunRow], bytes]
+
+    def __call__(self, run: Run) -> None:
+        """Look at the records once, and decide; after a crash before that, look again."""
+        answers = self.answers
+        with answers.database.reading() as tx:
+            row = answers.store.get(tx, run.request["run"])
+            card = in_force(answers.cards.card(tx, row.card))
+            earlier = [question_of(one) for one in self._earlier(tx, row)]
+        analyses = offer_of(card).terms.analyses
+        job = self.jobs.answer(
+            answers.cards.entry_of(card),
+            row.version,
+            question_of(row),
+            privacy=analyses.privacy if analyses.privacy.noisy else None,
+            numbers=analyses.numbers,
+            earlier=earlier,
+            seed=secrets.randbits(63),
+        )
+        outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
+        self._keep(run, row, outcome)
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """Give the price back and forget the run, where nothing was learnt; else it has failed."""
+        answers, name = self.answers, json.loads(row.request)["run"]
+        run = answers.store.get(tx, name)
+        if run.state is not RunState.RUNNING:
+            return
+        if not isinstance(error, NOTHING_LEARNT):
+            answers.store.move(tx, name, RunState.FAILED, ended=answers.cards.clock())
+            return
+        line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
+        refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
+        answers.store.forget(tx, name)
+
+    def _keep(self, run: Run, row: RunRow, outcome: Outcome) -> None:
+        """Decision, ledger, log and the operation's end: true together, or not at all."""
+        answers = self.answers
+        with answers.database.transaction() as tx:
+            card = in_force(answers.cards.card(tx, row.card))
+            decisions, by = answers.decisions, answers.cards.controller
+            if outcome.answer is None:
+                ended = decisions.refuse(tx, row, outcome, by)
+            elif answers.cards.entry_of(card).policy.analyses.steward:
+                answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())
+                ended = answers.store.get(tx, row.name)
+            else:
+                ended = decisions.release(tx, row, outcome, by)
+            answers.operations.finish(tx, run.row.name, self.response(ended))
+
+    def _earlier(self, tx: Connection, row: RunRow) -> list[RunRow]:
+        """Other runs on the same records, of anybody, that may tell something; those that go on too."""
+        rows = self.answers.store.of_dataset(tx, row.dataset)
+        silent = (RunState.REFUSED, RunState.FAILED)
+        others = (one for one in rows if one.version == row.version and one.name != row.name)
+        return [one for one in others if one.state not in silent and one.tier is RunTier.CHECKED]
+
+
+def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
+    """What a job gave, as it is decided on."""
+    answer, reasons = result["answer"], tuple(result["reasons"])
+    numbers = numbers_in(answer)
+    if numbers > analyses.numbers:
+        answer, numbers, reasons = None, 0, (TOO_MANY_NUMBERS,)
+    return Outcome(answer, numbers, reasons, result["rules"])
+
+
+def numbers_in(answer: Any) -> int:
+    """How many numbers a JSON value holds, at any depth."""
+    if isinstance(answer, dict):
+        return sum(map(numbers_in, answer.values()))
+    if isinstance(answer, list):
+        return sum(map(numbers_in, answer))
+    return int(isinstance(answer, int | float) and not isinstance(answer, bool))

@@ -1,0 +1,145 @@
+"""Runs on the records under a card: asked for, run, and what of their answers was released."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from gencard.controller.state.database import Page, page_of
+from gencard.controller.state.tables import runs
+from gencard.core.errors import InvalidInputError, NotFoundError
+
+
+class RunTier(StrEnum):
+    """What runs: one of our own analyses, or a program of the analyst's."""
+
+    CHECKED = "checked"
+    REVIEWED = "reviewed"
+
+
+class RunState(StrEnum):
+    """RUNNING -> WAITING -> RELEASED | REFUSED; checked runs that need no steward skip WAITING.
+
+    FAILED: it ended without an answer, after the records were looked at. A run that ended before is
+    deleted: nothing was learnt, and it does not count.
+    """
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    RELEASED = "released"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+ENDED = (RunState.RELEASED, RunState.REFUSED)
+"""States in which there is something signed."""
+
+_BEFORE = {
+    RunState.WAITING: (RunState.RUNNING,),
+    RunState.RELEASED: (RunState.RUNNING, RunState.WAITING),
+    RunState.REFUSED: (RunState.RUNNING, RunState.WAITING),
+    RunState.FAILED: (RunState.RUNNING,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run as stored.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/answers/{answer}.
+        version: Salted digest of the records that it reads.
+        submitter: URI of the analyst.
+        question: SHA-256, in hex, of what was asked: equal questions have one answer.
+        request: What was asked, RFC 8785 JSON.
+        line: Of the ledger.
+        statistics: What it cost, in independent statistics.
+        outcome: What the job gave, JSON; its numbers depend on records and are nobody's but a steward's.
+        envelope: The signed answer or refusal: a DSSE envelope.
+        log_index: The log's entry of the release or refusal.
+    """
+
+    name: str
+    card: str
+    dataset: str
+    version: str
+    submitter: str
+    tier: RunTier
+    question: str
+    request: bytes
+    created: datetime
+    state: RunState = RunState.RUNNING
+    line: int | None = None
+    statistics: int = 0
+    outcome: bytes | None = None
+    envelope: bytes | None = None
+    log_index: int | None = None
+    ended: datetime | None = None
+
+
+class RunStore:
+    """Runs; each change is one conditional UPDATE, so whoever ends one first ends it."""
+
+    def insert(self, tx: Connection, row: RunRow) -> None:
+        """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+        tx.execute(insert(runs).values(asdict(row)))
+
+    def get(self, tx: Connection, name: str) -> RunRow:
+        """Raises NotFoundError where there is no such run."""
+        row = tx.execute(select(runs).where(runs.c.name == name)).mappings().one_or_none()
+        if row is None:
+            raise NotFoundError(what="answer")
+        return _row_of(row)
+
+    def asked_before(self, tx: Connection, card: str, question: str) -> RunRow | None:
+        """The newest run of the same question under a card that has not failed."""
+        same = (runs.c.card == card, runs.c.question == question, runs.c.state != RunState.FAILED)
+        query = select(runs).where(*same).order_by(runs.c.number.desc()).limit(1)
+        row = tx.execute(query).mappings().one_or_none()
+        return None if row is None else _row_of(row)
+
+    def number(self, tx: Connection, card: str, tier: RunTier) -> int:
+        """How many runs of a tier a card has had; all that were not called off count."""
+        query = select(func.count()).where(runs.c.card == card, runs.c.tier == tier)
+        return int(tx.execute(query).scalar_one())
+
+    def of_dataset(self, tx: Connection, dataset: str) -> Iterator[RunRow]:
+        """Every run on a dataset, under any card, that looked at records or does, oldest first."""
+        query = select(runs).where(runs.c.dataset == dataset).order_by(runs.c.number)
+        return map(_row_of, tx.execute(query).mappings().all())
+
+    def waiting(self, tx: Connection) -> tuple[RunRow, ...]:
+        """What a steward has to look at, oldest first."""
+        query = select(runs).where(runs.c.state == RunState.WAITING).order_by(runs.c.number)
+        return tuple(map(_row_of, tx.execute(query).mappings()))
+
+    def list(
+        self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
+    ) -> Page[RunRow]:
+        """Runs, newest first, of one card or all."""
+        query = select(runs)
+        if card is not None:
+            query = query.where(runs.c.card == card)
+        return page_of(tx, query, runs.c.number, _row_of, before=before, limit=limit)
+
+    def move(self, tx: Connection, name: str, state: RunState, **values: Any) -> None:
+        """Put a run into another state, with what it got on the way.
+
+        Raises:
+            InvalidInputError: It is not in a state from which that one follows: somebody was faster.
+        """
+        legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
+        if tx.execute(legal.values(state=state, **values)).rowcount != 1:
+            raise InvalidInputError(field="answer", problem="has been decided")
+
+    def forget(self, tx: Connection, name: str) -> None:
+        """Delete a run that ended before it could look at a record."""
+        tx.execute(delete(runs).where(runs.c.name == name, runs.c.state == RunState.RUNNING))
+
+
+def _row_of(row: Mapping[Any, Any]) -> RunRow:
+    values = {name: value for name, value in row.items() if name != "number"}
+    return RunRow(**values | {"tier": RunTier(row["tier"]), "state": RunState(row["state"])})

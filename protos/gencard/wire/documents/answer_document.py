@@ -1,0 +1,110 @@
+"""The signed answer of a run on the records: what was asked, what the rules said, what was released."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from gencard.core.errors import InvalidInputError
+from gencard.core.json_codecs import Scalar, written
+from gencard.core.types import Time
+from gencard.wire.signatures.canonical import Document, digest_of
+from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, read_document, statement
+
+LONGEST_FORMULA = 2_000
+LONGEST_OPTIONS = 10_000
+
+
+class Verdict(StrEnum):
+    """What happened to an answer."""
+
+    RELEASED = "released"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of the records. Equal questions under one card have one answer.
+
+    Args:
+        kind: Of the analysis, such as "linear"; "program" where a program of the analyst's runs.
+        formula: As R and formulaic write it; of a program, its SHA-256 in hex.
+        where: The subpopulation; empty for all records.
+        missing: "level": missing values are a level of their own; "drop": records with one are left out.
+        options: Of the analysis, as RFC 8785 JSON; empty for none.
+
+    Raises:
+        InvalidInputError: A text is too long, or ``missing`` is neither.
+    """
+
+    kind: str
+    formula: str
+    where: str = field(default="", metadata=written(omit=True))
+    missing: str = field(default="level", metadata=written(omit=True))
+    options: str = field(default="", metadata=written(omit=True))
+
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("kind", 63),
+            ("formula", LONGEST_FORMULA),
+            ("where", LONGEST_FORMULA),
+            ("options", LONGEST_OPTIONS),
+        ):
+            if len(getattr(self, name)) > most:
+                raise InvalidInputError(field=name, problem=f"must be at most {most} characters")
+        if self.missing not in ("level", "drop"):
+            raise InvalidInputError(field="missing", problem="must be 'level' or 'drop'")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the canonical JSON."""
+        return digest_of(DOCUMENT.write(self))
+
+
+_AS_IT_IS = Scalar(lambda value: value, lambda json: json)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedAnswer:
+    """What the controller says of one run.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/answers/{answer}.
+        card_digest: SHA-256, in hex, of the card.
+        version: Salted digest of the records that were read.
+        rules: Version of the output rules.
+        reasons: Codes of the rules that refused, or of what a steward took out; sorted.
+        released_by: URI of who decided: the controller, by its rules, or a steward.
+        numbers: How many were released.
+        log_index: Position in the controller's log of the entry that preceded the answer.
+        answer: As the core writes it; None where it was refused.
+
+    Raises:
+        InvalidInputError: A refused answer has numbers, or a released one has none.
+    """
+
+    name: str
+    card_digest: str = field(metadata=written("card.sha256"))
+    version: str = field(metadata=written("dataset.version.sha256"))
+    question: Question
+    rules: str
+    verdict: Verdict
+    released_by: str
+    numbers: int
+    log_index: int
+    time: Time
+    reasons: tuple[str, ...] = field(default=(), metadata=written(omit=True))
+    answer: Any = field(default=None, metadata=written(omit=True, scalar=_AS_IT_IS))
+
+    def __post_init__(self) -> None:
+        if (self.answer is None) != (self.verdict is Verdict.REFUSED):
+            raise InvalidInputError(field="answer", problem="must be there where it was released")
+
+
+def answer_statement(answer: SignedAnswer) -> bytes:
+    """What the controller signs."""
+    return statement(ANSWER, answer.name, DOCUMENT.write(answer))
+
+
+def answer_of_document(document: Document) -> SignedAnswer:
+    """Raises VerificationError where the document is not a signed answer."""
+    return read_document(SignedAnswer, document, "a signed answer")
