@@ -10,6 +10,7 @@ from gencard.client import Analyst
 from gencard.client.connection.connection import _service_config, idempotent_methods
 from gencard.core import errors
 from gencard.v1 import (
+    answers_pb2,
     audit_pb2,
     catalog_pb2,
     ledger_pb2,
@@ -104,7 +105,15 @@ class TestRetries:
     @staticmethod
     def methods():
         """What each method of ours receives, and its name."""
-        modules = (audit_pb2, catalog_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2)
+        modules = (
+            answers_pb2,
+            audit_pb2,
+            catalog_pb2,
+            ledger_pb2,
+            measures_pb2,
+            negotiation_pb2,
+            synthesis_pb2,
+        )
         services = [s for module in modules for s in module.DESCRIPTOR.services_by_name.values()]
         return [(method.input_type, method.name) for s in services for method in s.methods]
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tests.system.house import SCHEMA, House, build, declare, survey
+from tests.system.raw_calls import configure
 
 WORD = f"CANARY{secrets.token_hex(6)}"
 """Part of every planted text; no other run and no other program has it."""
@@ -78,6 +79,7 @@ def haunted(folder: Path, crowd: int = CROWD) -> House:
     house.raise_caps()
     house.edit({"generators": '["ipf", "honest"]'})
     house.review("honest")
+    configure(house, "datasets.policy", analyses='{ kinds = ["linear"], checked_runs = 5 }')
     others = folder / f"others-{WORD}-file.csv"
     planted(9, crowd).to_csv(others, index=False)
     declare(house, others, keys=("sex", "work"), target="health")

@@ -19,6 +19,7 @@ from gencard.controller.service.access import MAY_CALL
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1 import (
+    answers_pb2,
     audit_pb2,
     catalog_pb2,
     ledger_pb2,
@@ -225,6 +226,7 @@ WELL: list[tuple[str, Prepare]] = [
     _reads("audit", "ListAudits", lambda card, _: audit_pb2.ListAuditsRequest(parent=card)),
     ("RunBlackBox", lambda ana, card, _: lambda: ana.lent(card, "honest", made_up())),
     _reads("measures", "ListMeasures", lambda card, _: measures_pb2.ListMeasuresRequest(parent=card)),
+    _reads("answers", "ListAnswers", lambda card, _: answers_pb2.ListAnswersRequest(parent=card)),
     _reads("ledger", "ListSpends", lambda *_: ledger_pb2.ListSpendsRequest(page_size=3)),
     _reads("ledger", "GetBudget", lambda *_: ledger_pb2.GetBudgetRequest(dataset="datasets/survey")),
     _reads("log", "GetCheckpoint", lambda *_: ledger_pb2.GetCheckpointRequest()),
@@ -247,9 +249,13 @@ WELL: list[tuple[str, Prepare]] = [
 def main_job(ana: Visitor, dataset: str) -> tuple[str, synthesis_pb2.Release]:
     """One card and one release, and everything that can be read of them."""
     ana.call(ana.catalog.GetDataset, catalog_pb2.GetDatasetRequest(name=f"datasets/{dataset}"))
-    rich = ana.proposed(dataset, cliques=combinations(DOMAIN.attributes, 3))
+    granted = common.Analyses(kinds=["linear"], checked_runs=5)
+    rich = ana.proposed(dataset, cliques=combinations(DOMAIN.attributes, 3), analyses=granted)
     counter = negotiation_pb2.CounterCardRequest(
-        name=rich.name, etag=rich.etag, terms=terms(dataset), request_id=request_id()
+        name=rich.name,
+        etag=rich.etag,
+        terms=terms(dataset, analyses=granted),
+        request_id=request_id(),
     )
     card = ana.accepted(ana.negotiation.CounterCard(counter, timeout=120).card).name
     release = ana.released(card)
@@ -284,6 +290,22 @@ def measures(who: Visitor, card: str) -> None:
             named = measures_pb2.GetMeasuresRequest(name=f"{card}/measures/{name}")
             who.call(who.measures.GetMeasures, named)
     who.call(who.measures.ListMeasures, measures_pb2.ListMeasuresRequest(parent=card))
+
+
+def answers(who: Visitor, card: str) -> None:
+    """Checked runs of what the card grants and of what it does not, and all that may be read of them."""
+    for kind, formula in (("linear", "age ~ sex + work"), ("means", "income")):
+        request = answers_pb2.RunAnalysisRequest(
+            card=card, kind=kind, formula=formula, where="sex == 'female'", request_id=request_id()
+        )
+        begun = who.call(who.answers.RunAnalysis, request)
+        answer = answers_pb2.Answer(name=f"{card}/answers/0123456789abcdef")
+        if isinstance(begun, operations_pb2.Operation):
+            who.ended(begun).response.Unpack(answer)
+        who.call(who.answers.GetAnswer, answers_pb2.GetAnswerRequest(name=answer.name))
+    program = answers_pb2.RunProgramRequest(card=card, program=b"1", request_id=request_id())
+    who.call(who.answers.RunProgram, program)
+    who.call(who.answers.ListAnswers, answers_pb2.ListAnswersRequest(parent=card))
 
 
 def black_box(ana: Visitor) -> None:

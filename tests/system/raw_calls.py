@@ -170,8 +170,9 @@ def agreed(
 
 TABLES = (
     "balances", "lines", "cards", "psis", "operations", "releases", "audits", "measures", "answers",
+    "runs",
 )  # fmt: skip
-LASTING = ("balances", "cards", "psis", "releases", "audits", "measures")
+LASTING = ("balances", "cards", "psis", "releases", "audits", "measures", "runs")
 """What must be as before even where a failed operation leaves its own trace."""
 
 

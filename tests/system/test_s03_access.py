@@ -11,7 +11,7 @@ from gencard.controller.people.identities import health_check
 from gencard.controller.service.access import MAY_CALL, Bounds
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
-from gencard.v1 import audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
+from gencard.v1 import answers_pb2, audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server
 from tests.system.house import request_id
 from tests.system.raw_calls import (
@@ -44,6 +44,9 @@ EXPECTED = {
         "GetAuditReport": "US", "RunBlackBox": "AU",
     },
     "MeasuresService": {"RunMeasures": "AUS", "GetMeasures": "AUS", "ListMeasures": "AUS"},
+    "AnswersService": {
+        "RunAnalysis": "A", "RunProgram": "A", "GetAnswer": "AUS", "ListAnswers": "AUS",
+    },
     "LedgerService": {"ListSpends": "AUS", "GetBudget": "AUS"},
     "LogService": {
         "GetCheckpoint": "AUS", "GetInclusionProof": "AUS", "GetConsistencyProof": "AUS",
@@ -246,6 +249,15 @@ ABOUT = {
         "card",
         lambda n: measures_pb2.RunMeasuresRequest(card=n, request_id=request_id()),
     ),
+    "AnswersService/RunAnalysis": (
+        "card",
+        lambda n: answers_pb2.RunAnalysisRequest(card=n, kind="linear", request_id=request_id()),
+    ),
+    "AnswersService/GetAnswer": (
+        "card",
+        lambda n: answers_pb2.GetAnswerRequest(name=f"{n}/answers/0123456789abcdef"),
+    ),
+    "AnswersService/ListAnswers": ("card", lambda n: answers_pb2.ListAnswersRequest(parent=n)),
     "MeasuresService/ListMeasures": ("card", lambda n: measures_pb2.ListMeasuresRequest(parent=n)),
     "Operations/GetOperation": ("operation", lambda n: operations_pb2.GetOperationRequest(name=n)),
     "Operations/WaitOperation": ("operation", lambda n: operations_pb2.WaitOperationRequest(name=n)),

@@ -17,6 +17,7 @@ from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
 from gencard.core.errors import PermissionDeniedError
 from gencard.v1 import synthesis_pb2
+from gencard.v1.answers_pb2_grpc import add_AnswersServiceServicer_to_server
 from gencard.v1.audit_pb2_grpc import add_AuditServiceServicer_to_server
 from gencard.v1.catalog_pb2_grpc import add_CatalogServiceServicer_to_server
 from gencard.v1.ledger_pb2_grpc import (
@@ -39,6 +40,7 @@ SERVICES = (
     add_SynthesisServiceServicer_to_server,
     add_AuditServiceServicer_to_server,
     add_MeasuresServiceServicer_to_server,
+    add_AnswersServiceServicer_to_server,
     add_LedgerServiceServicer_to_server,
     add_LogServiceServicer_to_server,
     add_OperationsServicer_to_server,

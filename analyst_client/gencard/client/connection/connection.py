@@ -28,6 +28,8 @@ from gencard.core.errors import (
 )
 from gencard.core.types import Progress, ignore_progress
 from gencard.v1 import (
+    answers_pb2,
+    answers_pb2_grpc,
     audit_pb2,
     audit_pb2_grpc,
     catalog_pb2,
@@ -48,7 +50,15 @@ CALL_SECONDS = 30.0
 STREAM_SECONDS = 600.0
 _MESSAGE_BYTES = 4 * 1024 * 1024
 
-_SERVICES = (audit_pb2, catalog_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2)
+_SERVICES = (
+    answers_pb2,
+    audit_pb2,
+    catalog_pb2,
+    ledger_pb2,
+    measures_pb2,
+    negotiation_pb2,
+    synthesis_pb2,
+)
 _OPERATIONS = ("GetOperation", "WaitOperation", "CancelOperation")
 
 Request = TypeVar("Request")
@@ -70,6 +80,7 @@ class Connection:
         self.synthesis = synthesis_pb2_grpc.SynthesisServiceStub(self.channel)
         self.audit = audit_pb2_grpc.AuditServiceStub(self.channel)
         self.measures = measures_pb2_grpc.MeasuresServiceStub(self.channel)
+        self.answers = answers_pb2_grpc.AnswersServiceStub(self.channel)
         self.ledger = ledger_pb2_grpc.LedgerServiceStub(self.channel)
         self.log = ledger_pb2_grpc.LogServiceStub(self.channel)
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)

@@ -9,7 +9,7 @@ from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
-from gencard.core.card.budget import Price
+from gencard.core.card.budget import FREE, Price
 from gencard.core.card.mechanism import InsideGenerator, Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.offer_changes import parts_changed
@@ -246,5 +246,7 @@ def price_of_measures(
 
 def price_of_named(dataset_entry: DatasetEntry, terms: Proposal) -> Price:
     """What all measures that the terms name cost together, once for the card."""
+    if not terms.measures:
+        return FREE
     named = fitting(map(evaluation_named, terms.measures), dataset_entry, terms)
     return price_of_measures(named, dataset_entry, terms)

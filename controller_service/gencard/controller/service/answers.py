@@ -10,7 +10,7 @@ from gencard.controller.answers.decisions import question_of
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import operation_message, page_size, request_of
 from gencard.controller.state.runs import RunRow, RunState
-from gencard.core.errors import PermissionDeniedError
+from gencard.core.errors import InvalidInputError
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1 import answers_pb2_grpc
 from gencard.wire.codecs.card_codec import timestamp
@@ -69,7 +69,7 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
     def RunProgram(
         self, request: pb.RunProgramRequest, context: grpc.ServicerContext
     ) -> operations_pb2.Operation:
-        raise PermissionDeniedError
+        raise InvalidInputError(field="program", problem="is not one that the card names")
 
     def GetAnswer(
         self, request: pb.GetAnswerRequest, context: grpc.ServicerContext
