@@ -22,7 +22,7 @@ BASE = {
 STATISTICS = BASE | {"core.noise", "core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
 MEASURES = {"core.psi_risk", "core.privacy", "core.utility", "core.evaluation"}
-CORE = BELOW_AUDIT | {"core.audit", *MEASURES}
+CORE = BELOW_AUDIT | {"core.audit", "core.answers", *MEASURES}
 CONTROLLER = {"controller", "controller.records.vault"}
 
 MAY_IMPORT = {
@@ -36,15 +36,17 @@ MAY_IMPORT = {
     "core.psi_risk": STATISTICS | {"core.psi_risk"},
     "core.utility": STATISTICS | {"core.utility"},
     "core.evaluation": STATISTICS | MEASURES,
-    "core.audit": CORE - {"core.evaluation"},
+    "core.answers": STATISTICS,
+    "core.audit": CORE - {"core.evaluation", "core.answers"},
+    "formulas": BASE | {"core.statistics", "core.answers"},
     "boxes": BELOW_AUDIT | {"boxes"},
     "v1": {"v1"},
     "shell": BASE,
     "wire": CORE | {"v1", "wire"},
-    "controller": CORE | {"boxes", "wire", "shell", "controller.service"} | CONTROLLER,
+    "controller": CORE | {"boxes", "formulas", "wire", "shell", "controller.service"} | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "controller"},  # the only room that knows protobuf
     "controller.records.vault": CORE | {"wire", "controller"},
-    "client": CORE | {"v1", "wire", "shell", "client"},
+    "client": CORE | {"formulas", "v1", "wire", "shell", "client"},
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 
@@ -58,7 +60,11 @@ VAULT_KEYS = {
 CORE_LIBRARIES = {"numpy", "scipy"}
 PROTOBUF = {"google", "grpc", "grpc_health"}
 MAY_USE_PROTOBUF = ("v1", "wire.codecs", "controller.service", "controller.upkeep.health", "client")
-ALSO = {"boxes": {"sklearn", "torch"}, "core.utility": {"sklearn"}}
+ALSO = {
+    "boxes": {"sklearn", "torch"},
+    "core.utility": {"sklearn"},
+    "formulas": {"formulaic", "pandas"},
+}
 
 NOT_IN_CORE = {
     "time", "os", "pathlib", "tempfile", "shutil", "socket", "subprocess", "urllib", "http", "ssl",
@@ -105,7 +111,7 @@ def wrong_imports(module: str, source: str) -> set[str]:
         wrong |= {name for name in imported if room_of(name) == "controller.records.vault"}
     if not module.removeprefix("gencard.").startswith(MAY_USE_PROTOBUF):
         wrong |= {name for name in imported if name.split(".")[0] in PROTOBUF}
-    if room.startswith(("core.", "boxes")):
+    if room.startswith(("core.", "boxes", "formulas")):
         wrong |= {name for name in imported if not _is_for_core(name.split(".")[0], room)}
     return wrong
 
@@ -122,7 +128,7 @@ def _is_for_core(top: str, room: str) -> bool:
 
 def _is_pure(module: str) -> bool:
     """Whether a module may only compute: no clock, no disk, no network."""
-    return module.startswith(("gencard.core.", "gencard.boxes."))
+    return module.startswith(("gencard.core.", "gencard.boxes.", "gencard.formulas."))
 
 
 def wrong_uses(module: str, source: str) -> set[str]:

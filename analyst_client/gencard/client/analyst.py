@@ -249,7 +249,7 @@ class Analyst:
                 with the formula, or with what it needs.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
-        from gencard.client.planning.formulas import read_formula  # noqa: PLC0415 - loads pandas
+        from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
         analysis, entry = analysis_of(kind), self.dataset(dataset)
         parsed = read_formula(formula, entry.coding)

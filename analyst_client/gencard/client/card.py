@@ -19,10 +19,13 @@ from gencard.client.files.levels import ValueForm
 from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
+from gencard.core.answers.answer import Answer
+from gencard.core.answers.margins import PsiMargins
 from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import AwaitingStewardError, GencardError
+from gencard.core.statistics.formula import analysis_of
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.dsse import signature_of
@@ -205,6 +208,20 @@ class Card(CardView):
             NoPsiError: The card is of tier private.
         """
         return self.psi.tables()
+
+    @checked()
+    def answer(self, formula: str, *, kind: str = "linear") -> Answer:
+        """The answer to a formula from psi alone: as on the coded records, and free.
+
+        Raises:
+            LackingMarginalsError: psi does not determine it; names the marginals that would.
+            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+                with the question.
+            NoEstimateError, NotConvergedError: The model has no estimate.
+        """
+        from gencard.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
+
+        return answer_of(formula, analysis_of(kind), PsiMargins.of(self.psi), self.psi.coding)
 
     @checked()
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:

@@ -16,7 +16,7 @@ public by declaration: never a record, never a count, never the message of anoth
     └── OperationError           the service or its job did not finish
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -328,6 +328,26 @@ class NoPsiError(NegotiationError):
     advice = "Use the rows, the receipt and the claim on the card; fidelity needs psi."
 
 
+class LackingMarginalsError(NegotiationError):
+    """``lacking`` has the cliques, on the side where they were looked for."""
+
+    reason = "LACKING_MARGINALS"
+    text = "The statistics of the card do not determine the marginals of {cliques}."
+    advice = (
+        "`gencard plan` names and prices the card that does; propose it, or ask for a smaller model."
+    )
+    longest_field = 400
+    lacking: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, cliques: Iterable[tuple[str, ...]]) -> "LackingMarginalsError":
+        """The error on these cliques."""
+        lacking = tuple(map(tuple, cliques))
+        error = cls(cliques="; ".join(" × ".join(clique) for clique in lacking))
+        error.lacking = lacking
+        return error
+
+
 class ProposalRefusedError(NegotiationError):
     reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no counter-offer: {reasons}."
@@ -531,6 +551,14 @@ class NotConvergedError(ComputationError):
     reason = "NOT_CONVERGED"
     text = "The fit did not converge: {problem}."
     advice = "Reconcile noisy marginals first, or check that structural zeros are consistent with psi."
+
+
+class NoEstimateError(ComputationError):
+    """The likelihood has no finite maximum, or the model leaves nothing to estimate from."""
+
+    reason = "NO_ESTIMATE"
+    text = "The {kind} model cannot be estimated: {problem}."
+    advice = "Leave out the term named, or join levels so that each one has enough records."
 
 
 class NoExtremalPairError(ComputationError):

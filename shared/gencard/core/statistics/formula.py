@@ -1,7 +1,7 @@
 """Formulas, and which marginals an analysis of one depends on."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, combinations, product
@@ -15,6 +15,7 @@ Terms = tuple[Clique, ...]
 
 MOST_TERMS = 256
 
+_CONSTANT: frozenset[str] = frozenset()
 _WORD = re.compile(r"[^\W\d][\w.]*")
 
 
@@ -31,8 +32,34 @@ class Formula:
 
     def __str__(self) -> str:
         """A formula that reads as the same one."""
-        terms = " + ".join(":".join(map(_written, term)) for term in self.terms) or "1"
-        return f"~ {terms}" if self.response is None else f"{_written(self.response)} ~ {terms}"
+        terms = " + ".join(":".join(map(written_name, term)) for term in self.terms) or "1"
+        return f"~ {terms}" if self.response is None else f"{written_name(self.response)} ~ {terms}"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A formula as it is written: its terms are products of factors, such as ``log(age)``.
+
+    Args:
+        response: The factor before the '~'.
+        terms: Sets of factors; the empty one is the intercept.
+        attributes: Of which attributes each factor is a function.
+    """
+
+    response: str | None
+    terms: Terms
+    attributes: Mapping[str, Clique]
+
+    @property
+    def formula(self) -> Formula:
+        """The attributes alone, each term with an effect of its own in each of their cells."""
+        terms = distinct(map(self.attributes_of, self.terms))
+        response = None if self.response is None else self.attributes[self.response][0]
+        return Formula(response, tuple(term for term in terms if term))
+
+    def attributes_of(self, term: Clique) -> Clique:
+        """The attributes of a term, each once."""
+        return tuple(dict.fromkeys(name for factor in term for name in self.attributes[factor]))
 
 
 def crossed(left: Terms, right: Terms) -> Iterator[Clique]:
@@ -45,17 +72,18 @@ def distinct(*terms: Iterable[Clique]) -> Terms:
     """Of terms with the same attributes, the first.
 
     Raises:
-        TooLargeError: There are more than ``MOST_TERMS``; the rest is then not looked at.
+        TooLargeError: There are more than ``MOST_TERMS``, the constant aside; the rest is not read.
     """
     first: dict[frozenset[str], Clique] = {}
     for term in chain(*terms):
         first.setdefault(frozenset(term), term)
-        if len(first) > MOST_TERMS:
+        if len(first) - (_CONSTANT in first) > MOST_TERMS:
             raise TooLargeError(what="The number of terms of the formula", limit=MOST_TERMS)
     return tuple(first.values())
 
 
-def _written(name: str) -> str:
+def written_name(name: str) -> str:
+    """A name as it stands in a formula: in backticks where it is no word."""
     return name if _WORD.fullmatch(name) else f"`{name}`"
 
 
@@ -64,8 +92,40 @@ class Analysis(StrEnum):
 
     LOGISTIC = "logistic"
     MULTINOMIAL = "multinomial"
+    ORDINAL = "ordinal"
+    POISSON = "poisson"
     LINEAR = "linear"
+    LOGLINEAR = "loglinear"
     CROSSTAB = "crosstab"
+    MEANS = "means"
+    QUANTILES = "quantiles"
+    TTEST = "ttest"
+    ANOVA = "anova"
+    CORRELATION = "correlation"
+    COMPONENTS = "components"
+    CORRESPONDENCE = "correspondence"
+    POLYCHORIC = "polychoric"
+    NAIVE_BAYES = "naive-bayes"
+    CHOW_LIU = "chow-liu"
+    DISCRIMINANT = "discriminant"
+
+
+_JOINT = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.POISSON}
+"""Need the joint marginal of the features."""
+
+_PAIRS_OF_TERMS = {Analysis.LINEAR, Analysis.ANOVA}
+
+_PAIRS_OF_ATTRIBUTES = {
+    Analysis.CORRELATION,
+    Analysis.COMPONENTS,
+    Analysis.CORRESPONDENCE,
+    Analysis.POLYCHORIC,
+    Analysis.CHOW_LIU,
+    Analysis.DISCRIMINANT,
+}
+
+NO_RESPONSE = _PAIRS_OF_ATTRIBUTES - {Analysis.DISCRIMINANT} | {Analysis.CROSSTAB, Analysis.LOGLINEAR}
+"""Kinds whose formula may lack a response."""
 
 
 def analysis_of(text: str) -> Analysis:
@@ -98,6 +158,20 @@ def sufficient_cliques(formula: Formula, kind: Analysis, domain: Domain) -> tupl
 
     * **Cross-tabulation.** The marginals of the response with each term; of each term without one.
 
+    * **Ordinal regression** (proportional odds). The joint marginal of the response and all features:
+      the likelihood of a cumulative model is no function of fewer.
+
+    * **Poisson regression.** As logistic regression.
+
+    * **Log-linear model.** The marginal of each term, and of the response with each term.
+
+    * **Means, quantiles, t test, naive Bayes.** The marginals of the response with each term.
+
+    * **Analysis of variance.** As linear regression.
+
+    * **Correlations, principal components, correspondence analysis, Chow-Liu tree, linear
+      discriminant.** The marginals of each two attributes.
+
     No set of marginals that lacks one of these, even with every smaller marginal inside it, determines
     the analysis for all records, as long as every attribute has two levels or more.
 
@@ -122,7 +196,7 @@ def sufficient_cliques(formula: Formula, kind: Analysis, domain: Domain) -> tupl
            interval estimates from log-linear to logistic regression modelling", Royal Society Open
            Science 7, 191483, 2020.
     """
-    if kind is not Analysis.CROSSTAB:
+    if kind not in NO_RESPONSE:
         _check_response(formula, domain)
     needed = [clique for clique in _needed(formula, kind) if clique]
     if not needed:
@@ -134,13 +208,19 @@ def _needed(formula: Formula, kind: Analysis) -> Iterator[Clique]:
     """Every set of attributes whose marginal the analysis uses."""
     response = () if formula.response is None else (formula.response,)
     yield response
-    for term in formula.terms:
+    for term in formula.terms if kind not in _PAIRS_OF_ATTRIBUTES else ():
         yield response + term
-    if kind is Analysis.LINEAR:
+    named = _union(response, *formula.terms)
+    if kind in _PAIRS_OF_TERMS:
         for one, other in combinations(maximal(formula.terms), 2):
             yield _union(one, other)
-    elif kind is not Analysis.CROSSTAB:
+    elif kind in _PAIRS_OF_ATTRIBUTES:
+        yield from ((name,) for name in named)
+        yield from combinations(named, 2)
+    elif kind in _JOINT:
         yield _union(*formula.terms)
+    elif kind is Analysis.ORDINAL:
+        yield named
 
 
 def _union(*terms: Clique) -> Clique:

@@ -15,11 +15,11 @@ from formulaic.parser import DefaultOperatorResolver
 from formulaic.parser.algos import tokenize, tokens_to_ast
 from formulaic.parser.types import ASTNode, Token
 
-from gencard.client.planning.functions import NotUsableError, attributes_of_call
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError, TooLargeError
-from gencard.core.statistics.formula import Formula, Terms, crossed, distinct
+from gencard.core.statistics.formula import Formula, Terms, Written, crossed, distinct, written_name
+from gencard.formulas.functions import NotUsableError, attributes_of_call
 
 LONGEST = 4_000
 """Characters of a formula."""
@@ -50,6 +50,11 @@ _INSTEAD = {
 
 
 def read_formula(text: str, coding: Coding) -> Formula:
+    """Read the attributes of a formula; see ``read_factors``."""
+    return read_factors(text, coding).formula
+
+
+def read_factors(text: str, coding: Coding) -> Written:
     """Read a formula over the attributes of a schema.
 
     Args:
@@ -64,7 +69,7 @@ def read_formula(text: str, coding: Coding) -> Formula:
     """
     if len(text) > LONGEST:
         raise TooLargeError(what="The length of the formula", limit=LONGEST)
-    return _Reader(text, coding).formula()
+    return _Reader(text, coding).written()
 
 
 class _Reader:
@@ -75,17 +80,19 @@ class _Reader:
         # In backticks a backslash is part of the name; formulaic takes it for an escape.
         self._backslash = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
         self._response: str | None = None
+        self._attributes: dict[str, Clique] = {}
 
-    def formula(self) -> Formula:
+    def written(self) -> Written:
         tokens = [part for token in self._tokens() for part in self._parts(token)]
         self._check_order(tokens)
         tilde = [_symbol(token) for token in tokens].index("~")
         predictors = tokens[tilde + 1 :]
-        self._response = self._response_of(tokens[:tilde])
-        terms = self._value(tokens_to_ast(predictors, DefaultOperatorResolver()))
-        if any(self._response in term for term in terms):
+        response = self._response_of(tokens[:tilde])
+        tree = tokens_to_ast(list(_with_intercept(predictors)), DefaultOperatorResolver())
+        written = Written(response, self._value(tree), self._attributes)
+        if any(self._response in written.attributes_of(term) for term in written.terms):
             self._refuse_response(predictors)
-        return Formula(self._response, tuple(term for term in terms if term))
+        return written
 
     def _tokens(self) -> Iterator[Token]:
         """The tokens as formulaic cuts them."""
@@ -151,9 +158,11 @@ class _Reader:
         if not tokens:
             return None
         terms = self._terms_of(tokens[0]) if len(tokens) == 1 and tokens[0] != "." else ()
-        if len(terms) != 1 or len(terms[0]) != 1:
+        attributes = self._attributes[terms[0][0]] if len(terms) == 1 and terms[0] else ()
+        if len(attributes) != 1:
             problem = "the response must be one attribute; plan each of several by itself"
             raise self._wrong(tokens[0].source_start, problem)
+        self._response = attributes[0]
         return terms[0][0]
 
     def _value(self, tree: Token | ASTNode[Any]) -> Terms:
@@ -192,9 +201,9 @@ class _Reader:
     def _terms_of(self, token: Token) -> Terms:
         """Those of an operand."""
         if token.kind is Token.Kind.NAME:
-            return ((token.token.replace(self._backslash, "\\"),),)
+            return (self._factor_of(token.token.replace(self._backslash, "\\")),)
         if token.kind is Token.Kind.PYTHON:
-            return (self._attributes_of(token),)
+            return (self._function_of(token),)
         match token.token:
             case "0":
                 return ()
@@ -202,22 +211,34 @@ class _Reader:
                 return ((),)
             case ".":
                 names = self._coding.domain.attributes
-                return distinct((name,) for name in names if name != self._response)
+                return distinct(self._factor_of(name) for name in names if name != self._response)
         raise self._wrong(token.source_start, _TEXT if token.token[0] in "'\"" else _NUMBER)
 
-    def _attributes_of(self, token: Token) -> Clique:
+    def _factor_of(self, name: str) -> Clique:
+        """The term of an attribute alone; in backticks it is told from code, which never is."""
+        factor = written_name(name)
+        self._attributes[factor] = (name,)
+        return (factor,)
+
+    def _function_of(self, token: Token) -> Clique:
+        """The term of a function."""
         braces = self._text[token.source_start] == "{"
         code = token.token.replace(self._backslash, "\\")
+        code = f"I({code})" if braces else code
         try:
-            return attributes_of_call(f"I({code})" if braces else code, self._coding)
+            self._attributes[code] = attributes_of_call(code, self._coding)
         except NotUsableError as error:
             raise self._wrong(token.source_start, error.problem) from None
+        return (code,)
 
     def _refuse_response(self, predictors: Sequence[Token]) -> NoReturn:
         """Raise at the first operand that names the response."""
         operands = (token for token in predictors if _symbol(token) == _OPERAND)
         using = (
-            token for token in operands if any(self._response in term for term in self._terms_of(token))
+            token
+            for token in operands
+            for term in self._terms_of(token)
+            if any(self._response in self._attributes[factor] for factor in term)
         )
         raise self._wrong(next(using).source_start, "the response is also a predictor")
 
@@ -228,6 +249,22 @@ class _Reader:
 _OPERAND = "operand"
 _ENDS = {_OPERAND, ")"}
 """What can stand before an operator, and at the end."""
+
+
+def _with_intercept(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The predictors with the intercept that R adds; "+ 0" takes it away, as "- 1" does."""
+    yield Token("1", kind=Token.Kind.VALUE)
+    if not tokens or _symbol(tokens[0]) not in ("+", "-"):
+        tokens = [Token("+", kind=_OPERATOR), *tokens]
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if following is not None and _is_zero(following) and _symbol(token) in ("+", "-"):
+            yield Token("-" if _symbol(token) == "+" else "+", kind=_OPERATOR)
+        else:
+            yield Token("1", kind=Token.Kind.VALUE) if _is_zero(token) else token
+
+
+def _is_zero(token: Token) -> bool:
+    return token.kind is Token.Kind.VALUE and str(token) == "0"
 
 
 def _symbol(token: Token) -> str:

@@ -63,6 +63,22 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
         NotUsableError: The function is refused, unknown, not of numbers, or of no attribute.
         UnknownAttributeError: An attribute is not declared.
     """
+    tree, quoted = parsed(code)
+    try:
+        names = tuple(dict.fromkeys(_Names(coding, quoted).of(tree)))
+    except RecursionError:
+        raise _unreadable() from None
+    if not names:
+        raise NotUsableError("the function is of no attribute; leave it out")
+    return names
+
+
+def parsed(code: str) -> tuple[ast.expr, Mapping[str, str]]:
+    """The expression, and the names in backticks by the words that stand for them in it.
+
+    Raises:
+        NotUsableError: It cannot be read.
+    """
     quoted: dict[str, str] = {}
 
     def placeholder(name: re.Match[str]) -> str:
@@ -72,13 +88,20 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
 
     words = _DOTTED.sub(r"\1_", _QUOTED.sub(placeholder, code)).replace("^", "**").strip()
     try:
-        tree = ast.parse(words, mode="eval")
-        names = tuple(dict.fromkeys(_Names(coding, quoted).of(tree.body)))
+        return ast.parse(words, mode="eval").body, quoted
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise NotUsableError("the function cannot be read; write it as in Python") from None
-    if not names:
-        raise NotUsableError("the function is of no attribute; leave it out")
-    return names
+        raise _unreadable() from None
+
+
+def function_of(call: ast.Call) -> str:
+    """The name of the function that is called, without its library."""
+    written = ast.unparse(call.func)
+    namespace, _, last = written.rpartition(".")
+    return last if namespace in _NAMESPACES else written
+
+
+def _unreadable() -> NotUsableError:
+    return NotUsableError("the function cannot be read; write it as in Python")
 
 
 class _Names:
@@ -111,9 +134,7 @@ class _Names:
             raise UnknownAttributeError(attribute=name)
 
     def _of_call(self, call: ast.Call) -> Iterator[str]:
-        written = ast.unparse(call.func)
-        namespace, _, last = written.rpartition(".")
-        name = last if namespace in _NAMESPACES else written
+        name = function_of(call)
         if name in _REFUSED:
             raise NotUsableError(_REFUSED[name])
         if name in _CODINGS | _NUMERIC:
@@ -122,7 +143,9 @@ class _Names:
             for part in (*call.args, *(keyword.value for keyword in call.keywords)):
                 yield from self.of(part)
         else:
-            problem = f"the function '{written}' is not supported; write the attribute itself"
+            problem = (
+                f"the function '{ast.unparse(call.func)}' is not supported; write the attribute itself"
+            )
             raise NotUsableError(problem)
 
     def _of_first(self, name: str, parts: Sequence[ast.expr]) -> Iterator[str]:

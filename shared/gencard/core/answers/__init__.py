@@ -1,0 +1,1 @@
+"""Answers from marginals: regressions, tables and tests, exactly as on the coded records."""

@@ -1,0 +1,171 @@
+"""The answer to an analysis, the same from psi, from a checked run and from a reviewed one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from gencard.core.domain import Clique
+from gencard.core.json_codecs import Json
+from gencard.core.typed_json import PLAIN
+from gencard.core.types import FloatArray
+
+EXACT = "exact"
+"""What ``noise`` says where there is none."""
+
+CODED = "as on the coded records: levels are as the schema declares them"
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """Estimates of a model, under the names of statsmodels.
+
+    Args:
+        names: One for each coefficient, such as ``C(sex)[T.male]``.
+        params: The estimates.
+        covariance: Of the estimates, one row for each; with the noise of psi where it has some.
+        statistic: "t" or "z".
+        degrees: Residual degrees of freedom; None for z.
+
+    >>> Coefficients(("x",), (1.96,), ((1.0,),)).pvalues.round(3).tolist()
+    [0.05]
+    """
+
+    names: tuple[str, ...]
+    params: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    statistic: str = "z"
+    degrees: float | None = None
+
+    @property
+    def bse(self) -> FloatArray:
+        """Standard errors."""
+        return np.sqrt(np.diag(np.reshape(self.covariance, (len(self.names),) * 2)))
+
+    @property
+    def tvalues(self) -> FloatArray:
+        """Estimates in units of their standard errors: t or z, as ``statistic`` says."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios: FloatArray = np.asarray(self.params) / self.bse
+        return ratios
+
+    @property
+    def pvalues(self) -> FloatArray:
+        """Two-sided p-values."""
+        pvalues: FloatArray = 2 * self._distribution.sf(np.abs(self.tvalues))
+        return pvalues
+
+    def conf_int(self, alpha: float = 0.05) -> FloatArray:
+        """Lower and upper ends of the 1 - ``alpha`` intervals, shape ``(coefficients, 2)``."""
+        half = self._distribution.isf(alpha / 2) * self.bse
+        return np.stack([np.asarray(self.params) - half, np.asarray(self.params) + half], axis=1)
+
+    @property
+    def _distribution(self) -> Any:
+        return stats.norm() if self.degrees is None else stats.t(self.degrees)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One number of an answer.
+
+    Args:
+        name: As in statsmodels or in the field: llf, deviance, rsquared, chi2, cramers_v.
+        value: None where the records do not define it.
+        standard_error: Where the number is an estimate that has one.
+        degrees: Degrees of freedom of a test: one number, or those of numerator and denominator.
+        pvalue: Of a test.
+    """
+
+    name: str
+    value: float | None
+    standard_error: float | None = None
+    degrees: tuple[float, ...] = ()
+    pvalue: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of numbers; None where the records do not define one."""
+
+    name: str
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an analysis gives.
+
+    Args:
+        kind: The analysis, such as "logistic".
+        formula: As it was read.
+        n: Records that it is of.
+        coefficients: Of a model; None where there is none.
+        rests_on: The measured marginals that were used.
+        noise: "exact", or which noise the measurements have.
+        notes: What a reader has to know, each a sentence.
+    """
+
+    kind: str
+    formula: str
+    n: float
+    coefficients: Coefficients | None = None
+    scalars: tuple[Scalar, ...] = ()
+    tables: tuple[Table, ...] = ()
+    rests_on: tuple[Clique, ...] = ()
+    noise: str = EXACT
+    notes: tuple[str, ...] = (CODED,)
+
+    def __getitem__(self, name: str) -> float | None:
+        """The value of a scalar, such as ``answer["llf"]``.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        return self.scalar(name).value
+
+    def scalar(self, name: str) -> Scalar:
+        """Raises KeyError where there is none of this name."""
+        for scalar in self.scalars:
+            if scalar.name == name:
+                return scalar
+        raise KeyError(name)
+
+    def table(self, name: str) -> Table:
+        """Raises KeyError where there is none of this name."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise KeyError(name)
+
+    def to_json(self) -> Json:
+        """The one form of documents, bundles and signed answers."""
+        json: Json = PLAIN.write(self)
+        return json
+
+    @classmethod
+    def of_json(cls, json: object) -> "Answer":
+        """The inverse of ``to_json``; raises InvalidInputError where the form is another one."""
+        return PLAIN.read(cls, json, field="answer")
+
+
+def finite(value: float) -> float | None:
+    """A number that JSON can hold; None for what is not defined."""
+    return float(value) if np.isfinite(value) else None
+
+
+def table_of(name: str, rows: tuple[str, ...], columns: tuple[str, ...], values: FloatArray) -> Table:
+    """A table of an array of shape ``(rows, columns)``; NaN is not defined."""
+    return Table(name, rows, columns, tuple(tuple(map(finite, row)) for row in values))
+
+
+def coefficients_of(
+    names: tuple[str, ...], params: FloatArray, covariance: FloatArray, degrees: float | None = None
+) -> Coefficients:
+    """Coefficients of arrays; t where degrees of freedom are given, else z."""
+    rows = tuple(tuple(map(float, row)) for row in covariance)
+    statistic = "z" if degrees is None else "t"
+    return Coefficients(names, tuple(map(float, params)), rows, statistic, degrees)

@@ -1,0 +1,190 @@
+"""The columns of a model matrix, each as its value in every cell of a few attributes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+from gencard.core.answers.margins import Margins, Mask
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
+from gencard.core.statistics.formula import Analysis, Formula, sufficient_cliques
+from gencard.core.types import FloatArray, IntArray
+
+INTERCEPT = "Intercept"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One column.
+
+    Args:
+        name: As formulaic and statsmodels give it: ``Intercept``, ``age:C(sex)[T.male]``.
+        attributes: Those that it is a function of; none for a constant.
+        values: Its value in each cell of the attributes, in their order; 0 at levels that nobody has.
+    """
+
+    name: str
+    attributes: Clique
+    values: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """What a model explains.
+
+    Args:
+        name: As it is written, such as ``log(income)``.
+        attribute: What it is a function of.
+        levels: Names of the attribute's levels, in the order of the codes.
+        values: The number that each level stands for; NaN where it stands for none.
+    """
+
+    name: str
+    attribute: str
+    levels: tuple[str, ...]
+    values: FloatArray
+
+    @property
+    def numeric(self) -> bool:
+        """Whether a level stands for a number."""
+        return not bool(np.isnan(self.values).all())
+
+    def numbers(self, margins: Margins) -> FloatArray:
+        """The number of each level, 0 for levels that nobody has.
+
+        Raises:
+            InvalidInputError: A level that somebody has stands for no number.
+        """
+        absent = np.isnan(self.values)
+        if np.any(absent & (margins.counts((self.attribute,)) != 0)):
+            problem = (
+                f"'{self.name}' needs a number for each level that somebody has; give them as "
+                f"values, or leave missing ones out by missing='drop'"
+            )
+            raise InvalidInputError(field="formula", problem=problem)
+        return np.where(absent, 0.0, self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """The columns of a design that are functions of the same attributes.
+
+    Args:
+        attributes: In the order of the axes.
+        places: Positions of the columns in the design.
+        values: Shape ``(columns, cells)``, the cells in row-major order.
+    """
+
+    attributes: Clique
+    places: IntArray
+    values: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The model matrix of a formula, over cells in place of records.
+
+    Args:
+        formula: As it was read.
+        response: None where there is none.
+        columns: In the order of formulaic: the intercept, then terms of ascending degree.
+    """
+
+    formula: str
+    response: Response | None
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def attributes(self) -> Clique:
+        """All attributes of the columns, each once."""
+        return tuple(dict.fromkeys(chain.from_iterable(column.attributes for column in self.columns)))
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The columns, those of the same attributes together."""
+        places: dict[Clique, list[int]] = {}
+        for place, column in enumerate(self.columns):
+            places.setdefault(column.attributes, []).append(place)
+        return tuple(
+            Block(
+                attributes,
+                np.array(inside, dtype=np.int64),
+                np.array([self.columns[place].values.reshape(-1) for place in inside]),
+            )
+            for attributes, inside in places.items()
+        )
+
+    def matrix(self, codes: IntArray) -> FloatArray:
+        """The model matrix of some cells.
+
+        Args:
+            codes: Shape ``(m, len(attributes))``, in the order of ``attributes``.
+
+        Returns:
+            Shape ``(m, columns)``.
+        """
+        matrix = np.empty((len(codes), len(self.columns)))
+        for place, column in enumerate(self.columns):
+            axes = [self.attributes.index(name) for name in column.attributes]
+            matrix[:, place] = column.values[tuple(codes[:, axis] for axis in axes)]
+        return matrix
+
+    def required_response(self) -> Response:
+        """Raises InvalidInputError where the formula has no response."""
+        if self.response is None:
+            raise InvalidInputError(field="formula", problem="needs a response before the '~'")
+        return self.response
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """An analysis that was asked for, read and checked.
+
+    Args:
+        kind: The analysis.
+        text: The formula, as it was written.
+        formula: The attributes of its terms.
+        coding: The schema.
+        values: For each attribute that is a number, the number that each code stands for, NaN where it
+            stands for none.
+        design: The model matrix; None for analyses that need none.
+        options: What else was said, by name, such as the number of components.
+    """
+
+    kind: Analysis
+    text: str
+    formula: Formula
+    coding: Coding
+    values: Mapping[str, tuple[float, ...]]
+    design: Design | None = None
+    options: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cliques(self) -> tuple[Clique, ...]:
+        """The marginals that determine the answer; raises as ``sufficient_cliques`` does."""
+        return sufficient_cliques(self.formula, self.kind, self.coding.domain)
+
+    def levels(self, attribute: str) -> tuple[str, ...]:
+        """Names of an attribute's levels, in the order of the codes."""
+        return self.coding.attribute(attribute).coding.level_names
+
+    def model(self) -> Design:
+        """The design of an analysis that needs one; raises InvalidInputError where there is none."""
+        if self.design is None:
+            raise InvalidInputError(field="formula", problem="has no model matrix")
+        return self.design
+
+
+def observed_levels(margins: Margins, attributes: Clique) -> dict[str, Mask]:
+    """For each attribute, the levels that somebody has; all of them where the counts have noise."""
+    return {
+        name: (margins.counts((name,)) != 0) | (margins.variances((name,)) != 0) for name in attributes
+    }

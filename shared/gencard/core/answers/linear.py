@@ -1,0 +1,247 @@
+r"""Linear regression from pairs of terms: :math:`X'X b = X'y` needs no record and no joint table.
+
+Columns and response are centred on their means before their products are summed, which keeps the digits
+that the normal equations would lose. Columns that depend on earlier ones are left out and named, as R
+does.
+"""
+
+from dataclasses import dataclass, replace
+from math import log, pi
+
+import numpy as np
+from scipy import stats
+
+from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
+from gencard.core.answers.design import INTERCEPT, Block, Design, Question
+from gencard.core.answers.margins import Margins, records_of
+from gencard.core.domain import Clique
+from gencard.core.errors import NoEstimateError
+from gencard.core.types import FloatArray, IntArray
+
+_ALIASED = 1e-11
+"""Share of a column's sum of squares below which earlier columns explain it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Sums over the records of products of columns and response, each less its centre.
+
+    Args:
+        n: Number of records.
+        centres: What was taken from each column.
+        centre: What was taken from the response.
+        xx: Shape ``(columns, columns)``.
+        xy: Shape ``(columns,)``.
+        yy: The response with itself.
+        x1: Sums of the columns as they are.
+        y1: Sum of the response as it is.
+        intercept: Position of the intercept; without one, nothing is centred.
+    """
+
+    intercept: int | None
+    n: float
+    centres: FloatArray
+    centre: float
+    xx: FloatArray
+    xy: FloatArray
+    yy: float
+    x1: FloatArray
+    y1: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearFit:
+    """Least squares.
+
+    Args:
+        kept: Positions of the columns that are estimated.
+        params: One for each of them.
+        inverse: :math:`(X'X)^{-1}` of them.
+        rss: Residual sum of squares.
+        tss: Sum of squares of the response, about its mean where there is a constant.
+        constant: Whether the columns span a constant.
+        n: Number of records.
+    """
+
+    kept: IntArray
+    params: FloatArray
+    inverse: FloatArray
+    rss: float
+    tss: float
+    constant: bool
+    n: float
+
+    @property
+    def degrees(self) -> float:
+        """Residual degrees of freedom."""
+        return self.n - len(self.kept)
+
+
+def linear_answer(margins: Margins, question: Question) -> Answer:
+    """Ordinary least squares with the usual standard errors.
+
+    Raises:
+        NoEstimateError: No column, or as many columns as records.
+        InvalidInputError: There is no response, or it is no number.
+    """
+    design = question.model()
+    fit = linear_fit(moments(margins, design))
+    if fit.degrees <= 0:
+        raise NoEstimateError(kind="linear", problem="it has as many coefficients as records")
+    names = tuple(design.names[place] for place in fit.kept)
+    covariance = fit.inverse * (fit.rss / fit.degrees)
+    return Answer(
+        question.kind.value,
+        question.text,
+        fit.n,
+        coefficients_of(names, fit.params, covariance, fit.degrees),
+        _scalars(fit),
+        notes=(CODED, *aliased_note(design.names, fit.kept)),
+    )
+
+
+def aliased_note(names: tuple[str, ...], kept: IntArray) -> tuple[str, ...]:
+    """Which columns were left out, if any."""
+    left = [name for place, name in enumerate(names) if place not in kept]
+    return (f"not estimated, for earlier columns determine them: {', '.join(left)}",) if left else ()
+
+
+def moments(margins: Margins, design: Design) -> Moments:
+    """Raises InvalidInputError where there is no response, or it is no number."""
+    response = design.required_response()
+    numbers, name = response.numbers(margins), (response.attribute,)
+    n = records_of(margins)
+    if n <= 0:
+        raise NoEstimateError(kind="linear", problem="there is no record")
+    y1 = float(numbers @ margins.counts(name))
+    x1 = np.zeros(len(design.columns))
+    for block in design.blocks:
+        x1[block.places] = block.values @ margins.counts(block.attributes).reshape(-1)
+    intercept = design.names.index(INTERCEPT) if INTERCEPT in design.names else None
+    centres = np.zeros_like(x1) if intercept is None else x1 / n
+    centre = 0.0 if intercept is None else y1 / n
+    own = Block(name, np.zeros(1, dtype=np.int64), (numbers - centre)[None])
+    blocks = [
+        replace(block, values=block.values - centres[block.places][:, None]) for block in design.blocks
+    ]
+    xx, xy = np.zeros((len(x1), len(x1))), np.zeros(len(x1))
+    for place, block in enumerate(blocks):
+        xy[block.places] = products(margins, block, own)[:, 0]
+        for other in blocks[place:]:
+            inside = products(margins, block, other)
+            xx[np.ix_(block.places, other.places)] = inside
+            xx[np.ix_(other.places, block.places)] = inside.T
+    yy = float(products(margins, own, own)[0, 0])
+    return Moments(intercept, n, centres, centre, xx, xy, yy, x1, y1)
+
+
+def products(margins: Margins, one: Block, other: Block) -> FloatArray:
+    """Sums over the records of each column of one block times each of the other."""
+    common = tuple(name for name in one.attributes if name in other.attributes)
+    union = one.attributes + tuple(name for name in other.attributes if name not in common)
+    counts = margins.counts(union)
+    if not common:
+        table = counts.reshape(one.values.shape[1], other.values.shape[1])
+        return np.asarray(one.values @ table @ other.values.T)
+    left, right = (_over(block, union, counts.shape) for block in (one, other))
+    return np.asarray((left * counts.reshape(-1)) @ right.T)
+
+
+def _over(block: Block, union: Clique, sizes: tuple[int, ...]) -> FloatArray:
+    """The columns of a block in the cells of more attributes, shape ``(columns, cells)``."""
+    own = [sizes[union.index(name)] for name in block.attributes]
+    values = block.values.reshape(len(block.places), *own)
+    order = sorted(range(len(own)), key=lambda axis: union.index(block.attributes[axis]))
+    ordered = np.transpose(values, [0, *(1 + axis for axis in order)])
+    inside = {union.index(name) for name in block.attributes}
+    absent = tuple(1 + axis for axis in range(len(union)) if axis not in inside)
+    wide = np.broadcast_to(np.expand_dims(ordered, absent), (len(block.places), *sizes))
+    return wide.reshape(len(block.places), -1)
+
+
+def independent(gram: FloatArray, norms: FloatArray | None = None) -> IntArray:
+    """Positions of the columns that earlier ones do not determine, from their inner products.
+
+    Args:
+        gram: Inner products, shape ``(columns, columns)``.
+        norms: Sums of squares that the rest of each column is compared with; default: the diagonal.
+    """
+    rest = np.array(gram, dtype=np.float64)
+    norms = np.diag(gram).copy() if norms is None else norms
+    kept = []
+    for place in range(len(rest)):
+        pivot = rest[place, place]
+        if pivot > _ALIASED * norms[place] and pivot > 0:
+            kept.append(place)
+            row = rest[place].copy()
+            rest -= np.outer(row, row) / pivot
+    return np.array(kept, dtype=np.int64)
+
+
+def linear_fit(m: Moments) -> LinearFit:
+    """Raises NoEstimateError where no column is left."""
+    gram, intercept = m.xx.copy(), m.intercept
+    if intercept is not None:
+        gram[intercept, intercept] = m.n
+    kept = independent(gram, np.diag(m.xx) + m.n * m.centres**2)
+    if not len(kept):
+        raise NoEstimateError(kind="linear", problem="no column of the model matrix is left")
+    slopes = kept if intercept is None else kept[kept != intercept]
+    scale = np.sqrt(np.diag(m.xx)[slopes])
+    inside = inverse_of(m.xx[np.ix_(slopes, slopes)] / np.outer(scale, scale)) / np.outer(scale, scale)
+    b = inside @ m.xy[slopes]
+    b += inside @ (m.xy[slopes] - m.xx[np.ix_(slopes, slopes)] @ b)
+    rss = max(m.yy - 2 * float(b @ m.xy[slopes]) + float(b @ m.xx[np.ix_(slopes, slopes)] @ b), 0.0)
+    if intercept is None:
+        constant = abs(m.n - float(m.x1[slopes] @ inside @ m.x1[slopes])) < 1e-9 * m.n
+        tss = m.yy - constant * m.y1**2 / m.n
+        return LinearFit(kept, b, inside, rss, tss, constant, m.n)
+    params, inverse = _with_intercept(m, b, inside, slopes, int(np.flatnonzero(kept == intercept)[0]))
+    return LinearFit(kept, params, inverse, rss, m.yy, True, m.n)
+
+
+def _with_intercept(
+    m: Moments, b: FloatArray, inside: FloatArray, slopes: IntArray, place: int
+) -> tuple[FloatArray, FloatArray]:
+    """Estimates and inverse of the columns as they are, with the intercept at its place."""
+    centres = m.centres[slopes]
+    cross = -inside @ centres
+    corner = 1 / m.n + float(centres @ inside @ centres)
+    params = np.insert(b, place, m.centre - float(b @ centres))
+    inverse = np.insert(np.insert(inside, place, cross, axis=0), place, 0.0, axis=1)
+    inverse[:, place] = np.insert(cross, place, corner)
+    return params, inverse
+
+
+def inverse_of(matrix: FloatArray) -> FloatArray:
+    """Of a symmetric positive definite matrix, by Cholesky; raises NoEstimateError for another one."""
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        problem = "the information matrix is singular"
+        raise NoEstimateError(kind="linear", problem=problem) from None
+    return np.asarray(root.T @ root)
+
+
+def _scalars(fit: LinearFit) -> tuple[Scalar, ...]:
+    n, k = fit.n, len(fit.kept)
+    llf = -n / 2 * (log(2 * pi) + np.log(fit.rss / n) + 1) if fit.rss > 0 else np.inf
+    model = k - fit.constant
+    explained = fit.tss - fit.rss
+    scale = fit.rss / fit.degrees
+    adjusted = 1 - (n - fit.constant) / fit.degrees * fit.rss / fit.tss if fit.tss > 0 else np.nan
+    values = {
+        "rsquared": explained / fit.tss if fit.tss > 0 else np.nan,
+        "rsquared_adj": adjusted,
+        "scale": scale,
+        "ssr": fit.rss,
+        "llf": llf,
+        "aic": 2 * k - 2 * llf,
+        "bic": log(n) * k - 2 * llf,
+    }
+    plain = tuple(Scalar(name, finite(value)) for name, value in values.items())
+    if not model or scale <= 0:
+        return plain
+    f = explained / model / scale
+    degrees = (float(model), float(fit.degrees))
+    return (*plain, Scalar("fvalue", f, None, degrees, float(stats.f.sf(f, *degrees))))

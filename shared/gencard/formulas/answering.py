@@ -1,0 +1,148 @@
+"""From a formula to its answer: for the analyst from psi, for the controller from records."""
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+
+from gencard.core.answers.answer import Answer
+from gencard.core.answers.design import Question, observed_levels
+from gencard.core.answers.kinds import answered, kind_of
+from gencard.core.answers.margins import Margins, Mask, check_determined, within
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.statistics.formula import Analysis, Formula, sufficient_cliques
+from gencard.formulas.design import Values, numbers_of, read_design
+from gencard.formulas.evaluation import Levels, Numbers, evaluated
+from gencard.formulas.formulas import read_formula
+from gencard.formulas.functions import NotUsableError, attributes_of_call
+
+MISSING_CHOICES = ("level", "drop")
+"""What is done with missing values: a level of its own, or their records are left out."""
+
+_MOST_CONDITION_CELLS = 1_000_000
+
+
+def answer_of(
+    text: str,
+    kind: Analysis,
+    margins: Margins,
+    coding: Coding,
+    *,
+    values: Values | None = None,
+    where: str = "",
+    missing: str = "level",
+    options: Mapping[str, float] | None = None,
+) -> Answer:
+    """The answer to a formula.
+
+    Args:
+        text: The formula.
+        kind: The analysis.
+        margins: The counts.
+        coding: The schema.
+        values: Numbers of levels; see ``numbers_of``.
+        where: Which records, such as ``region == 'North' and age < 40``; "" for all.
+        missing: "level", or "drop" to leave out records with a missing value in the formula.
+        options: What else the kind of analysis takes.
+
+    Raises:
+        LackingMarginalsError: The margins do not determine the answer; names all that are lacking.
+        InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+            with the question.
+        NoEstimateError, NotConvergedError: The model has no estimate.
+    """
+    formula = read_formula(text, coding)
+    cliques = sufficient_cliques(formula, kind, coding.domain)
+    kind_of(kind)
+    part = _part(margins, formula, coding, values, where, missing)
+    check_determined(part, cliques)
+    named = coding.domain.covered_by(cliques).attributes
+    question = read_question(
+        text, kind, coding, values=values, observed=observed_levels(part, named), options=options
+    )
+    return answered(question, part)
+
+
+def read_question(
+    text: str,
+    kind: Analysis,
+    coding: Coding,
+    *,
+    values: Values | None = None,
+    observed: Mapping[str, Mask] | None = None,
+    options: Mapping[str, float] | None = None,
+) -> Question:
+    """A question, checked against the schema alone unless ``observed`` says which levels there are.
+
+    Raises:
+        InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
+    """
+    formula = read_formula(text, coding)
+    design = None
+    if kind_of(kind).has_design:
+        design = read_design(text, coding, values=values, observed=observed)
+    return Question(kind, text, formula, coding, numbers_of(coding, values), design, dict(options or {}))
+
+
+def read_condition(text: str, coding: Coding, values: Values | None = None) -> tuple[Clique, Mask]:
+    """Which levels of which attributes a condition chooses.
+
+    A missing number fulfils no condition; a missing label is a label like others.
+
+    Returns:
+        The attributes, and True for each chosen cell of them.
+
+    Raises:
+        InvalidInputError: The condition cannot be read.
+        UnknownAttributeError: It names an attribute that is not declared.
+        TooLargeError: Its attributes have too many cells.
+    """
+    try:
+        attributes = coding.domain.canonical(attributes_of_call(text, coding))
+        sizes = coding.domain.project(attributes).sizes
+        if np.prod(sizes, dtype=np.float64) > _MOST_CONDITION_CELLS:
+            limit = _MOST_CONDITION_CELLS
+            raise TooLargeError(what="The number of cells of the condition", limit=limit)
+        return attributes, _chosen(text, attributes, sizes, coding, values)
+    except NotUsableError as error:
+        raise InvalidInputError(field="where", problem=error.problem) from None
+
+
+def _chosen(
+    text: str, attributes: Clique, sizes: tuple[int, ...], coding: Coding, values: Values | None
+) -> Mask:
+    cells = np.array(list(product(*map(range, sizes))), dtype=np.int64)
+    all_numbers = numbers_of(coding, values)
+    labels, numbers = {}, {}
+    absent = np.zeros(len(cells), dtype=bool)
+    for axis, name in enumerate(attributes):
+        labels[name] = Levels(cells[:, axis], coding.attribute(name).coding.level_names)
+        if name in all_numbers:
+            numbers[name] = np.array(all_numbers[name])[cells[:, axis]]
+            absent |= np.isnan(numbers[name])
+    value = evaluated(text, numbers, labels)
+    if not isinstance(value, Numbers):
+        raise NotUsableError("a condition is true or false; compare with ==, <, > or in")
+    chosen: Mask = (value.values != 0) & ~np.isnan(value.values) & ~absent
+    return chosen.reshape(sizes)
+
+
+def _part(
+    margins: Margins, formula: Formula, coding: Coding, values: Values | None, where: str, missing: str
+) -> Margins:
+    """The margins of the records that are asked for."""
+    if missing not in MISSING_CHOICES:
+        problem = f"must be one of {', '.join(MISSING_CHOICES)}"
+        raise InvalidInputError(field="missing", problem=problem)
+    part = margins
+    if where:
+        part = within(part, *read_condition(where, coding, values))
+    if missing == "drop":
+        response = () if formula.response is None else (formula.response,)
+        for name in dict.fromkeys((*response, *(name for term in formula.terms for name in term))):
+            one = coding.attribute(name).coding
+            if one.missing:
+                part = within(part, (name,), np.arange(one.size) != one.size - 1)
+    return part

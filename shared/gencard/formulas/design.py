@@ -1,0 +1,273 @@
+"""From a formula to the columns of its model matrix, each on the cells of its own attributes.
+
+formulaic decides which columns there are and what they are called, as it does for a data frame; each
+term is then made on the cells of its own attributes alone, so that a model of ten features never needs
+their joint table.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import formulaic
+import numpy as np
+import pandas as pd
+from formulaic.formula import SimpleFormula
+from formulaic.parser.types import Factor as FormulaicFactor
+from formulaic.parser.types import Term
+from formulaic.transforms import contrasts
+
+from gencard.core.answers.design import Column, Design, Response
+from gencard.core.answers.margins import Mask
+from gencard.core.coding import BOOLEANS, Coding, Labels, level_values
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
+from gencard.core.statistics.counting import MOST_CELLS
+from gencard.core.statistics.formula import Written
+from gencard.core.types import FloatArray, IntArray
+from gencard.formulas.evaluation import Factor, Levels, Numbers, evaluated
+from gencard.formulas.formulas import read_factors
+from gencard.formulas.functions import NotUsableError
+
+Values = Mapping[str, Sequence[float]]
+"""For some attributes, the number that each level stands for, in the order of the codes."""
+
+MOST_COLUMNS = 1_000
+
+_CONTRASTS = {
+    "": None,
+    "Treatment": contrasts.TreatmentContrasts,
+    "Sum": contrasts.SumContrasts,
+    "Helmert": contrasts.HelmertContrasts,
+    "Poly": contrasts.PolyContrasts,
+    "Diff": contrasts.DiffContrasts,
+    "SAS": contrasts.SASContrasts,
+}
+
+
+def numbers_of(coding: Coding, values: Values | None = None) -> dict[str, tuple[float, ...]]:
+    """For each attribute that is a number, the number of each code; NaN for "missing".
+
+    Intervals stand for their midpoints, ordered whole numbers for themselves, truth values for 0 and 1,
+    unless ``values`` says otherwise.
+
+    Raises:
+        InvalidInputError: ``values`` has not one finite number for each level that is not "missing".
+        UnknownAttributeError: ``values`` names an attribute that is not declared.
+    """
+    numbers = level_values(coding)
+    for attribute in coding.attributes:
+        one = attribute.coding
+        if isinstance(one, Labels) and one.labels == BOOLEANS and one.boolean:
+            numbers[attribute.name] = (0.0, 1.0) + (np.nan,) * one.missing
+    for name, given in (values or {}).items():
+        numbers[name] = _given(coding, name, given)
+    return numbers
+
+
+def _given(coding: Coding, name: str, given: Sequence[float]) -> tuple[float, ...]:
+    one = coding.attribute(name).coding
+    full = tuple(map(float, given)) + (np.nan,) * (one.size - len(given) if one.missing else 0)
+    if len(full) != one.size or not all(np.isfinite(full[: one.size - one.missing])):
+        problem = f"needs one number for each of the {one.size - one.missing} levels of '{name}'"
+        raise InvalidInputError(field="values", problem=problem)
+    return full
+
+
+def read_design(
+    text: str,
+    coding: Coding,
+    *,
+    values: Values | None = None,
+    observed: Mapping[str, Mask] | None = None,
+) -> Design:
+    """The model matrix of a formula.
+
+    Args:
+        text: The formula.
+        coding: The schema.
+        values: Numbers of levels; see ``numbers_of``.
+        observed: For attributes where it is known, the levels that somebody has: others have no column.
+
+    Raises:
+        InvalidFormulaError: It cannot be read, or a function has no number at a level.
+        InvalidInputError: See ``numbers_of``; or an attribute has no level that somebody has.
+        UnknownAttributeError: An attribute is not declared.
+        TooLargeError: It has more than ``MOST_COLUMNS`` columns, or a term has too many cells.
+    """
+    written = read_factors(text, coding)
+    return _Maker(text, written, coding, numbers_of(coding, values), dict(observed or {})).design()
+
+
+@dataclass(frozen=True, eq=False)
+class _Maker:
+    text: str
+    written: Written
+    coding: Coding
+    numbers: Mapping[str, tuple[float, ...]]
+    observed: dict[str, Mask]
+
+    def design(self) -> Design:
+        terms = sorted(self.written.terms, key=len)
+        columns = [column for term in terms for column in self._columns(term)]
+        if len(columns) > MOST_COLUMNS:
+            raise TooLargeError(what="The number of columns of the model", limit=MOST_COLUMNS)
+        return Design(self.text, self._response(), tuple(columns))
+
+    @cached_property
+    def _factors(self) -> dict[str, Factor]:
+        """Each factor on the cells of its own attributes."""
+        names = dict.fromkeys(factor for term in self.written.terms for factor in term)
+        return {name: self._evaluated(name) for name in names}
+
+    @cached_property
+    def _spec(self) -> formulaic.ModelSpec:
+        """What formulaic decides about the whole formula, from rows that hold every level."""
+        rows = max((_cells(factor) for factor in self._factors.values()), default=1)
+        context = {
+            name: _series(factor, np.arange(rows) % _cells(factor))
+            for name, factor in self._factors.items()
+        }
+        terms = [_term(term) for term in sorted(self.written.terms, key=len)]
+        spec = formulaic.ModelSpec(
+            formula=SimpleFormula(terms, _ordering="none"),
+            ensure_full_rank=True,
+            na_action="ignore",
+            output="numpy",
+        )
+        return spec.get_model_matrix(_rows(rows), context=context).model_spec
+
+    def _columns(self, term: Clique) -> list[Column]:
+        """The columns of one term, on the cells of its attributes."""
+        attributes = self.written.attributes_of(term)
+        if attributes:
+            attributes = self.coding.domain.canonical(attributes)
+        shape = tuple(self.coding.domain.size(name) for name in attributes)
+        if np.prod(shape, dtype=np.float64) > MOST_CELLS:
+            raise TooLargeError(what="The number of cells of a term", limit=MOST_CELLS)
+        levels = [np.flatnonzero(self._seen(name)) for name in attributes]
+        codes = _product(levels)
+        context = {
+            name: _series(self._factors[name], self._places(name, attributes, codes)) for name in term
+        }
+        spec = self._spec.subset(SimpleFormula([_term(term)], _ordering="none"))
+        made = spec.get_model_matrix(_rows(len(codes)), context=context)
+        matrix = np.asarray(made, dtype=np.float64)
+        columns = []
+        for name, column in zip(spec.column_names, matrix.T, strict=True):
+            values = np.zeros(shape)
+            values[tuple(codes.T)] = column if attributes else column[0]
+            columns.append(Column(_unquoted(name, term), attributes, values))
+        return columns
+
+    def _places(self, factor: str, attributes: Clique, codes: IntArray) -> IntArray:
+        """Where a factor's value stands for each of some cells of more attributes."""
+        own = self.written.attributes[factor]
+        ranks = [np.cumsum(self._seen(name)) - 1 for name in own]
+        place = np.zeros(len(codes), dtype=np.int64)
+        for name, rank in zip(own, ranks, strict=True):
+            place = place * (rank[-1] + 1) + rank[codes[:, attributes.index(name)]]
+        return place
+
+    def _seen(self, name: str) -> Mask:
+        if name not in self.observed:
+            self.observed[name] = np.ones(self.coding.domain.size(name), dtype=bool)
+        if not self.observed[name].any():
+            problem = f"no record has a level of '{name}' that the analysis keeps"
+            raise InvalidInputError(field="formula", problem=problem)
+        return self.observed[name]
+
+    def _evaluated(self, factor: str, *, whole: bool = False) -> Factor:
+        """A factor on the cells of its attributes: those that somebody has, or all."""
+        own = self.written.attributes[factor]
+        seen = [
+            np.arange(self.coding.domain.size(name)) if whole else np.flatnonzero(self._seen(name))
+            for name in own
+        ]
+        cells = _product(seen)
+        labels = {}
+        for axis, name in enumerate(own):
+            names = self.coding.attribute(name).coding.level_names
+            rank = np.searchsorted(seen[axis], cells[:, axis])
+            labels[name] = Levels(rank, tuple(names[code] for code in seen[axis]))
+        numbers = {
+            name: np.array(self.numbers[name])[cells[:, axis]]
+            for axis, name in enumerate(own)
+            if name in self.numbers
+        }
+        value = self._value(factor, numbers, labels)
+        if isinstance(value, Numbers) and not whole:
+            self._check_finite(factor, value)
+        return value
+
+    def _value(
+        self, factor: str, numbers: Mapping[str, FloatArray], labels: Mapping[str, Levels]
+    ) -> Factor:
+        try:
+            return evaluated(factor, numbers, labels)
+        except NotUsableError as error:
+            raise self._wrong(factor, error.problem) from None
+
+    def _check_finite(self, factor: str, value: Numbers) -> None:
+        if not np.isfinite(value.values).all():
+            problem = (
+                "this is no finite number at a level; for missing values use missing='drop', "
+                "values={...} or C(...)"
+            )
+            raise self._wrong(factor, problem)
+
+    def _wrong(self, factor: str, problem: str) -> InvalidFormulaError:
+        return InvalidFormulaError(position=max(self.text.find(factor), 0) + 1, problem=problem)
+
+    def _response(self) -> Response | None:
+        if self.written.response is None:
+            return None
+        factor = self.written.response
+        attribute = self.written.attributes[factor][0]
+        names = self.coding.attribute(attribute).coding.level_names
+        value = self._evaluated(factor, whole=True)
+        numbers = value.values if isinstance(value, Numbers) else np.full(len(names), np.nan)
+        finite = np.where(np.isfinite(numbers), numbers, np.nan)
+        return Response(factor.strip("`"), attribute, names, finite)
+
+
+def _term(factors: Clique) -> Term:
+    if not factors:
+        return Term([FormulaicFactor("1", eval_method="literal")])
+    return Term([FormulaicFactor(factor, eval_method="lookup") for factor in factors])
+
+
+def _product(levels: Sequence[IntArray]) -> IntArray:
+    """Every combination of levels, one a row."""
+    cells = list(product(*levels))
+    return np.array(cells, dtype=np.int64).reshape(len(cells), len(levels))
+
+
+def _unquoted(column: str, term: Clique) -> str:
+    """The name of a column without backticks around the names of attributes."""
+    for factor in term:
+        if factor.startswith("`"):
+            column = column.replace(factor, factor.strip("`"))
+    return column
+
+
+def _rows(number: int) -> pd.DataFrame:
+    return pd.DataFrame(index=range(number))
+
+
+def _cells(factor: Factor) -> int:
+    return len(factor.values if isinstance(factor, Numbers) else factor.codes)
+
+
+def _series(factor: Factor, places: IntArray) -> Any:
+    """A factor at some of its cells, as formulaic takes it."""
+    if isinstance(factor, Numbers):
+        return pd.Series(factor.values[places])
+    categories = pd.Series(pd.Categorical.from_codes(factor.codes[places], pd.Index(factor.names)))
+    name, base = factor.contrast
+    if not name:
+        return categories
+    kind = _CONTRASTS[name]
+    return contrasts.C(categories, contrasts=kind() if base is None else kind(base))

@@ -1,0 +1,324 @@
+"""Functions in formulas, evaluated on the levels of their attributes.
+
+An expression is walked, never run: what is no operator or function of the tables here is refused, so a
+formula can be evaluated where records are.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import inf, nan, pi
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.types import FloatArray, IntArray
+from gencard.formulas.functions import NotUsableError, function_of, parsed
+
+Cells = NDArray[Any]
+"""One value for each cell: numbers, or the labels of levels."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """A factor that is a number in each cell; NaN where it is none."""
+
+    values: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """A factor that is a level in each cell.
+
+    Args:
+        codes: Positions in ``names``, one for each cell.
+        names: The levels, the first of which a contrast compares with.
+        contrast: Its name and its base, such as ``("Treatment", "male")``; "" for the usual one.
+    """
+
+    codes: IntArray
+    names: tuple[Any, ...]
+    contrast: tuple[str, Any] = ("", None)
+
+
+Factor = Numbers | Levels
+
+_BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: np.power,
+    ast.BitAnd: np.logical_and,
+    ast.BitOr: np.logical_or,
+}
+_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
+    ast.UAdd: np.positive,
+    ast.USub: np.negative,
+    ast.Not: np.logical_not,
+    ast.Invert: np.logical_not,
+}
+_COMPARED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_OF_ONE: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "as_integer": np.trunc,
+    "as_logical": lambda x: x != 0,
+    "as_numeric": np.positive,
+    "ceil": np.ceil,
+    "ceiling": np.ceil,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "I": np.positive,
+    "log": np.log,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "round": np.round,
+    "sign": np.sign,
+    "sqrt": np.sqrt,
+}
+_OF_MORE: dict[str, Callable[..., Any]] = {
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "pmax": np.maximum,
+    "pmin": np.minimum,
+}
+_CHOICES = {"ifelse", "where"}
+_LISTS = {"c", "list", "set", "tuple"}
+_CODINGS = {"C", "factor", "as_factor", "ordered", "as_ordered", "relevel"}
+_CONTRASTS = {"Treatment", "Sum", "Helmert", "Poly", "Diff", "SAS"}
+_NAMED = {"F": False, "FALSE": False, "T": True, "TRUE": True, "Inf": inf, "NA": nan, "pi": pi}
+_OF_RECORDS = "depends on the records; write it with numbers of your own, such as I((age - 40) / 10)"
+_LONGEST_TEXT = 60
+
+
+def evaluated(code: str, numbers: Mapping[str, FloatArray], labels: Mapping[str, Levels]) -> Factor:
+    """The value of a function in each cell.
+
+    Args:
+        code: As it stands in the formula.
+        numbers: For attributes that are numbers, the number in each cell.
+        labels: For all attributes, the level in each cell.
+
+    Raises:
+        NotUsableError: It has no value that follows from the levels.
+    """
+    tree, quoted = parsed(code)
+    reader = _Evaluation(numbers, labels, quoted)
+    try:
+        with np.errstate(all="ignore"):
+            return reader.factor(tree)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        short = code if len(code) <= _LONGEST_TEXT else f"{code[:_LONGEST_TEXT]}..."
+        raise NotUsableError(f"'{short}' has no value for these levels") from None
+
+
+class _Evaluation:
+    def __init__(
+        self,
+        numbers: Mapping[str, FloatArray],
+        labels: Mapping[str, Levels],
+        quoted: Mapping[str, str],
+    ) -> None:
+        self._numbers, self._labels, self._quoted = numbers, labels, quoted
+        self._cells = len(next(iter(labels.values())).codes)
+
+    def factor(self, node: ast.expr) -> Factor:
+        """Numbers, or levels where the outermost function says so or there are no numbers."""
+        if isinstance(node, ast.Call) and function_of(node) in _CODINGS:
+            return self._coded(node)
+        if (name := self._attribute(node)) is not None and name not in self._numbers:
+            return self._labels[name]
+        values = self._numeric(self._value(node))
+        return Numbers(np.broadcast_to(values, (self._cells,)).astype(np.float64))
+
+    def _coded(self, call: ast.Call) -> Levels:
+        """The levels of ``C(...)``, with its contrast."""
+        if not call.args:
+            raise NotUsableError("C(...) needs an attribute")
+        name = self._attribute(call.args[0])
+        levels = self._labels[name] if name is not None else self._distinct(call.args[0])
+        arguments = {keyword.arg: keyword.value for keyword in call.keywords}
+        others = [
+            *call.args[1:],
+            *(arguments[key] for key in ("contr", "contrasts") if key in arguments),
+        ]
+        if "ref" in arguments:
+            return Levels(
+                levels.codes, levels.names, ("Treatment", self._level(arguments["ref"], levels))
+            )
+        if unknown := arguments.keys() - {"contr", "contrasts", "levels"}:
+            raise NotUsableError(f"C(...) has no argument '{min(map(str, unknown))}'")
+        if "levels" in arguments:
+            levels = self._ordered(levels, arguments["levels"])
+        return Levels(levels.codes, levels.names, self._contrast(others, levels))
+
+    def _ordered(self, levels: Levels, node: ast.expr) -> Levels:
+        """The levels in another order."""
+        names = tuple(self._level(part, levels) for part in _parts(node))
+        if len(set(names)) != len(names) or set(names) != set(levels.names):
+            raise NotUsableError("levels=[...] must name each level once")
+        order = np.array([names.index(name) for name in levels.names])
+        return Levels(order[levels.codes], names)
+
+    def _contrast(self, nodes: Sequence[ast.expr], levels: Levels) -> tuple[str, Any]:
+        if not nodes:
+            return ("", None)
+        call = nodes[0]
+        written = ast.unparse(call.func if isinstance(call, ast.Call) else call)
+        name = written.removeprefix("contr.")
+        name = next((one for one in _CONTRASTS if one.lower() == name.lower()), name)
+        if name not in _CONTRASTS:
+            choices = ", ".join(sorted(_CONTRASTS))
+            raise NotUsableError(f"the contrast must be one of {choices}")
+        given = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
+        return (name, self._level(given[0], levels) if given else None)
+
+    def _level(self, node: ast.expr, levels: Levels) -> Any:
+        """The level that a constant names."""
+        text = str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
+        for name in levels.names:
+            if str(name) == text:
+                return name
+        raise NotUsableError(f"'{text[:_LONGEST_TEXT]}' is no level of the attribute")
+
+    def _distinct(self, node: ast.expr) -> Levels:
+        """The different values of an expression as levels."""
+        values = np.broadcast_to(self._value(node), (self._cells,))
+        names, codes = np.unique(values, return_inverse=True)
+        return Levels(codes.reshape(-1), tuple(names.tolist()))
+
+    def _attribute(self, node: ast.expr) -> str | None:
+        """The attribute that a name or ``Q("...")`` stands for."""
+        if isinstance(node, ast.Call) and function_of(node) == "Q" and len(node.args) == 1:
+            argument = node.args[0]
+            return str(argument.value) if isinstance(argument, ast.Constant) else None
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return None
+        text = ast.unparse(node)
+        name = self._quoted.get(text, text)
+        return name if name in self._labels else None
+
+    def _value(self, node: ast.expr) -> Any:
+        """Of an expression: an array, a number or a text."""
+        if (name := self._attribute(node)) is not None:
+            return self._of_attribute(name)
+        if isinstance(node, ast.Compare):
+            return self._compared(node)
+        if isinstance(node, ast.Call):
+            return self._called(node)
+        value = self._constant(node)
+        return self._joined(node) if value is None else value
+
+    def _constant(self, node: ast.expr) -> float | str | None:
+        """None where it is no constant."""
+        match node:
+            case ast.Constant(value=str() as text):
+                return text
+            case ast.Constant(value=bool() | int() | float() as number):
+                return float(number)
+            case ast.Name(id=text) if text in _NAMED:
+                return float(_NAMED[text])
+        return None
+
+    def _joined(self, node: ast.expr) -> Any:
+        """Of an operator and its sides."""
+        match node:
+            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in _BINARY:
+                return _BINARY[type(symbol)](*(self._numeric(self._value(x)) for x in (left, right)))
+            case ast.UnaryOp(op=symbol, operand=operand) if type(symbol) in _UNARY:
+                return _UNARY[type(symbol)](self._numeric(self._value(operand)))
+            case ast.BoolOp(op=symbol, values=parts):
+                join = np.logical_and if isinstance(symbol, ast.And) else np.logical_or
+                return reduce(join, (self._numeric(self._value(part)) for part in parts))
+        raise NotUsableError(f"'{ast.unparse(node)[:_LONGEST_TEXT]}' cannot stand in a function")
+
+    def _of_attribute(self, name: str) -> Cells:
+        if name in self._numbers:
+            return self._numbers[name]
+        levels = self._labels[name]
+        return np.array([str(one) for one in levels.names], dtype=object)[levels.codes]
+
+    def _numeric(self, value: Any) -> FloatArray:
+        array = np.asarray(value)
+        if array.dtype == object or array.dtype.kind not in "bif":
+            raise NotUsableError("the function needs numbers; compare text labels with ==")
+        return array.astype(np.float64)
+
+    def _compared(self, node: ast.Compare) -> Cells:
+        left, result = self._value(node.left), np.ones(self._cells, dtype=bool)
+        for symbol, following in zip(node.ops, node.comparators, strict=True):
+            if isinstance(symbol, ast.In | ast.NotIn):
+                among = [_pair(operator.eq, left, self._value(part)) for part in _parts(following)]
+                inside = reduce(np.logical_or, among, np.zeros(self._cells, dtype=bool))
+                result = result & (inside if isinstance(symbol, ast.In) else ~inside)
+            elif type(symbol) in _COMPARED:
+                right = self._value(following)
+                result = result & _pair(_COMPARED[type(symbol)], left, right)
+                left = right
+            else:
+                raise NotUsableError("'is' cannot stand in a function; write ==")
+        return result
+
+    def _called(self, call: ast.Call) -> Any:
+        name = function_of(call)
+        parts = [self._value(part) for part in call.args] if name not in _LISTS else []
+        if name in _OF_ONE and len(parts) == 1 and not call.keywords:
+            only = self._of_labels(call.args[0], parts[0]) if name.startswith("as_") else parts[0]
+            return _OF_ONE[name](self._numeric(only))
+        if name in _OF_MORE and len(parts) > 1 and not call.keywords:
+            return reduce(_OF_MORE[name], map(self._numeric, parts))
+        if name in _CHOICES and len(parts) == 3:
+            return np.where(self._numeric(parts[0]) != 0, *map(self._numeric, parts[1:]))
+        raise NotUsableError(f"'{name}' with these arguments {_OF_RECORDS}")
+
+    def _of_labels(self, node: ast.expr, value: Any) -> Any:
+        """Labels that are whole numbers, as numbers."""
+        if (name := self._attribute(node)) is None or name in self._numbers:
+            return value
+        levels = self._labels[name]
+        return np.array([_number(one) for one in levels.names])[levels.codes]
+
+
+def _pair(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Cells:
+    """A comparison in each cell; text is compared with text, numbers with numbers."""
+    if any(isinstance(side, str) for side in (left, right)):
+        left, right = (_text(side) for side in (left, right))
+    return np.asarray(compare(left, right), dtype=bool)
+
+
+def _text(side: Any) -> Any:
+    if isinstance(side, str):
+        return side
+    if np.asarray(side).dtype != object:
+        raise NotUsableError("a number cannot be compared with a text")
+    return side
+
+
+def _parts(node: ast.expr) -> Sequence[ast.expr]:
+    """The elements of a list."""
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return node.elts
+    if isinstance(node, ast.Call) and function_of(node) in _LISTS:
+        return node.args
+    raise NotUsableError("a list was expected, such as ['a', 'b']")
+
+
+def _number(name: Any) -> float:
+    try:
+        return float(name)
+    except ValueError:
+        return nan
