@@ -15,6 +15,7 @@ BASE = {
     "core.errors",
     "core.json_codecs",
     "core.moment",
+    "core.program_outputs",
     "core.transform",
     "core.typed_json",
     "core.types",
@@ -46,7 +47,8 @@ MAY_IMPORT = {
     "controller": CORE | {"boxes", "formulas", "wire", "shell", "controller.service"} | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "controller"},  # the only room that knows protobuf
     "controller.records.vault": CORE | {"wire", "controller"},
-    "client": CORE | {"formulas", "v1", "wire", "shell", "client"},
+    "run": BASE | {"core.generators", "wire"},  # shown in sandboxes, and so never the controller
+    "client": CORE | {"formulas", "v1", "wire", "shell", "run", "client"},
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 

@@ -12,11 +12,11 @@ from pyarrow import parquet
 from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.replay import check_delivered_file
 from gencard.client.checking.verify import Outcome, verify
-from gencard.client.files.levels import Numbers
 from gencard.client.files.rows import has_apostrophes, neutral, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.run.levels import Numbers
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 MUTATIONS = 250

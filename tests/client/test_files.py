@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from gencard.client.files.frames import frame_of
-from gencard.client.files.levels import Numbers
 from gencard.client.files.rows import cells_of, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.run.frames import frame_of
+from gencard.run.levels import Numbers
 from tests.client.test_frames import CODING, datasets
 
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
-from gencard.client.files.frames import dataset_of_frame, frame_of
-from gencard.client.files.levels import Midpoints, Numbers
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
+from gencard.run.frames import dataset_of_frame, frame_of
+from gencard.run.levels import Midpoints, Numbers
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _flags = st.booleans()

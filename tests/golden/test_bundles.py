@@ -10,10 +10,10 @@ from gencard.client.checking.replay import check_delivered_file
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import public_key
-from gencard.client.files.levels import Numbers
 from gencard.client.files.rows import read_rows, write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, NotReplayableError
+from gencard.run.levels import Numbers
 from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
 from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory

@@ -12,12 +12,12 @@ from operator import index
 from os import PathLike
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
-from gencard.client.files.levels import ValueForm
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import Moment
 from gencard.core.statistics.formula import Analysis
+from gencard.run.levels import ValueForm
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -15,7 +15,6 @@ from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay, progress_bar
-from gencard.client.files.levels import ValueForm
 from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
@@ -26,6 +25,7 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import AwaitingStewardError, GencardError
 from gencard.core.statistics.formula import analysis_of
+from gencard.run.levels import ValueForm
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.dsse import signature_of

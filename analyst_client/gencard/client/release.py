@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from gencard.client.arguments import checked, text
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
-from gencard.client.files.levels import ValueForm, values_of
 from gencard.client.files.rows import cells_of, write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
+from gencard.run.levels import ValueForm, values_of
 from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Release(Displayable):
         Raises:
             InvalidInputError: Another form.
         """
-        from gencard.client.files.frames import frame_of  # noqa: PLC0415 - loads pandas
+        from gencard.run.frames import frame_of  # noqa: PLC0415 - loads pandas
 
         frame = frame_of(self.dataset, self.coding, values_of(values, self.receipt.drawing_seed))
         frame.attrs["gencard"] = self.name

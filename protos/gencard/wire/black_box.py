@@ -74,7 +74,7 @@ class PythonBox:
 
     def main(self) -> None:
         """Answer the request on standard input, on standard output; what is printed goes nowhere."""
-        channel = _claim_stdout()
+        channel = claim_stdout()
         request = read_request(sys.stdin.buffer)
         if request.task is not BoxTask.RUN:
             raise BlackBoxError(problem="it supports the task run only")
@@ -99,7 +99,7 @@ def serve(make: Callable[[BoxRequest], BlackBox]) -> None:
 
     Errors of its public input are answered as refusals, which the controller relays for built-in boxes.
     """
-    channel = _claim_stdout()
+    channel = claim_stdout()
     request = read_request(sys.stdin.buffer)
     with channel:
         try:
@@ -145,7 +145,7 @@ def _as_dataset(output: object, domain: Domain) -> object:
         ) from None
 
 
-def _claim_stdout() -> BinaryIO:
+def claim_stdout() -> BinaryIO:
     """The channel of the answer; what a library prints from now on must not become part of it."""
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

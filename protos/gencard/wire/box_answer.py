@@ -1,6 +1,6 @@
-"""What a black box writes to its standard output: progress, a header line, and rows or a fit."""
+"""What a program writes to its standard output: progress, a header line, and rows, a fit or outputs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -10,7 +10,8 @@ from gencard.core.errors import (
     InvalidInputError,
     TooLargeError,
 )
-from gencard.wire.box_request import BoxRequest, BoxTask, columns_of, dataset_of_columns, record_bytes
+from gencard.core.program_outputs import Output, Outputs, outputs_of_json, outputs_to_json
+from gencard.wire.box_request import BoxRequest, columns_of, dataset_of_columns, record_bytes
 from gencard.wire.signatures.canonical import Document, document_of, json_bytes
 
 _LONGEST_LINE = 4_096
@@ -37,6 +38,11 @@ def fit_answer(saved: bytes) -> bytes:
     return _fit_line(len(saved)) + saved
 
 
+def outputs_answer(outputs: Sequence[Output]) -> bytes:
+    """The answer to an analysis."""
+    return fit_answer(json_bytes(outputs_to_json(outputs)))
+
+
 def progress_line(hundredths: int) -> bytes:
     """How much is done; any number of these may come before the answer, each higher than the last."""
     return b'{"done":%d}\n' % hundredths
@@ -50,7 +56,7 @@ def refusal_answer(reason: str, fields: Document) -> bytes:
 def longest_answer(request: BoxRequest, most_saved: int) -> int:
     """Most bytes that can be an answer to a request; a fit has at most ``most_saved``."""
     body = most_saved
-    if request.task is not BoxTask.FIT:
+    if request.task.answers_rows:
         body = request.rows * record_bytes(request.dataset.domain)
     return _MOST_PROGRESS * len(progress_line(100)) + _LONGEST_LINE + body
 
@@ -115,6 +121,21 @@ class AnswerReader:
         self._check(self._head == _fit_line(len(saved)))
         return saved
 
+    def outputs(self) -> Outputs:
+        """What an analyst's program gave, rounded; its numbers alone are not determined by its shape.
+
+        Raises:
+            BlackBoxError: The answer is anything else, or has another spelling than the one.
+        """
+        data = self.saved()
+        try:
+            outputs = outputs_of_json(document_of(data, "outputs"))
+            if json_bytes(outputs_to_json(outputs)) == data:
+                return tuple(output.rounded() for output in outputs)
+        except GencardError:
+            pass
+        raise BlackBoxError(problem="its answer holds no valid outputs")
+
     def refusal(self) -> tuple[str, Document] | None:
         """Reason and fields, where the answer is a refusal."""
         if not self._head.startswith(_REFUSES):
@@ -138,7 +159,7 @@ class AnswerReader:
         request = self._request
         if line.startswith(_REFUSES):
             return 0
-        if request.task is not BoxTask.FIT:
+        if request.task.answers_rows:
             self._check(line == _rows_line(request.rows))
             return request.rows * record_bytes(request.dataset.domain)
         length = _number_in(line)

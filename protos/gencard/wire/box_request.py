@@ -8,9 +8,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.typed_json import PLAIN
 from gencard.wire.signatures.canonical import Document, document_of, json_bytes
 
 FORMAT = "gencard.box.v1"
@@ -23,11 +25,23 @@ Values = Mapping[str, tuple[float, ...]]
 
 
 class BoxTask(StrEnum):
-    """The task of a box; programs that do not come with Gencard only get ``RUN``."""
+    """The task of a box; black boxes that do not come with Gencard only get ``RUN``.
+
+    ``ANALYSE`` is the one task of an analyst's program, which is no box: it answers outputs.
+    """
 
     RUN = "run"
     FIT = "fit"
     SAMPLE = "sample"
+    ANALYSE = "analyse"
+
+    @property
+    def answers_rows(self) -> bool:
+        return self in {BoxTask.RUN, BoxTask.SAMPLE}
+
+
+_MORE = {BoxTask.SAMPLE: {"saved"}, BoxTask.ANALYSE: {"coding"}}
+"""Fields that the header has for a task besides ``_FIELDS``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +53,7 @@ class BoxRequest:
         rows: How many are wanted; 0 for a fit.
         workload: The cliques of the card.
         saved: The fit that is sampled; else empty.
+        coding: The public schema of the attributes, for an analysis; else None.
     """
 
     task: BoxTask
@@ -49,6 +64,7 @@ class BoxRequest:
     workload: tuple[Clique, ...] = ()
     values: Values = field(default_factory=dict)
     saved: bytes = b""
+    coding: Coding | None = None
 
 
 def bytes_of_request(request: BoxRequest) -> bytes:
@@ -56,6 +72,8 @@ def bytes_of_request(request: BoxRequest) -> bytes:
     header = _header_of(request)
     if request.task is BoxTask.SAMPLE:
         header["saved"] = len(request.saved)
+    if request.task is BoxTask.ANALYSE:
+        header["coding"] = PLAIN.write(request.coding)
     return b"".join((json_bytes(header), b"\n", *columns_of(request.dataset), request.saved))
 
 
@@ -122,7 +140,7 @@ def _header_of(request: BoxRequest) -> Document:
 
 def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
     task, saved = BoxTask(header["task"]), b""
-    expected = _FIELDS | ({"saved"} if task is BoxTask.SAMPLE else set())
+    expected = _FIELDS | _MORE.get(task, set())
     if header["format"] != FORMAT or header.keys() != expected:
         raise ValueError("another format")
     domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
@@ -139,6 +157,7 @@ def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
         tuple(tuple(map(str, clique)) for clique in header["workload"]),
         {str(name): _numbers(values) for name, values in header["values"].items()},
         saved,
+        PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
     )
 
 

@@ -584,6 +584,14 @@ class BoxRunFailedError(ComputationError):
     advice = "Ask the steward to find out why; rows need a new card."
 
 
+class ProgramRunFailedError(ComputationError):
+    """How a program failed at the records may say something about them: all failures look alike."""
+
+    reason = "PROGRAM_RUN_FAILED"
+    text = "The one run of this program at the records failed."
+    advice = "Ask the steward to find out why. Often a level without records changes a table's shape."
+
+
 class UniqueFreeFailedError(ComputationError):
     """Whether it can be had depends on records, so a card has one try, whose failures all look alike."""
 

@@ -185,7 +185,7 @@ class Agreement:
             return data
         if isinstance(data, Release):
             return data.dataset
-        from gencard.client.files.frames import dataset_of_frame  # noqa: PLC0415 - loads pandas
+        from gencard.run.frames import dataset_of_frame  # noqa: PLC0415 - loads pandas
 
         return dataset_of_frame(data, self.coding, self.domain)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gencard.client.display import Displayable, Facts, Part
-from gencard.client.files.levels import Midpoints, Numbers, Values
 from gencard.client.files.rows import is_parquet, parquet_problem, write_rows
 from gencard.client.terms import stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Tier
@@ -21,6 +20,7 @@ from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.psi import Psi
+from gencard.run.levels import Midpoints, Numbers, Values
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.canonical import sha256
@@ -149,7 +149,7 @@ def check_delivered_frame(
     Raises:
         VerificationError: The frame differs from the delivered one; names the difference.
     """
-    from gencard.client.files.frames import frame_of  # noqa: PLC0415 - loads pandas
+    from gencard.run.frames import frame_of  # noqa: PLC0415 - loads pandas
 
     problems = [
         _frame_problem(frame, frame_of(dataset, coding, numbers))

@@ -13,7 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from gencard.client.files.levels import (
+from gencard.client.files.rows import BATCH_ROWS, batches
+from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
+from gencard.run.levels import (
     UNDECLARED,
     Midpoints,
     Values,
@@ -23,11 +28,6 @@ from gencard.client.files.levels import (
     is_ordered,
     names_of,
 )
-from gencard.client.files.rows import BATCH_ROWS, batches
-from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
-from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
 
 _WRITER = re.compile(r"parquet-cpp-arrow version [0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}")
 

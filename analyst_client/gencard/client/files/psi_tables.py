@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gencard.client.display import Displayable, Grid, Part, named
-from gencard.client.files.levels import is_ordered
 from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.run.levels import is_ordered
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
-from gencard.client.files.levels import UNDECLARED, Midpoints, Values, code_of, names_of
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -28,6 +27,7 @@ from gencard.core.coding import (
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.run.levels import UNDECLARED, Midpoints, Values, code_of, names_of
 
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
 """What readers raise at damaged files."""

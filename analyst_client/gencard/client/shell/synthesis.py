@@ -9,7 +9,6 @@ import typer
 
 from gencard.client.files import folder
 from gencard.client.files.folder import make_folder, write_bytes
-from gencard.client.files.levels import ValueForm
 from gencard.client.files.rows import has_apostrophes
 from gencard.client.release import Release
 from gencard.client.shell.terminal import (
@@ -35,6 +34,7 @@ from gencard.client.shell.terminal import (
 )
 from gencard.core.card.budget import Neighbouring
 from gencard.core.statistics.formula import Analysis
+from gencard.run.levels import ValueForm
 from gencard.wire.documents.psi_document import psi_document
 
 Output = Annotated[

@@ -47,6 +47,12 @@ runs. The descriptions:
                     -> {"digest": hex, of the rows}
     look            {"records": records, "cliques": [[attribute, ...], ...], "most_records": int}
                     -> {"risk": as ``core.psi_risk.risk.PsiRisk``}, for stewards alone
+    rehearse        {"recipe": see ``sandbox.analyses``, "rows_file": path, "schema": schema as in its
+                     TOML file, "agreed": outputs, "most_numbers": int, "seed": int}
+                    -> outputs, as ``core.program_outputs`` writes them
+    run_once        {"recipe": as above, "records": records, "attributes": [name, ...],
+                     "agreed": outputs, "most_numbers": int, "seed": int, "most_records": int}
+                    -> outputs
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
                      "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
@@ -117,11 +123,12 @@ ANSWER = Task("answer", "answering", steps=1, at_records=True)
 KEEP = Task("keep", "releasing", steps=10, at_records=True)
 DRAW = Task("draw", "releasing", at_records=True)
 LOOK = Task("look", "comparison", at_records=True)
+REHEARSE = Task("rehearse", "programs", lent=True)
+RUN_ONCE = Task("run_once", "programs", steps=1, at_records=True)
 
-TASKS = {
-    task.name: task
-    for task in (MEASURE, SYNTHESISE, AUDIT, COMPARE, THIN_OUT, RUN_BLACK_BOX, KEEP, DRAW, LOOK, ANSWER)
-}
+_OF_RELEASES = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
+_OF_QUESTIONS = (AUDIT, COMPARE, LOOK, ANSWER, RUN_BLACK_BOX, REHEARSE, RUN_ONCE)
+TASKS = {task.name: task for task in (*_OF_RELEASES, *_OF_QUESTIONS)}
 """Everything that a worker can be asked to do."""
 
 KEPT_FIT, KEPT_ROWS = "fit", "rows"

@@ -30,6 +30,7 @@ from gencard.core.errors import (
     NegotiationError,
     NotFoundError,
     OperationCancelledError,
+    ProgramRunFailedError,
     ServiceBusyError,
     ServiceUnavailableError,
     StorageError,
@@ -97,6 +98,7 @@ _REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
     tasks.KEEP: BoxRunFailedError,
     tasks.DRAW: lambda: BlackBoxError(problem=_BOX_FAILED),
     tasks.THIN_OUT: UniqueFreeFailedError,
+    tasks.RUN_ONCE: ProgramRunFailedError,
 }
 """All that an analyst hears of a job that looked at records, or at what was made from them."""
 

@@ -50,7 +50,7 @@ VARIABLES = {
 """The whole environment: the same for every program, on every machine."""
 
 _OURS = "gencard"
-_PACKAGES = ("gencard.boxes", "gencard.core", "gencard.wire")
+_PACKAGES = ("gencard.boxes", "gencard.core", "gencard.run", "gencard.wire")
 _OF_THE_CONTROLLER = ("__init__.py", "noise.py")
 """Where the noise of private boxes comes from."""
 
@@ -230,6 +230,19 @@ def modules_of(box: str) -> tuple[str, ...]:
     return (*_MODULES, *_MODULES_OF.get(box, ()))
 
 
+ANALYSES = {
+    "pandas": ("gencard.run.session",),
+    "statsmodels": ("statsmodels.api", "statsmodels.formula.api"),
+    "scikit-learn": (
+        "sklearn.cluster",
+        "sklearn.decomposition",
+        "sklearn.ensemble",
+        "sklearn.linear_model",
+    ),
+    "lifelines": ("lifelines",),
+}
+"""Distributions that programs of analysts may declare, with the modules that they usually import."""
+
 _PATIENCE = 300.0
 """Seconds for all of them."""
 
@@ -246,11 +259,13 @@ class CompiledCopies:
     Args:
         work: A private folder, in which it is made.
         boxes: Names of the built-in boxes that will run.
+        libraries: Distributions that programs of analysts will declare.
     """
 
-    def __init__(self, work: Path, boxes: Iterable[str]) -> None:
+    def __init__(self, work: Path, boxes: Iterable[str], libraries: Iterable[str] = ()) -> None:
         self._parent = work / "compiled"
         special = [name for box in boxes for name in _MODULES_OF.get(box, ())]
+        special += [name for library in libraries for name in ANALYSES.get(library, ())]
         self._modules = ", ".join((*_MODULES, *special))
         self._stamp: str | None = None
         self._making = Lock()

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gencard.client.files.levels import UNDECLARED, Midpoints, Values, code_of, names_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
+from gencard.run.levels import UNDECLARED, Midpoints, Values, code_of, names_of
 
 
 def frame_of(dataset: Dataset, coding: Coding, values: Values | None = None) -> pd.DataFrame:

@@ -1,0 +1,131 @@
+"""Programs of analysts in a sandbox: one file of Python, declared libraries, outputs of one shape.
+
+{"program": text, "libraries": [name, ...], "environment": see ``sandbox.recipes``,
+ "isolation": word, "limits": {name: int}}
+
+What leaves is the numbers of outputs whose shape was agreed before; whatever else happens at the records
+is one error, the same for all causes.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+
+from gencard.controller.sandbox.boxes import ignore_hundredths
+from gencard.controller.sandbox.environment import ANALYSES, PYTHON, environment_of_document
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
+from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.sandbox import Sandbox
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, JobLimitError
+from gencard.core.program_outputs import START, Outputs, check_outputs, difference_in_shape
+from gencard.wire.box_request import BoxRequest, BoxTask
+from gencard.wire.signatures.canonical import Document, sha256
+
+LIBRARIES = ("numpy", "scipy", *ANALYSES)
+"""Distributions that a program may declare."""
+
+MOST_BYTES = 1 << 18
+"""Of a program."""
+
+
+def analysis_digest(text: bytes) -> str:
+    """SHA-256 of the file as it is, in hex: what ``sha256sum`` prints, and what a card names."""
+    return sha256(text)
+
+
+def analysis_program(text: str, libraries: Iterable[str] = ()) -> Program:
+    """A program with what starts it; pandas is always there.
+
+    Raises:
+        InvalidInputError: It is empty or too long, or declares a distribution that no program may.
+    """
+    if not text.strip() or len(text.encode()) > MOST_BYTES:
+        raise InvalidInputError(field="program", problem=f"must have 1 to {MOST_BYTES} bytes")
+    if unknown := sorted({*libraries} - {*LIBRARIES}):
+        problem = f"names '{unknown[0]}'; allowed are {', '.join(LIBRARIES)}"
+        raise InvalidInputError(field="libraries", problem=problem)
+    files = (("analysis.py", text.encode()), ("start.py", START.encode()))
+    declared = tuple(sorted({"pandas", *libraries}))
+    return Program((PYTHON, "./start.py", "./analysis.py"), files, {}, declared)
+
+
+def analysis_recipe(
+    text: str,
+    libraries: Iterable[str],
+    limits: SandboxLimits,
+    isolation: Isolation,
+    *,
+    compiled: str = "",
+) -> Document:
+    """How a job runs the program.
+
+    Args:
+        compiled: A folder of compiled copies; see ``environment.CompiledCopies``.
+
+    Raises:
+        InvalidInputError: See ``analysis_program``; or a distribution is not installed.
+        GeneratorChangedError: A distribution changes while it is read.
+    """
+    program = analysis_program(text, libraries)
+    return {
+        "program": text,
+        "libraries": list(program.libraries),
+        "environment": asdict(program.environment(compiled)),
+        "isolation": str(isolation),
+        "limits": asdict(replace(limits, fit_mib=1)),
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SandboxedAnalysis:
+    """A program as a function from records to outputs; each call is a run of its own.
+
+    Args:
+        most_numbers: That its outputs may have together.
+    """
+
+    program: Program
+    sandbox: Sandbox
+    most_numbers: int
+
+    @classmethod
+    def of_recipe(cls, recipe: Document, most_numbers: int) -> "SandboxedAnalysis":
+        """Raises GeneratorChangedError where a distribution was changed since it was compared."""
+        environment = environment_of_document(recipe["environment"])
+        environment.check_unchanged()
+        limits, isolation = SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"])
+        program = analysis_program(recipe["program"], recipe["libraries"])
+        return cls(program, Sandbox(limits, isolation, environment), most_numbers)
+
+    def outputs(self, dataset: Dataset, coding: Coding, *, seed: int) -> Outputs:
+        """What the program gives, rounded.
+
+        Args:
+            coding: Of the attributes of ``dataset``.
+
+        Raises:
+            BlackBoxError: It fails, or its answer is anything else than outputs.
+            JobLimitError: It takes too long, or too much memory.
+            IsolationError: Nothing can be run in a sandbox here.
+        """
+        request = BoxRequest(BoxTask.ANALYSE, dataset, 0, seed, coding=coding)
+        outputs = self.sandbox.ask(self.program, request, report=ignore_hundredths).outputs()
+        try:
+            check_outputs(outputs, self.most_numbers)
+        except GencardError:
+            raise BlackBoxError(problem="its answer holds no valid outputs") from None
+        return outputs
+
+    def agreed_outputs(self, dataset: Dataset, coding: Coding, agreed: Outputs, *, seed: int) -> Outputs:
+        """The same on records: outputs of the agreed shape, or one error for all that can go wrong.
+
+        Raises:
+            BlackBoxError: Whatever happened: why, depends on the records.
+        """
+        with suppress(BlackBoxError, JobLimitError):
+            outputs = self.outputs(dataset, coding, seed=seed)
+            if difference_in_shape(agreed, outputs) is None:
+                return outputs
+        raise BlackBoxError(problem="its run at the records did not finish correctly")
