@@ -90,7 +90,7 @@ AGAIN: dict[str, Callable[[bytes], bytes]] = {
     "keys": _keys,
     "log-entry": lambda content: log_entry_document(log_entry_of_document(content)),
     **dict.fromkeys(("signed-card", "signed-receipt", "checkpoint"), _envelope),
-    **dict.fromkeys(("box-run", "box-fit", "box-sample"), _box),
+    **dict.fromkeys(("box-run", "box-fit", "box-sample", "box-analyse"), _box),
 }
 
 

@@ -227,12 +227,13 @@ def _request(task: BoxTask) -> bytes:
         BoxRequest(
             task,
             Dataset(COVERED, RECORDS.codes[:0] if sampled else RECORDS.codes[:5]),
-            rows=0 if task is BoxTask.FIT else 7,
+            rows=7 if task.answers_rows else 0,
             seed=2**64 - 1,
             parameters={"epsilon": "1", "alpha": "x"},
             workload=(("sex", "age"), ("children",)),
             values={"age": (8.25, 40.75, 82.5), "children": (0.0, 1.0, 2.0, float("nan"))},
             saved=b"a saved fit" if sampled else b"",
+            coding=CODING if task is BoxTask.ANALYSE else None,
         )
     )
 

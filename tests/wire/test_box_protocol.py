@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidInputError
@@ -52,10 +53,16 @@ class TestRequest:
     def test_what_is_asked_arrives(self, dataset, task, seed, saved):
         saved = saved if task is BoxTask.SAMPLE else b""
         values = {"x0": (1.5, math.nan, -0.0)}
-        asked = BoxRequest(task, dataset, 5, seed, {"depth": "3"}, (("x0", "x1"),), values, saved)
+        labels = Labels(("low", "high"), missing=True)
+        coding = Coding((Attribute("x0", labels), Attribute("x1", Edges((0, 0.5)))))
+        coding = coding if task is BoxTask.ANALYSE else None
+        asked = BoxRequest(
+            task, dataset, 5, seed, {"depth": "3"}, (("x0", "x1"),), values, saved, coding
+        )
         heard = read_request(io.BytesIO(bytes_of_request(asked)))
         assert heard.dataset.digest() == dataset.digest()
         assert (heard.task, heard.rows, heard.seed, heard.saved) == (task, 5, seed, saved)
+        assert heard.coding == coding
         assert (heard.parameters, heard.workload) == ({"depth": "3"}, (("x0", "x1"),))
         np.testing.assert_array_equal(heard.values["x0"], values["x0"])
 

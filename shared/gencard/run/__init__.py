@@ -10,6 +10,17 @@ controller's sandbox. It needs no other change: names and lengths of its outputs
 synthetic rows, and only the numbers may differ.
 """
 
-from gencard.run.session import Outputs, output, records, rng
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Outputs", "output", "records", "rng"]
+if TYPE_CHECKING:
+    from gencard.run.session import output, records, rng
+
+__all__ = ["output", "records", "rng"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load pandas only for who needs it: the levels of a file are in this package too."""
+    if name in __all__:
+        return getattr(import_module("gencard.run.session"), name)
+    raise AttributeError(name)
