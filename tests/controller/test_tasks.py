@@ -227,9 +227,9 @@ def test_s34_jobs_at_records_and_lent_jobs_are_marked():
     at_records = {task.name for task in tasks.TASKS.values() if task.at_records}
     lent = {task.name for task in tasks.TASKS.values() if task.lent}
     assert at_records == {
-        "measure", "audit", "compare", "thin_out", "keep", "draw", "look", "answer",
-    }  # fmt: skip
-    assert lent == {"run_black_box"}
+            "measure", "audit", "compare", "thin_out", "keep", "draw", "look", "answer", "run_once"
+        }  # fmt: skip
+    assert lent == {"run_black_box", "rehearse"}
 
 
 class TestRunBlackBox:
