@@ -21,7 +21,7 @@ from formulaic.transforms import contrasts
 
 from gencard.core.answers.design import Column, Design, Response
 from gencard.core.answers.margins import Mask
-from gencard.core.coding import BOOLEANS, Coding, Labels, level_values
+from gencard.core.coding import Coding, Labels, level_values
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
 from gencard.core.statistics.counting import MOST_CELLS
@@ -50,8 +50,8 @@ _CONTRASTS = {
 def numbers_of(coding: Coding, values: Values | None = None) -> dict[str, tuple[float, ...]]:
     """For each attribute that is a number, the number of each code; NaN for "missing".
 
-    Intervals stand for their midpoints, ordered whole numbers for themselves, truth values for 0 and 1,
-    unless ``values`` says otherwise.
+    Intervals stand for their midpoints, ordered numbers for themselves, truth values for 0 and 1, unless
+    ``values`` says otherwise.
 
     Raises:
         InvalidInputError: ``values`` has not one finite number for each level that is not "missing".
@@ -60,11 +60,20 @@ def numbers_of(coding: Coding, values: Values | None = None) -> dict[str, tuple[
     numbers = level_values(coding)
     for attribute in coding.attributes:
         one = attribute.coding
-        if isinstance(one, Labels) and one.labels == BOOLEANS and one.boolean:
+        if isinstance(one, Labels) and one.boolean:
             numbers[attribute.name] = (0.0, 1.0) + (np.nan,) * one.missing
+        elif isinstance(one, Labels) and one.ordered and _are_numbers(one.labels):
+            numbers[attribute.name] = tuple(map(float, one.labels)) + (np.nan,) * one.missing
     for name, given in (values or {}).items():
         numbers[name] = _given(coding, name, given)
     return numbers
+
+
+def _are_numbers(labels: Sequence[str]) -> bool:
+    try:
+        return bool(np.isfinite(list(map(float, labels))).all())
+    except ValueError:
+        return False
 
 
 def _given(coding: Coding, name: str, given: Sequence[float]) -> tuple[float, ...]:

@@ -5,8 +5,11 @@ from dataclasses import dataclass, replace
 
 from gencard.core.answers.answer import EXACT, Answer
 from gencard.core.answers.design import Question
+from gencard.core.answers.likelihood import logistic_answer, multinomial_answer, poisson_answer
 from gencard.core.answers.linear import linear_answer
+from gencard.core.answers.loglinear import loglinear_answer
 from gencard.core.answers.margins import Margins, check_determined
+from gencard.core.answers.ordinal import ordinal_answer
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis
@@ -29,6 +32,11 @@ class Kind:
 
 KINDS: Mapping[Analysis, Kind] = {
     Analysis.LINEAR: Kind("regression", linear_answer),
+    Analysis.LOGISTIC: Kind("regression", logistic_answer),
+    Analysis.MULTINOMIAL: Kind("regression", multinomial_answer),
+    Analysis.ORDINAL: Kind("regression", ordinal_answer),
+    Analysis.POISSON: Kind("regression", poisson_answer),
+    Analysis.LOGLINEAR: Kind("log-linear model", loglinear_answer),
 }
 
 

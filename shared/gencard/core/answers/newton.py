@@ -1,0 +1,185 @@
+"""Maximum likelihood by Newton's method, on columns that are centred and scaled first."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gencard.core.answers.design import INTERCEPT, Design
+from gencard.core.answers.linear import independent
+from gencard.core.answers.margins import Margins, Occupied
+from gencard.core.errors import NoEstimateError, TooLargeError
+from gencard.core.types import FloatArray, IntArray
+
+MOST_NUMBERS = 40_000_000
+"""Entries of a model matrix over cells: 320 MB."""
+
+_STEPS = 60
+_HALVES = 40
+_CLOSE = 1e-9
+"""A step on scaled columns after which one more gives all digits that floats have."""
+
+_FAR = 0.05
+"""Steps that stay as large belong to estimates that have no bound."""
+
+Objective = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
+"""From parameters to the log likelihood, its gradient, and the information (minus its Hessian)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """The independent columns of a model matrix over cells, centred and scaled.
+
+    Args:
+        names: Of the columns as they were.
+        kept: Positions of those that are estimated.
+        matrix: Shape ``(cells, kept)``.
+        back: From parameters of these columns to those of the columns as they were.
+        centres: What was taken from each of the kept columns.
+    """
+
+    names: tuple[str, ...]
+    kept: IntArray
+    matrix: FloatArray
+    back: FloatArray
+    centres: FloatArray
+
+    @property
+    def kept_names(self) -> tuple[str, ...]:
+        return tuple(self.names[place] for place in self.kept)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maximum:
+    """Where a likelihood is largest.
+
+    Args:
+        params: The estimates.
+        covariance: Inverse of the information there.
+        llf: The log likelihood.
+    """
+
+    params: FloatArray
+    covariance: FloatArray
+    llf: float
+
+    def linear(self, back: FloatArray) -> "Maximum":
+        """The same in other parameters."""
+        return Maximum(back @ self.params, back @ self.covariance @ back.T, self.llf)
+
+
+def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) -> Columns:
+    """The columns of a design over the cells of its attributes.
+
+    Args:
+        cells: Of ``design.attributes``, in this order.
+        without: Names of columns to leave out.
+
+    Raises:
+        TooLargeError: The model matrix would have more than ``MOST_NUMBERS`` entries.
+    """
+    if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
+        raise TooLargeError(what="The size of the model matrix over the cells", limit=MOST_NUMBERS)
+    whole = design.matrix(cells.codes)
+    chosen = [place for place, name in enumerate(design.names) if name not in without]
+    names = tuple(design.names[place] for place in chosen)
+    return centred(names, whole[:, chosen], cells.counts, absorbed=INTERCEPT in without)
+
+
+def centred(
+    names: tuple[str, ...], matrix: FloatArray, weights: FloatArray, *, absorbed: bool = False
+) -> Columns:
+    """Columns about their weighted means where there is a constant, in units of their spread.
+
+    Args:
+        absorbed: Whether other parameters of the model are a constant, so that none may be left here.
+    """
+    mass = np.abs(weights)
+    constant = names.index(INTERCEPT) if INTERCEPT in names else None
+    centres = np.zeros(len(names))
+    if constant is not None or absorbed:
+        centres = (mass @ matrix) / mass.sum()
+    if constant is not None:
+        centres[constant] = 0.0
+    moved = matrix - centres
+    gram = (moved.T * mass) @ moved
+    kept = independent(gram, np.diag(gram) + mass.sum() * centres**2)
+    scale = np.sqrt(np.diag(gram)[kept] / mass.sum())
+    back = np.diag(1 / scale)
+    if constant is not None and constant in kept:
+        row = int(np.flatnonzero(kept == constant)[0])
+        back[row] -= centres[kept] / scale
+    return Columns(names, kept, moved[:, kept] / scale, back, centres[kept])
+
+
+def sums_of(margins: Margins, design: Design, attribute: str, weights: FloatArray) -> FloatArray:
+    """Sums over the records of each column times a function of one attribute's level.
+
+    Args:
+        weights: The functions at each level, shape ``(functions, levels)``.
+
+    Returns:
+        Shape ``(functions, columns)``.
+    """
+    sums = np.zeros((len(weights), len(design.columns)))
+    for block in design.blocks:
+        if attribute in block.attributes:
+            counts = margins.counts(block.attributes)
+            axis = block.attributes.index(attribute)
+            shape = [-1 if place == axis else 1 for place in range(counts.ndim)]
+            tables = np.stack([counts * row.reshape(shape) for row in weights])
+        else:
+            tables = weights @ margins.counts((attribute, *block.attributes)).reshape(
+                weights.shape[1], -1
+            )
+        sums[:, block.places] = tables.reshape(len(weights), -1) @ block.values.T
+    return sums
+
+
+def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind: str) -> Maximum:
+    """Newton's method with halved steps.
+
+    Args:
+        names: Of the parameters, for people.
+        kind: Of the model.
+
+    Raises:
+        NoEstimateError: The likelihood rises without bound, or the information is singular.
+    """
+    params = start
+    value, gradient, information = objective(params)
+    for _ in range(_STEPS):
+        step = _solved(information, gradient, names, kind)
+        for _ in range(_HALVES):
+            following = objective(params + step)
+            if np.isfinite(following[0]) and following[0] >= value - 1e-12 * abs(value):
+                break
+            step = step / 2
+        params = params + step
+        value, gradient, information = following
+        if np.abs(step).max(initial=0.0) < _CLOSE:
+            inverse = _solved(information, np.eye(len(params)), names, kind)
+            return Maximum(params, inverse, value)
+    far = [name for name, one in zip(names, step, strict=True) if abs(one) > _FAR]
+    raise _unbounded(kind, far or list(names))
+
+
+def _solved(information: FloatArray, right: FloatArray, names: Sequence[str], kind: str) -> FloatArray:
+    """The solution of a positive definite system, by Cholesky on a unit diagonal."""
+    diagonal = np.diag(information)
+    if np.any(diagonal <= 0) or not np.all(np.isfinite(information)):
+        raise _unbounded(kind, [name for name, one in zip(names, diagonal, strict=True) if not one > 0])
+    scale = 1 / np.sqrt(diagonal)
+    scaled = information * np.outer(scale, scale)
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(scaled))
+    except np.linalg.LinAlgError:
+        raise _unbounded(kind, list(names)) from None
+    factor = root * scale
+    return np.asarray(factor.T @ (factor @ right))
+
+
+def _unbounded(kind: str, names: Sequence[str]) -> NoEstimateError:
+    some = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+    problem = f"the levels of the response are separated by {some}, so estimates have no bound"
+    return NoEstimateError(kind=kind, problem=problem)
