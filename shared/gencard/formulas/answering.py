@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 
 from gencard.core.answers.answer import Answer
-from gencard.core.answers.design import Question, observed_levels
+from gencard.core.answers.design import Option, Question, observed_levels
 from gencard.core.answers.kinds import answered, kind_of
 from gencard.core.answers.margins import Margins, Mask, check_determined, within
 from gencard.core.coding import Coding
@@ -33,7 +33,7 @@ def answer_of(
     values: Values | None = None,
     where: str = "",
     missing: str = "level",
-    options: Mapping[str, float] | None = None,
+    options: Mapping[str, Option] | None = None,
 ) -> Answer:
     """The answer to a formula.
 
@@ -55,7 +55,7 @@ def answer_of(
     """
     formula = read_formula(text, coding)
     cliques = sufficient_cliques(formula, kind, coding.domain)
-    kind_of(kind)
+    kind_of(kind, options or ())
     part = _part(margins, formula, coding, values, where, missing)
     check_determined(part, cliques)
     named = coding.domain.covered_by(cliques).attributes
@@ -72,7 +72,7 @@ def read_question(
     *,
     values: Values | None = None,
     observed: Mapping[str, Mask] | None = None,
-    options: Mapping[str, float] | None = None,
+    options: Mapping[str, Option] | None = None,
 ) -> Question:
     """A question, checked against the schema alone unless ``observed`` says which levels there are.
 
@@ -81,7 +81,7 @@ def read_question(
     """
     formula = read_formula(text, coding)
     design = None
-    if kind_of(kind).has_design:
+    if kind_of(kind, options or ()).has_design:
         design = read_design(text, coding, values=values, observed=observed)
     return Question(kind, text, formula, coding, numbers_of(coding, values), design, dict(options or {}))
 

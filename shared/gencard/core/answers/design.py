@@ -1,6 +1,6 @@
 """The columns of a model matrix, each as its value in every cell of a few attributes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -15,6 +15,9 @@ from gencard.core.statistics.formula import Analysis, Formula, sufficient_clique
 from gencard.core.types import FloatArray, IntArray
 
 INTERCEPT = "Intercept"
+
+Option = float | str | Sequence[float]
+"""What an analysis is told beside its formula: a number, several numbers, or a word."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +168,7 @@ class Question:
     coding: Coding
     values: Mapping[str, tuple[float, ...]]
     design: Design | None = None
-    options: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
 
     @property
     def cliques(self) -> tuple[Clique, ...]:

@@ -5,6 +5,13 @@ from dataclasses import dataclass, replace
 
 from gencard.core.answers.answer import EXACT, Answer
 from gencard.core.answers.design import Question
+from gencard.core.answers.families.anova import anova_answer
+from gencard.core.answers.families.bayes import chow_liu_answer, naive_bayes_answer
+from gencard.core.answers.families.comparisons import means_answer, quantiles_answer, ttest_answer
+from gencard.core.answers.families.components import components_answer, correspondence_answer
+from gencard.core.answers.families.correlations import correlation_answer, polychoric_answer
+from gencard.core.answers.families.crosstab import crosstab_answer
+from gencard.core.answers.families.discriminant import discriminant_answer
 from gencard.core.answers.likelihood import logistic_answer, multinomial_answer, poisson_answer
 from gencard.core.answers.linear import linear_answer
 from gencard.core.answers.loglinear import loglinear_answer
@@ -23,11 +30,13 @@ class Kind:
         family: What people call it together with its like.
         answer: From margins that determine the question's cliques.
         has_design: Whether it needs a model matrix.
+        options: Names of what it can be told beside the formula.
     """
 
     family: str
     answer: Callable[[Margins, Question], Answer]
     has_design: bool = True
+    options: tuple[str, ...] = ()
 
 
 KINDS: Mapping[Analysis, Kind] = {
@@ -37,14 +46,39 @@ KINDS: Mapping[Analysis, Kind] = {
     Analysis.ORDINAL: Kind("regression", ordinal_answer),
     Analysis.POISSON: Kind("regression", poisson_answer),
     Analysis.LOGLINEAR: Kind("log-linear model", loglinear_answer),
+    Analysis.CROSSTAB: Kind("tables", crosstab_answer, False, ("alpha",)),
+    Analysis.MEANS: Kind("groups", means_answer, False, ("alpha",)),
+    Analysis.QUANTILES: Kind("groups", quantiles_answer, False, ("q",)),
+    Analysis.TTEST: Kind("groups", ttest_answer, False, ("test", "value", "alpha")),
+    Analysis.ANOVA: Kind("groups", anova_answer, False, ("test", "typ", "alpha")),
+    Analysis.CORRELATION: Kind("association", correlation_answer, False, ("method", "alpha")),
+    Analysis.POLYCHORIC: Kind("association", polychoric_answer, False),
+    Analysis.COMPONENTS: Kind("components", components_answer, False, ("matrix", "components")),
+    Analysis.CORRESPONDENCE: Kind("components", correspondence_answer, False, ("components",)),
+    Analysis.NAIVE_BAYES: Kind("classifiers", naive_bayes_answer, False, ("smoothing",)),
+    Analysis.CHOW_LIU: Kind("classifiers", chow_liu_answer, False),
+    Analysis.DISCRIMINANT: Kind("classifiers", discriminant_answer, False),
 }
 
 
-def kind_of(analysis: Analysis) -> Kind:
-    """Raises InvalidInputError where nothing answers such an analysis."""
+def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> Kind:
+    """How an analysis is answered.
+
+    Args:
+        options: Names of what it is told beside the formula.
+
+    Raises:
+        InvalidInputError: Nothing answers such an analysis, or it has no such option.
+    """
     if analysis not in KINDS:
         raise InvalidInputError(field="kind", problem=f"must be one of {', '.join(sorted(KINDS))}")
-    return KINDS[analysis]
+    kind = KINDS[analysis]
+    if unknown := sorted(set(options) - set(kind.options)):
+        choices = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
+        raise InvalidInputError(
+            field="options", problem=f"'{analysis}' has no '{unknown[0]}'; {choices}"
+        )
+    return kind
 
 
 def answered(question: Question, margins: Margins) -> Answer:
@@ -57,9 +91,9 @@ def answered(question: Question, margins: Margins) -> Answer:
         InvalidInputError: The question does not fit the kind of analysis.
         TooLargeError: A table would have too many cells.
     """
-    cliques = question.cliques
+    kind, cliques = kind_of(question.kind), question.cliques
     check_determined(margins, cliques)
-    answer = kind_of(question.kind).answer(margins, question)
+    answer = kind.answer(margins, question)
     sources = tuple(dict.fromkeys(margins.source(clique) for clique in cliques))
     return replace(answer, rests_on=sources, noise=_noise(margins, cliques))
 

@@ -1,0 +1,1 @@
+"""Analyses of tables of counts: contingency, groups, correlations, components, classifiers."""

@@ -1,0 +1,213 @@
+"""Classifiers and trees of categorical attributes: naive Bayes, and the tree of Chow and Liu."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import log
+
+import numpy as np
+from scipy import special
+
+from gencard.core.answers.answer import CODED, Answer, Scalar, Table, table_of
+from gencard.core.answers.design import Question
+from gencard.core.answers.families.contingency import freedom
+from gencard.core.answers.families.levels import (
+    LevelTable,
+    attributes_of,
+    class_tables,
+    level_table,
+    number,
+    response_of,
+)
+from gencard.core.answers.families.predictions import predictions
+from gencard.core.answers.margins import Margins
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidInputError
+from gencard.core.statistics.trees import information_tree, mutual_information
+from gencard.core.types import FloatArray, IntArray
+
+_LEAST_SMOOTHING = 1e-10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NaiveBayes:
+    """A naive Bayes classifier.
+
+    Args:
+        domain: Of the attributes.
+        terms: The features; one of several attributes has a level for each of their cells.
+        tables: Classes by levels of each feature.
+        smoothing: Added to each count.
+    """
+
+    domain: Domain
+    terms: tuple[Clique, ...]
+    tables: tuple[LevelTable, ...]
+    smoothing: float
+
+    @property
+    def features(self) -> Clique:
+        """The attributes of all terms, each once."""
+        return tuple(dict.fromkeys(name for term in self.terms for name in term))
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Records of each class."""
+        sizes: FloatArray = self.tables[0].counts.sum(axis=1)
+        return sizes
+
+    @property
+    def logarithms(self) -> list[FloatArray]:
+        """Of each feature: logarithms of the probability of each level in each class, none of 0."""
+        added = [table.counts + max(self.smoothing, _LEAST_SMOOTHING) for table in self.tables]
+        return [np.log(counts / counts.sum(axis=1, keepdims=True)) for counts in added]
+
+    def scores(self, codes: IntArray) -> FloatArray:
+        """Logarithm of the probability of each class with the features in some cells of them."""
+        scores: FloatArray = np.tile(np.log(self.sizes / self.sizes.sum()), (len(codes), 1))
+        for term, table, logs in zip(self.terms, self.tables, self.logarithms, strict=True):
+            inside = codes[:, [self.features.index(name) for name in term]]
+            cells = np.ravel_multi_index(tuple(inside.T), self.domain.project(term).sizes)
+            # Noise may leave a level out of one table and not of the joint one: the next stands for it.
+            places = np.searchsorted(table.columns.places, cells)
+            scores += logs[:, np.minimum(places, logs.shape[1] - 1)].T
+        return scores
+
+
+def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
+    """Naive Bayes of the response by each term; ``smoothing`` is added to each count, default 1.
+
+    A term of several attributes counts as one feature. Names are those of scikit-learn's CategoricalNB,
+    with levels that somebody has.
+    """
+    response, terms = response_of(question), question.formula.terms
+    smoothing = number(question, "smoothing", 1.0)
+    if not terms:
+        raise InvalidInputError(field="formula", problem="needs a term that predicts the response")
+    if smoothing < 0:
+        raise InvalidInputError(field="smoothing", problem="must not be negative")
+    tables = class_tables(margins, question, response, terms)
+    model = NaiveBayes(margins.domain, terms, tables, smoothing)
+    classes = tables[0].rows
+    predicted = predictions(margins, response, model.features, classes.places, model.scores)
+    baseline = Scalar("baseline", float(model.sizes.max() / model.sizes.sum()))
+    return Answer(
+        question.kind,
+        question.text,
+        float(model.sizes.sum()),
+        scalars=(baseline, *predicted.scalars),
+        tables=(*_model_tables(model), *predicted.tables(classes.names)),
+        notes=(CODED, *predicted.notes),
+    )
+
+
+def _model_tables(model: NaiveBayes) -> tuple[Table, ...]:
+    names = [":".join(term) for term in model.terms]
+    prior = np.stack([model.sizes, model.sizes / model.sizes.sum()], axis=1)
+    return (
+        table_of("class_prior", model.tables[0].rows.names, ("count", "prior"), prior),
+        _feature_table(names, model.tables),
+        *(
+            table.table(f"probabilities[{name}]", np.exp(logs))
+            for name, table, logs in zip(names, model.tables, model.logarithms, strict=True)
+        ),
+    )
+
+
+def _feature_table(names: Sequence[str], tables: Sequence[LevelTable]) -> Table:
+    """What each feature says about the response by itself."""
+    rows = [
+        (mutual_information(table.counts), table.counts.max(axis=0).sum() / table.n) for table in tables
+    ]
+    return table_of("features", tuple(names), ("mutual_information", "accuracy_alone"), np.array(rows))
+
+
+def chow_liu_answer(margins: Margins, question: Question) -> Answer:
+    """The tree of pairs of largest likelihood, away from the response or the first attribute.
+
+    Its likelihood follows from pairs: that of independent attributes, and n times the mutual information
+    of each edge.
+    """
+    attributes = attributes_of(question, 2)
+    pairs = {
+        (one, other): level_table(margins, question, (one,), (other,))
+        for one, other in combinations(attributes, 2)
+    }
+    edges = _from_root(
+        attributes, information_tree({pair: table.counts for pair, table in pairs.items()})
+    )
+    tables = [level_table(margins, question, (parent,), (child,)) for parent, child in edges]
+    information = [mutual_information(table.counts) for table in tables]
+    counts = [level_table(margins, question, (name,), ()).counts[:, 0] for name in attributes]
+    conditional = [_conditional(table, *edge) for table, edge in zip(tables, edges, strict=True)]
+    return Answer(
+        question.kind,
+        question.text,
+        float(counts[0].sum()),
+        scalars=_likelihood(counts, tables, information),
+        tables=(
+            _edge_table(edges, information),
+            _information_table(attributes, pairs),
+            *conditional,
+        ),
+    )
+
+
+def _from_root(attributes: Clique, edges: Sequence[Clique]) -> list[Clique]:
+    """The edges from parent to child, parents first; the first attribute of each part is its root."""
+    directed: list[Clique] = []
+    reached: list[str] = []
+    for root in attributes:
+        if root in reached:
+            continue
+        waiting = [root]
+        while waiting:
+            parent = waiting.pop(0)
+            reached.append(parent)
+            beside = [
+                one if other == parent else other for one, other in edges if parent in (one, other)
+            ]
+            children = [name for name in beside if name not in reached]
+            directed += [(parent, child) for child in children]
+            waiting += children
+    return directed
+
+
+def _likelihood(
+    counts: Sequence[FloatArray], tables: Sequence[LevelTable], information: Sequence[float]
+) -> tuple[Scalar, ...]:
+    """Of the tree and of independent attributes.
+
+    Args:
+        counts: Of each attribute.
+        tables: Of each edge.
+        information: Of each edge, in nats.
+    """
+    n = float(counts[0].sum())
+    llnull = -n * sum(float(special.entr(one / one.sum()).sum()) for one in counts)
+    llf = llnull + n * sum(information)
+    parameters = sum(len(one) - 1 for one in counts) + sum(freedom(table.counts) for table in tables)
+    return (
+        Scalar("llf", llf),
+        Scalar("llnull", llnull),
+        Scalar("aic", 2 * parameters - 2 * llf),
+        Scalar("bic", log(n) * parameters - 2 * llf),
+    )
+
+
+def _edge_table(edges: Sequence[Clique], information: Sequence[float]) -> Table:
+    names = tuple(f"{parent} → {child}" for parent, child in edges)
+    return table_of("edges", names, ("mutual_information",), np.array(information).reshape(-1, 1))
+
+
+def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], LevelTable]) -> Table:
+    square = np.full((len(attributes), len(attributes)), np.nan)
+    for (one, other), table in tables.items():
+        places = attributes.index(one), attributes.index(other)
+        square[places] = square[places[::-1]] = mutual_information(table.counts)
+    return table_of("mutual_information", attributes, attributes, square)
+
+
+def _conditional(table: LevelTable, parent: str, child: str) -> Table:
+    shares = table.counts / table.counts.sum(axis=1, keepdims=True)
+    return table.table(f"probabilities[{child} | {parent}]", shares)

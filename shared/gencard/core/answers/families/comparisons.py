@@ -1,0 +1,176 @@
+"""Comparisons of groups: means, quantile classes, t tests, one-way analysis of variance."""
+
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+from scipy import special
+
+from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
+from gencard.core.answers.design import Question
+from gencard.core.answers.families import groups as by_group
+from gencard.core.answers.families.groups import Difference, Groups
+from gencard.core.answers.families.levels import (
+    choice,
+    level,
+    level_table,
+    missing_note,
+    number,
+    numbers,
+    order,
+    response_of,
+)
+from gencard.core.answers.margins import Margins
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, NoEstimateError
+
+_PLACES = "levels are counted by their place in the declared order, from 1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """The groups of a term, with their names, and the answer that they begin."""
+
+    groups: Groups
+    names: tuple[str, ...]
+    answer: Answer
+
+
+def compared(margins: Margins, question: Question, term: Clique) -> Compared:
+    """The response in the cells of a term.
+
+    Raises:
+        InvalidInputError: The response is no number.
+        NoEstimateError: No record has one.
+    """
+    response = response_of(question)
+    keys = {response: numbers(question, response)}
+    table = level_table(margins, question, term, (response,), keys)
+    notes = (CODED, *missing_note(margins, keys))
+    answer = Answer(question.kind, question.text, table.n, notes=notes)
+    return Compared(Groups(table.counts, table.columns.keys), table.rows.names, answer)
+
+
+def _one_term(question: Question, what: str) -> Clique:
+    terms = question.formula.terms
+    if len(terms) > 1:
+        raise InvalidInputError(field="formula", problem=f"{what} has one term; write several as a:b")
+    return terms[0] if terms else ()
+
+
+def means_answer(margins: Margins, question: Question) -> Answer:
+    """Records, mean, standard deviation and Student's interval in each group of each term."""
+    terms = question.formula.terms or ((),)
+    parts = [compared(margins, question, term) for term in terms]
+    tables = tuple(
+        means_table(part, question, "means" if len(parts) == 1 else f"means[{' × '.join(term)}]")
+        for part, term in zip(parts, terms, strict=True)
+    )
+    return replace(parts[0].answer, tables=tables)
+
+
+def means_table(part: Compared, question: Question, name: str = "means") -> Table:
+    """Records, mean, variance and Student's interval of each group."""
+    alpha = level(question)
+    groups = part.groups
+    deviations = np.sqrt(groups.variances)
+    errors = deviations / np.sqrt(groups.sizes)
+    columns = ("nobs", "mean", "var", "std", "std_mean", "lower", "upper")
+    values = [groups.sizes, groups.means, groups.variances, deviations, errors]
+    return table_of(
+        name, part.names, columns, np.column_stack([*values, *by_group.mean_intervals(groups, alpha)])
+    )
+
+
+def quantiles_answer(margins: Margins, question: Question) -> Answer:
+    """The level in which each quantile of each group lies, and the shares up to each level.
+
+    A level without a number is counted by its place, from 1, in the declared order.
+    """
+    response, term = response_of(question), _one_term(question, "a table of quantiles")
+    keys = {response: order(question, response)}
+    table = level_table(margins, question, term, (response,), keys)
+    wanted = _quantiles(question)
+    places = [by_group.quantile_places(table.counts, q) for q in wanted]
+    inside = np.column_stack([table.columns.keys[place] for place in places])
+    shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
+    note = () if response in question.values else (_PLACES,)
+    columns = tuple(f"{q:g}" for q in wanted)
+    return Answer(
+        question.kind,
+        question.text,
+        table.n,
+        tables=(
+            table_of("quantiles", table.rows.names, columns, inside),
+            table.table("cumulative shares", shares),
+        ),
+        notes=(CODED, *note, *missing_note(margins, keys)),
+    )
+
+
+def _quantiles(question: Question) -> tuple[float, ...]:
+    """The option ``q``: one share or several, default the quartiles."""
+    given = question.options.get("q", (0.25, 0.5, 0.75))
+    wanted = (given,) if isinstance(given, str | int | float) else tuple(given)
+    if not all(isinstance(q, int | float) and 0 < q < 1 for q in wanted):
+        raise InvalidInputError(field="q", problem="must lie between 0 and 1")
+    return tuple(map(float, wanted))
+
+
+def ttest_answer(margins: Margins, question: Question) -> Answer:
+    """Two means: ``test`` is "pooled" (Student), "welch" or "mann-whitney".
+
+    Without a term, one mean against the number ``value``, default 0.
+    """
+    term = _one_term(question, "a t test")
+    part = compared(margins, question, term)
+    test = choice(question, "test", ("pooled", "welch", "mann-whitney"))
+    answer = replace(part.answer, tables=(means_table(part, question),))
+    if not term:
+        return _one_mean(answer, part.groups, number(question, "value", 0.0))
+    if len(part.names) != 2:
+        problem = "a t test compares two groups; use kind 'anova' for more"
+        raise InvalidInputError(field="formula", problem=problem)
+    if test == "mann-whitney":
+        return replace(answer, scalars=_ranked(part.groups))
+    difference = _tested(question, part.groups, test)
+    name = " - ".join(part.names)
+    deviation = sqrt(part.groups.squares.sum() / (part.answer.n - 2))
+    effect = Scalar("cohens_d", finite(difference.value / deviation)) if deviation else None
+    answer = _with_t(answer, name, difference, number(question, "value", 0.0))
+    return replace(answer, scalars=(*answer.scalars, *((effect,) if effect else ())))
+
+
+def _tested(question: Question, groups: Groups, test: str) -> Difference:
+    if (groups.sizes <= 1).any() or not groups.squares.sum() > 0:
+        problem = "each group needs two records at least, and the response must vary"
+        raise NoEstimateError(kind=question.kind, problem=problem)
+    return by_group.pooled(groups) if test == "pooled" else by_group.welch(groups)
+
+
+def _one_mean(answer: Answer, groups: Groups, value: float) -> Answer:
+    if answer.n <= 1 or not groups.squares[0] > 0:
+        raise NoEstimateError(kind=answer.kind, problem="the response does not vary")
+    mean, error = float(groups.means[0]), sqrt(float(groups.variances[0]) / answer.n)
+    return _with_t(answer, "mean", Difference(mean, error, answer.n - 1), value)
+
+
+def _with_t(answer: Answer, name: str, difference: Difference, value: float) -> Answer:
+    """The estimate, and the test that it is ``value``."""
+    error, degrees = difference.standard_error, difference.degrees
+    t = (difference.value - value) / error
+    pvalue = float(2 * special.stdtr(degrees, -abs(t)))
+    estimate = coefficients_of(
+        (name,), np.array([difference.value]), np.array([[error**2]]), difference.degrees
+    )
+    return replace(
+        answer, coefficients=estimate, scalars=(Scalar("tvalue", t, None, (degrees,), pvalue),)
+    )
+
+
+def _ranked(groups: Groups) -> tuple[Scalar, ...]:
+    u, pvalue = by_group.mann_whitney(groups)
+    return (
+        Scalar("u", u, None, (), finite(pvalue)),
+        Scalar("auc", u / float(np.prod(groups.sizes))),
+    )

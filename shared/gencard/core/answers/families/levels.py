@@ -1,0 +1,219 @@
+"""What the families share: tables with the names of their levels, numbers of levels, options."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from gencard.core.answers.answer import Scalar, Table, finite, table_of
+from gencard.core.answers.design import Question
+from gencard.core.answers.families.contingency import Test
+from gencard.core.answers.margins import Margins, Mask
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, NoEstimateError
+from gencard.core.types import FloatArray, IntArray
+
+Keys = Mapping[str, FloatArray]
+"""For some attributes, what each level stands for: NaN for nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """The levels on one side of a table.
+
+    Args:
+        names: For people.
+        places: Positions among all cells of the side's attributes, in row-major order.
+        keys: What each level stands for; the positions where nothing was said.
+    """
+
+    names: tuple[str, ...]
+    places: IntArray
+    keys: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelTable:
+    """Counts of rows by columns, from 0 up; each row and each column holds records."""
+
+    counts: FloatArray
+    rows: Side
+    columns: Side
+
+    def table(self, name: str, values: FloatArray) -> Table:
+        """Values of this shape as a table of an answer."""
+        return table_of(name, self.rows.names, self.columns.names, values)
+
+    def of_rows(self, chosen: Mask) -> "LevelTable":
+        """Some of the rows, with all columns."""
+        names = tuple(name for name, kept in zip(self.rows.names, chosen, strict=True) if kept)
+        rows = Side(names, self.rows.places[chosen], self.rows.keys[chosen])
+        return LevelTable(self.counts[chosen], rows, self.columns)
+
+    @property
+    def n(self) -> float:
+        """Number of records."""
+        return float(self.counts.sum())
+
+
+def level_table(
+    margins: Margins, question: Question, rows: Clique, columns: Clique, keys: Keys | None = None
+) -> LevelTable:
+    """The table of some attributes by others; levels that nobody has are left out, as from records.
+
+    Noise below 0 counts as 0. A side without attributes is one level, "all".
+
+    Args:
+        keys: A side that is one of these attributes stands in the order of its keys, and levels without
+            one are left out.
+
+    Raises:
+        NoEstimateError: No record is left.
+    """
+    whole = np.maximum(margins.counts(rows + columns), 0)
+    wanted = [_wanted(margins, side, keys or {}) for side in (rows, columns)]
+    cells = [
+        int(np.prod(margins.domain.project(side).sizes, dtype=np.int64)) for side in (rows, columns)
+    ]
+    counts = whole.reshape(cells)[np.ix_(*(places for places, _ in wanted))]
+    held = [counts.sum(axis=axis) > 0 for axis in (1, 0)]
+    if not held[0].any():
+        raise NoEstimateError(kind=question.kind, problem="there is no record")
+    sides = []
+    for side, (places, values), kept in zip((rows, columns), wanted, held, strict=True):
+        names = level_names(question, side)
+        sides.append(Side(tuple(names[place] for place in places[kept]), places[kept], values[kept]))
+    return LevelTable(counts[np.ix_(*held)], *sides)
+
+
+def class_tables(
+    margins: Margins, question: Question, response: str, sides: Sequence[Clique]
+) -> tuple[LevelTable, ...]:
+    """The response's classes by each of several sides, each with the same classes.
+
+    Noise may leave a class out of one table and not of another one: it is left out of all then.
+
+    Raises:
+        NoEstimateError: No class is left.
+    """
+    tables = [level_table(margins, question, (response,), side) for side in sides]
+    common = set.intersection(*(set(table.rows.places.tolist()) for table in tables))
+    if not common:
+        raise NoEstimateError(kind=question.kind, problem="no class has records in every table")
+    return tuple(table.of_rows(np.isin(table.rows.places, sorted(common))) for table in tables)
+
+
+def _wanted(margins: Margins, side: Clique, keys: Keys) -> tuple[IntArray, FloatArray]:
+    """Positions of the levels that have a key, in its order, and the keys."""
+    cells = int(np.prod(margins.domain.project(side).sizes, dtype=np.int64))
+    values = keys[side[0]] if len(side) == 1 and side[0] in keys else np.arange(float(cells))
+    order = np.argsort(values, kind="stable")
+    order = order[~np.isnan(values[order])]
+    return order, values[order]
+
+
+def level_names(question: Question, clique: Clique) -> list[str]:
+    """Names of the cells of some attributes, in row-major order."""
+    return [", ".join(names) or "all" for names in product(*map(question.levels, clique))]
+
+
+def numbers(question: Question, attribute: str) -> FloatArray:
+    """The number that each level stands for, NaN where it stands for none.
+
+    Raises:
+        InvalidInputError: No level stands for a number.
+    """
+    if attribute not in question.values:
+        problem = f"'{attribute}' needs a number for each of its levels; give them as values"
+        raise InvalidInputError(field="formula", problem=problem)
+    return np.asarray(question.values[attribute], dtype=np.float64)
+
+
+def order(question: Question, attribute: str) -> FloatArray:
+    """What levels are ordered by: their numbers, else their places from 1; NaN for "missing"."""
+    if attribute in question.values:
+        return numbers(question, attribute)
+    coding = question.coding.attribute(attribute).coding
+    places = np.arange(1.0, coding.size + 1)
+    if coding.missing:
+        places[-1] = np.nan
+    return places
+
+
+def missing_note(margins: Margins, keys: Keys) -> tuple[str, ...]:
+    """Of which attributes somebody has a level without a key."""
+    without = [
+        name
+        for name, key in keys.items()
+        if np.any(np.maximum(margins.counts((name,)), 0)[np.isnan(key)])
+    ]
+    return (f"left out where missing: {', '.join(without)}",) if without else ()
+
+
+def check_complete(margins: Margins, keys: Keys) -> None:
+    """Refuse levels that somebody has and that stand for nothing.
+
+    Raises:
+        InvalidInputError: There are some.
+    """
+    if notes := missing_note(margins, keys):
+        names = notes[0].partition(": ")[2]
+        problem = (
+            f"a level that somebody has stands for no number ({names}); give values, or missing='drop'"
+        )
+        raise InvalidInputError(field="formula", problem=problem)
+
+
+def attributes_of(question: Question, least: int = 1) -> Clique:
+    """All attributes of the formula, each once, the response first.
+
+    Raises:
+        InvalidInputError: There are fewer than ``least``.
+    """
+    formula = question.formula
+    named = (formula.response,) if formula.response else ()
+    attributes = tuple(dict.fromkeys((*named, *(name for term in formula.terms for name in term))))
+    if len(attributes) < least:
+        raise InvalidInputError(field="formula", problem=f"needs {least} attributes at least")
+    return attributes
+
+
+def response_of(question: Question) -> str:
+    """Raises InvalidInputError where the formula has no response."""
+    if question.formula.response is None:
+        raise InvalidInputError(field="formula", problem="needs a response before the '~'")
+    return question.formula.response
+
+
+def test_scalar(name: str, test: Test) -> Scalar:
+    """A chi-squared test as a number of an answer."""
+    return Scalar(name, finite(test.statistic), None, (test.degrees,), finite(test.pvalue))
+
+
+def choice(question: Question, name: str, choices: tuple[str, ...]) -> str:
+    """An option that is one of a few words; the first where it is not given.
+
+    Raises:
+        InvalidInputError: It is another one.
+    """
+    chosen = question.options.get(name, choices[0])
+    if chosen not in choices:
+        raise InvalidInputError(field=name, problem=f"must be one of {', '.join(choices)}")
+    return str(chosen)
+
+
+def number(question: Question, name: str, default: float) -> float:
+    """An option that is a number; raises InvalidInputError where it is none."""
+    value = question.options.get(name, default)
+    if not isinstance(value, int | float) or not np.isfinite(value):
+        raise InvalidInputError(field=name, problem="must be a number")
+    return float(value)
+
+
+def level(question: Question) -> float:
+    """The option ``alpha``: one less the level of intervals, default 0.05."""
+    alpha = number(question, "alpha", 0.05)
+    if not 0 < alpha < 1:
+        raise InvalidInputError(field="alpha", problem="must lie between 0 and 1")
+    return alpha
