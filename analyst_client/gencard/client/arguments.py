@@ -297,6 +297,7 @@ def progress(field: str, value: Any) -> Any:
 
 _EXAMPLES = {"rows": 1_000, "seed": 7, "order": 2, "runs": 40}
 _READ_FIRST = "A file must be read first, such as pandas.read_csv(path) or pandas.read_parquet(path)."
+_ANALYSES = 'Write analyses={"kinds": ["linear"], "checked_runs": 2}.'
 _WEIGHTS = 'Write weights={("sex", "health"): 3}.'
 
 CHECKS: Mapping[str, Check] = {
@@ -323,6 +324,7 @@ CHECKS: Mapping[str, Check] = {
     "data": instance("DataFrame", "Release", "Dataset", advice=_READ_FIRST),
     "records": instance("Dataset", advice="Leave records out to have them made up."),
     "privacy": instance("Exact", "AddedNoise", "InsideGenerator", advice="Use epsilon= or rho=."),
+    "analyses": instance("Analyses", "Mapping", "dict", advice=_ANALYSES),
     "seconds": instance("int", "float", advice="Write, for example, seconds=60."),
     "weights": instance("Mapping", "dict", advice=_WEIGHTS),
 }

@@ -88,6 +88,11 @@ class CardView(Displayable):
         return self.offer.measures_price
 
     @property
+    def analyses_price(self) -> Price:
+        """Most that all runs on the records may cost; each is charged when it is run."""
+        return self.offer.analyses_price
+
+    @property
     def changes(self) -> tuple[Change, ...]:
         """Differences between the offer and the proposal.
 
@@ -145,6 +150,7 @@ class CardView(Displayable):
             *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
             *_measured(terms),
             *([("Evaluations", _measures(terms, offer))] if terms.measures else []),
+            *_analyses(terms),
             *([("Uniques", UNIQUES)] if terms.without_uniques else []),
             ("Generator", terms.generator),
             *_of_tier(self.signed),
@@ -217,6 +223,12 @@ def _measures(terms: Proposal, offer: Offer | None) -> str:
     """Names and price of the evaluations."""
     names = ", ".join(terms.measures)
     return names if offer is None else f"{names}; price {offer.measures_price}, once per card"
+
+
+def _analyses(terms: Proposal) -> list[tuple[str, str]]:
+    """The runs on the records that are granted, and most that they may cost."""
+    rows = [*terms.analyses.about]
+    return [*rows, ("Price of runs", f"at most {terms.analyses.price}, besides")] if rows else []
 
 
 def _measured(terms: Proposal) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, Spend, SpendState
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
@@ -20,7 +21,7 @@ from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.core.transform import Transform
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codecs.card_codec import datetime_of, kind_of
+from gencard.wire.codecs.card_codec import analyses_of, datetime_of, kind_of
 from gencard.wire.codecs.privacy_codec import claim_of, mechanism_of, price_of, privacy_of, transform_of
 from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_of, declared_of
 from gencard.wire.signatures.identity import Identity
@@ -54,6 +55,8 @@ class Policy(Displayable):
     highest_moment: int = 2
     measures: tuple[str, ...] = ()
     without_uniques: bool = False
+    analyses: Analyses = NO_ANALYSES
+    steward_releases: bool = False
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy in names and values."""
@@ -72,6 +75,10 @@ class Policy(Displayable):
             yield "Evaluations", ", ".join(self.measures)
         if self.without_uniques:
             yield "Replicated uniques", "can be removed from a release"
+        yield from self.analyses.about
+        if self.analyses.checked_runs:
+            steward = "a steward, after the output rules" if self.steward_releases else "output rules"
+            yield "Answers released by", steward
         if self.noise is not None:
             yield "Default noise", str(self.noise)
         yield "Price of one card", f"at most {self.most_per_card}"
@@ -272,6 +279,8 @@ def _policy(message: pb.Policy) -> Policy:
         highest_moment=message.highest_moment,
         measures=tuple(message.measures),
         without_uniques=message.without_uniques,
+        analyses=analyses_of(message.analyses),
+        steward_releases=message.steward_releases,
         noise=privacy_of(message.noise) if message.HasField("noise") else None,
         transform=transform_of(message.transform),
         most_per_card=price_of(message.most_per_card),

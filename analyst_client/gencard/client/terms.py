@@ -8,13 +8,14 @@ from typing import Any, TypedDict
 
 from gencard.client.arguments import checked, whole
 from gencard.client.catalogue import CatalogueEntry
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy, privacy_with
 from gencard.core.card.noise import CURRENCIES, AddedNoise, Mechanism, usual_noise
 from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.noise.mechanisms import scales, sum_scales
 from gencard.core.statistics.linear import statistics_of
@@ -119,6 +120,8 @@ class Measured(TypedDict, total=False):
         privacy: All of the above except the weights, as one value.
         measures: Evaluations that read records, to be run for the card, such as ``["dcr"]``.
         without_uniques: Remove replicated uniques; the card then allows one release.
+        analyses: Runs on the records: ``Analyses`` or its fields, such as ``{"kinds": ["linear"],
+            "checked_runs": 2}``; with noise, ``"epsilon"`` or ``"rho"`` is what each run spends.
     """
 
     epsilon: Amount | None
@@ -129,9 +132,10 @@ class Measured(TypedDict, total=False):
     privacy: Privacy | None
     measures: Sequence[str] | None
     without_uniques: bool | None
+    analyses: Analyses | Mapping[str, Any] | None
 
 
-_ALIKE = {field.name for field in fields(Proposal)} - {"privacy", "weights"}
+_ALIKE = {field.name for field in fields(Proposal)} - {"privacy", "weights", "analyses"}
 _WORDS = ("epsilon", "rho", "delta", "neighbouring")
 
 
@@ -164,6 +168,29 @@ def alike(options: Measured) -> dict[str, Any]:
         name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
         for name, value in given.items()
     }
+
+
+def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) -> Analyses:
+    """The runs on the records that the options ask for, measured as the card is.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: A name is unknown, or a value is not one that it has.
+    """
+    if given is None or isinstance(given, Analyses):
+        return (given or NO_ANALYSES).measured_as(privacy)
+    names = [*(field.name for field in fields(Analyses) if field.name != "privacy"), *CURRENCIES]
+    for unknown in given.keys() - set(names):
+        raise InvalidInputError(
+            field=unknown, problem="is not part of analyses", advice=advice_on(unknown, names)
+        )
+    budget = {name: str(given[name]) for name in CURRENCIES if name in given}
+    parts: dict[str, Any] = {
+        name: value if isinstance(value, int | str) else tuple(sorted(value))
+        for name, value in given.items()
+        if name not in budget
+    }
+    own = privacy_with(privacy.mechanism, privacy.parameters | budget)
+    return Analyses(**parts).measured_as(own)
 
 
 def weights_of(
@@ -245,16 +272,18 @@ def proposed(
     """
     domain = entry.coding.domain
     cliques, moments = phi_of(marginals, domain)
+    privacy = privacy_of(measured) or EXACT
     proposal = Proposal(
         dataset=entry.name,
         purpose=purpose,
         marginals=cliques,
         generator=generator,
         rows=entry.policy.most_rows if rows is None else rows,
-        privacy=privacy_of(measured) or EXACT,
+        privacy=privacy,
         audit=audit,
         weights=weights_of(measured, cliques, moments),
         moments=moments,
+        analyses=analyses_of(measured.get("analyses"), privacy),
         **alike(measured),
     )
     return proposal.in_order_of(domain)
@@ -277,11 +306,13 @@ def countered(
     privacy = privacy_of(measured) or now.privacy
     before = now.measured_as(privacy)
     kept = before.weights if marginals is None else ()
+    analyses = measured.get("analyses")
     proposal = replace(
         before,
         marginals=phi[0],
         moments=phi[1],
         weights=weights_of(measured, *phi) or kept,
+        analyses=before.analyses if analyses is None else analyses_of(analyses, privacy),
         **alike(measured),
         **{field: value for field, value in others.items() if value is not None},
     )

@@ -371,6 +371,27 @@ class AwaitingStewardError(NegotiationError):
     )
 
 
+class RunRefusedError(NegotiationError):
+    """Raised on the client's side: the controller's answer is a signed refusal."""
+
+    reason = "RUN_REFUSED"
+    text = "The answer {answer} was refused: {reasons}."
+    advice = (
+        "Ask about more people or in less detail: a larger subpopulation, fewer groups, fewer terms. "
+        "The refusal is stored; the same question costs nothing more and gets the same answer."
+    )
+
+
+class AnswerWaitingError(NegotiationError):
+    """Raised on the client's side: a steward has to decide before any number leaves."""
+
+    reason = "ANSWER_WAITING"
+    text = "The answer {answer} waits for the controller's steward."
+    advice = (
+        "Ask the same question again later: it costs nothing more. `gencard answers CARD` lists answers."
+    )
+
+
 # Not allowed for this certificate --------------------------------------------------------------
 
 

@@ -13,9 +13,15 @@ from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import appearing
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.v1 import ledger_pb2 as pb
+from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory, changes_file, changes_in
 from gencard.wire.documents.receipt import Receipt
-from gencard.wire.log.log_entry import LogEntry, check_in_log, check_release_entry
+from gencard.wire.log.log_entry import (
+    LogEntry,
+    check_answer_entry,
+    check_in_log,
+    check_release_entry,
+)
 from gencard.wire.log.merkle import check_consistency, check_inclusion
 from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of
 
@@ -179,11 +185,20 @@ class LogWatch:
             VerificationError: The entry is not the receipt's, or not in the log.
         """
         check_release_entry(body, receipt, controller)
+        return self._proved(body, receipt.log_index)
+
+    def answer_entry(self, body: bytes, answer: SignedAnswer) -> tuple[LogEntry, Checkpoint]:
+        """The same of a signed answer; raises as ``release_entry`` does."""
+        check_answer_entry(body, answer)
+        return self._proved(body, answer.log_index)
+
+    def _proved(self, body: bytes, index: int) -> tuple[LogEntry, Checkpoint]:
+        """An entry with its proof that it is in the newest checkpoint, and that checkpoint."""
         checkpoint = self.checkpoint()
-        request = pb.GetInclusionProofRequest(index=receipt.log_index, size=checkpoint.size)
+        request = pb.GetInclusionProofRequest(index=index, size=checkpoint.size)
         proof = self._connection.call(self._connection.log.GetInclusionProof, request)
         entry = LogEntry(body, checkpoint.size, tuple(proof.path))
-        check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
+        check_in_log(entry, index, bytes.fromhex(checkpoint.root))
         return entry, checkpoint
 
     def _checked(self, envelope: bytes) -> Checkpoint:

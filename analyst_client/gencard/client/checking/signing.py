@@ -9,12 +9,17 @@ from gencard.core.card.card import Card, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
 from gencard.wire.codecs.schema_codec import coding_digest
+from gencard.wire.documents.answer_document import (
+    SignedAnswer,
+    answer_of_document,
+    answer_statement,
+)
 from gencard.wire.documents.card_document import card_of_document, card_statement
 from gencard.wire.documents.key_history import KeyHistory
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_of_document, receipt_statement
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import digest_of, sha256, time_text
-from gencard.wire.signatures.dsse import CARD, RECEIPT, VERDICT, predicate_of, subject_digest
+from gencard.wire.signatures.dsse import ANSWER, CARD, RECEIPT, VERDICT, predicate_of, subject_digest
 
 
 def checked_answer(answer: Card, proposal: Proposal) -> Card:
@@ -94,6 +99,29 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_
     if receipt.time >= card.expire_time:
         raise VerificationError(problem="the receipt is dated after the end of the card")
     return receipt
+
+
+def checked_signed_answer(
+    envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_digest: str
+) -> SignedAnswer:
+    """The answer of a run on the records, signed by the controller, under this card, within its terms.
+
+    Raises:
+        VerificationError: Not signed, not an answer, or not of this card; names what.
+    """
+    payload = keys.payload_of(envelope)
+    answer = answer_of_document(predicate_of(payload, ANSWER))
+    if answer_statement(answer) != payload:
+        raise VerificationError(problem="the signed answer is not in canonical form")
+    if answer.card_digest != card_digest or not answer.name.startswith(f"{card.name}/answers/"):
+        raise VerificationError(problem="the signed answer belongs to another card")
+    if answer.version != card.version:
+        raise VerificationError(problem="the signed answer is of other records than the card names")
+    analyses, kind = card.terms.analyses, answer.question.kind
+    granted = kind in analyses.kinds or answer.question.formula in analyses.programs
+    if not granted or answer.numbers > max(analyses.numbers, analyses.program_numbers):
+        raise VerificationError(problem="the signed answer is not one that the card grants")
+    return answer
 
 
 def _check_maker(receipt: Receipt, card: CardTerms) -> None:

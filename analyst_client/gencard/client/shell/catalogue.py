@@ -17,6 +17,7 @@ from gencard.client.shell.terminal import (
     say_json,
     say_table,
 )
+from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.noise.accounting import USUAL_DELTA
@@ -27,6 +28,7 @@ from gencard.wire.codecs.privacy_codec import (
     transform_document,
 )
 from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_document
+from gencard.wire.documents.card_document import analyses_document
 from gencard.wire.signatures.canonical import time_text
 
 UNREVIEWED = "audited, not reviewed (cards that name it are refused)"
@@ -141,9 +143,20 @@ def _policy_document(policy: Policy) -> dict[str, object]:
         "highestMoment": policy.highest_moment,
         "measures": policy.measures,
         "withoutUniques": policy.without_uniques,
+        **_analyses_document(policy),
         "mostPerCard": price_document(policy.most_per_card),
         "automatic": policy.automatic,
         "validDays": policy.valid.days,
+    }
+
+
+def _analyses_document(policy: Policy) -> dict[str, object]:
+    """Runs on the records, where any are on offer."""
+    if policy.analyses == NO_ANALYSES:
+        return {}
+    return {
+        "analyses": analyses_document(policy.analyses),
+        "stewardReleases": policy.steward_releases,
     }
 
 

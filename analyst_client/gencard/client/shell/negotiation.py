@@ -12,6 +12,7 @@ from gencard.client.shell.terminal import (
     AsJson,
     Attributes,
     CardName,
+    CheckedRuns,
     DatasetName,
     Delta,
     Epsilon,
@@ -26,6 +27,7 @@ from gencard.client.shell.terminal import (
     Relation,
     Rho,
     Rows,
+    RunKinds,
     Weight,
     WithoutUniques,
     connected,
@@ -33,10 +35,12 @@ from gencard.client.shell.terminal import (
     is_interactive,
     measured,
     requested_statistics,
+    runs,
     say_json,
     say_next,
     say_table,
 )
+from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Change, Tier
 from gencard.core.errors import InvalidInputError
@@ -62,6 +66,8 @@ def propose(
     weight: Weight = None,
     measure: Measures = None,
     without_uniques: WithoutUniques = False,
+    analyses: RunKinds = None,
+    checked_runs: CheckedRuns = 1,
     accept: Annotated[
         bool, typer.Option("--accept", help="Sign the offer even if it differs from the proposal.")
     ] = False,
@@ -72,6 +78,7 @@ def propose(
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques}
+    how |= {"analyses": runs(analyses, checked_runs)}
     with connected(connection) as analyst:
         card = analyst.propose(
             dataset,
@@ -101,6 +108,8 @@ def price(
     weight: Weight = None,
     measure: Measures = None,
     without_uniques: WithoutUniques = False,
+    analyses: RunKinds = None,
+    checked_runs: CheckedRuns = 1,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -108,6 +117,7 @@ def price(
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques}
+    how |= {"analyses": runs(analyses, checked_runs)}
     with connected(connection) as analyst:
         card = analyst.propose(
             dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **how
@@ -240,6 +250,12 @@ def _price(card: Card) -> str:
     return "" if offer is None else str(offer.price)
 
 
+def _runs_price(card: Card) -> Document:
+    """Most that runs on the records may cost, where any are granted."""
+    granted = card.negotiation.offer is not None and card.terms.analyses != NO_ANALYSES
+    return {"analysesPrice": price_document(card.analyses_price)} if granted else {}
+
+
 def _document(card: Card) -> Document:
     negotiation, offer = card.negotiation, card.negotiation.offer
     return {
@@ -252,6 +268,7 @@ def _document(card: Card) -> Document:
         "price": None if offer is None else price_document(offer.price),
         "heldBy": [] if offer is None else list(offer.held_by),
         "measuresPrice": None if offer is None else price_document(offer.measures_price),
+        **_runs_price(card),
         "changes": changes_document(card.changes),
         "expires": None if offer is None else time_text(offer.expire_time),
         "sha256": None if offer is None else offer.digest,

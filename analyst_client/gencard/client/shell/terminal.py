@@ -12,6 +12,7 @@ from rich.console import Console
 from gencard.client.analyst import Analyst
 from gencard.client.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
+from gencard.core.card.analyses import Analyses
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.formula import Analysis
@@ -109,6 +110,14 @@ WithoutUniques = Annotated[
         "--without-uniques", help="Remove replicated uniques; the card then allows one release."
     ),
 ]
+RunKinds = Annotated[
+    str | None,
+    typer.Option(
+        "--analyses",
+        help="Analyses to be run on the records, such as linear,crosstab, by `gencard run`.",
+    ),
+]
+CheckedRuns = Annotated[int, typer.Option(help="With --analyses: most runs under the card.")]
 Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators` lists it.")]
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
@@ -132,6 +141,13 @@ def measured(
         neighbouring=neighbouring,
         weights=dict(map(_weight, weight or ())),
     )
+
+
+def runs(kinds: str | None, checked_runs: int) -> Analyses | None:
+    """The runs on the records that a proposal asks for; None where it names no kind."""
+    if kinds is None:
+        return None
+    return Analyses(kinds=tuple(sorted(set(names_in(kinds)))), checked_runs=checked_runs)
 
 
 def requested_statistics(

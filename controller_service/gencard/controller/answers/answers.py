@@ -22,6 +22,8 @@ from gencard.controller.state.idempotency import Request
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunStore, RunTier
 from gencard.core.card.card import Card
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetChangedError,
     InvalidInputError,
@@ -29,6 +31,8 @@ from gencard.core.errors import (
     RecordsProtectedError,
     TooLargeError,
 )
+from gencard.formulas.answering import read_condition
+from gencard.formulas.formulas import read_formula
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT
@@ -57,9 +61,10 @@ class Answers:
             NotFoundError: No such card of the caller's.
             CardStateError, CardExpiredError: The card is not in force.
             DatasetChangedError: The records or their schema are others than the card names.
-            InvalidInputError: The card does not grant the kind, or the formula cannot be read.
+            InvalidInputError, InvalidFormulaError, UnknownAttributeError: The card does not grant the
+                kind, or formula, condition or options cannot be read.
             RecordsProtectedError: The policy keeps the attributes apart.
-            TooLargeError: The card has had all its runs.
+            TooLargeError: The card has had all its runs, or the condition has too many cells.
             BudgetExceededError: The price is not covered.
         """
 
@@ -157,10 +162,11 @@ class Answers:
 
 
 def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
-    """Refuse, by what is public alone, what the card does not grant.
+    """Refuse, by what is public alone, what the card does not grant or nothing could answer.
 
     Raises:
-        InvalidInputError, RecordsProtectedError: As ``Answers.start`` says.
+        InvalidInputError, InvalidFormulaError, UnknownAttributeError, RecordsProtectedError,
+        TooLargeError: As ``Answers.start`` says.
     """
     kinds = offer_of(card).terms.analyses.kinds
     if question.kind not in kinds:
@@ -168,14 +174,18 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card, which has: {granted}"
         )
-    clique = dataset_entry.domain.canonical(attributes_of(question, dataset_entry))
+    attributes = set(attributes_of(question, dataset_entry.schema.coding))
     for forbidden in dataset_entry.policy.forbidden:
-        if set(forbidden) <= set(clique):
+        if attributes.issuperset(forbidden):
             why = f"the policy keeps {' and '.join(forbidden)} apart"
             raise RecordsProtectedError(what="The analysis", why=why)
 
 
-def attributes_of(question: Question, dataset_entry: DatasetEntry) -> tuple[str, ...]:
-    """Attributes that a question names."""
-    text = f"{question.formula} {question.where}"
-    return tuple(name for name in dataset_entry.domain.attributes if name in text)
+def attributes_of(question: Question, coding: Coding) -> Clique:
+    """Attributes that a question looks at together, in the formula and in the condition."""
+    formula = read_formula(question.formula, coding)
+    response = () if formula.response is None else (formula.response,)
+    named = {name for term in formula.terms for name in term}.union(response)
+    if question.where:
+        named.update(read_condition(question.where, coding, question.values)[0])
+    return coding.domain.canonical(sorted(named))

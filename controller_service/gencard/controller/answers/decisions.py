@@ -7,7 +7,7 @@ so it costs one statistic for each reason. Under noise the budget of the run is 
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -36,6 +36,7 @@ class Outcome:
         numbers: How many numbers it holds.
         reasons: Codes of the rules that refused it.
         rules: Their version.
+        review: The rules leave the decision to a steward.
         marks: For a steward alone: what the rules say of each number.
     """
 
@@ -43,6 +44,7 @@ class Outcome:
     numbers: int
     reasons: tuple[str, ...]
     rules: str
+    review: bool = False
     marks: Any = None
 
     @classmethod
@@ -55,8 +57,7 @@ class Outcome:
 
     def stored(self) -> bytes:
         """As the state keeps it."""
-        names = ("answer", "numbers", "reasons", "rules", "marks")
-        return json.dumps({name: getattr(self, name) for name in names}).encode()
+        return json.dumps({one.name: getattr(self, one.name) for one in fields(self)}).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
-from gencard.controller.state.cards import in_force, offer_of
+from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunState, RunTier
 from gencard.core.card.analyses import Analyses
+from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 
 TOO_MANY_NUMBERS = "TOO_MANY_NUMBERS"
@@ -43,6 +44,7 @@ class AnswerRun:
             row = answers.store.get(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
             earlier = [question_of(one) for one in self._earlier(tx, row)]
+            released = self._exact_cliques(tx, row)
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
             answers.cards.entry_of(card),
@@ -51,6 +53,7 @@ class AnswerRun:
             privacy=analyses.privacy if analyses.privacy.noisy else None,
             numbers=analyses.numbers,
             earlier=earlier,
+            released=released,
             seed=secrets.randbits(63),
         )
         outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
@@ -77,7 +80,7 @@ class AnswerRun:
             decisions, by = answers.decisions, answers.cards.controller
             if outcome.answer is None:
                 ended = decisions.refuse(tx, row, outcome, by)
-            elif answers.cards.entry_of(card).policy.analyses.steward:
+            elif outcome.review or answers.cards.entry_of(card).policy.analyses.steward:
                 answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())
                 ended = answers.store.get(tx, row.name)
             else:
@@ -91,6 +94,16 @@ class AnswerRun:
         others = (one for one in rows if one.version == row.version and one.name != row.name)
         return [one for one in others if one.state not in silent and one.tier is RunTier.CHECKED]
 
+    def _exact_cliques(self, tx: Connection, row: RunRow) -> list[Clique]:
+        """Marginals of the same records that cards have released exactly, to anybody."""
+        cards, told = self.answers.cards, set[Clique]()
+        for one in cards.store.granted(tx, row.dataset):
+            if cards.store.measured(tx, one.name):
+                signed = signed_card(cards.card(tx, one.name))
+                if signed.version == row.version and not signed.terms.privacy.noisy:
+                    told.update(signed.terms.marginals)
+        return sorted(told)
+
 
 def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
     """What a job gave, as it is decided on."""
@@ -98,13 +111,22 @@ def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
     numbers = numbers_in(answer)
     if numbers > analyses.numbers:
         answer, numbers, reasons = None, 0, (TOO_MANY_NUMBERS,)
-    return Outcome(answer, numbers, reasons, result["rules"])
+    return Outcome(
+        answer,
+        numbers,
+        reasons,
+        result["rules"],
+        review=result.get("review", False),
+        marks=result.get("marks"),
+    )
 
 
 def numbers_in(answer: Any) -> int:
-    """How many numbers a JSON value holds, at any depth."""
+    """How many numbers a JSON value holds, at any depth; of a covariance matrix each pair once."""
     if isinstance(answer, dict):
-        return sum(map(numbers_in, answer.values()))
+        whole = sum(map(numbers_in, answer.values()))
+        size = len(answer.get("covariance", ()))
+        return whole - size * (size - 1) // 2
     if isinstance(answer, list):
         return sum(map(numbers_in, answer))
     return int(isinstance(answer, int | float) and not isinstance(answer, bool))

@@ -130,15 +130,22 @@ class Descriptions:
         privacy: Privacy | None,
         numbers: int,
         earlier: Sequence[Question],
+        released: Sequence[Clique],
         seed: int,
     ) -> Job:
-        """``earlier``: what runs on the same records were asked, which this one is judged beside."""
+        """One checked run, which is judged beside what was told of the same records.
+
+        Args:
+            earlier: What other runs were asked.
+            released: Marginals that cards have released exactly.
+        """
         return {
             "records": self._records(dataset_entry, version),
             **asdict(question),
             "numbers": numbers,
             "privacy": None if privacy is None else privacy_document(privacy),
             "earlier": list(map(asdict, earlier)),
+            "released": [list(clique) for clique in released],
             "most_records": self.audit_records,
             "seed": seed,
         }

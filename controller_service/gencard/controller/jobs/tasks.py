@@ -32,10 +32,12 @@ runs. The descriptions:
     answer          {"records": records, "kind": kind, "formula": text, "where": text,
                      "missing": "level" or "drop", "options": JSON text, "numbers": int,
                      "privacy": as on a card, or null,
-                     "earlier": [{"kind", "formula", "where", "missing": of a run before}, ...],
+                     "earlier": [the same four of a run before, and "options", ...],
+                     "released": [[attribute, ...] of a marginal that a card has released exactly, ...],
                      "most_records": int, "seed": int}
                     -> {"answer": the answer's JSON object or null, "reasons": [code, ...],
-                        "rules": version of the output rules}
+                        "rules": version of the output rules, "review": whether a steward must decide,
+                        "marks": for the steward}
     keep            {"records": records, "recipe": recipe, "rows": int, "folder": path to be written in,
                      "most_records": int}
                     -> {}

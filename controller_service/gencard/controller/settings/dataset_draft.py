@@ -60,6 +60,11 @@ remainder_percent = 10, rounding = 5 }}
 # Measures go with exact counts alone; each number costs one statistic. See docs/controllers.md.
 # measures = ["dcr", "clones"]
 # without_uniques = true
+# Analyses run on the records for a card, each once, through output rules; by default none. They are
+# measured as the card is: exactly, or with noise of a budget of their own. With release = "steward"
+# every answer waits for you; answers of analysts' programs always do. See docs/controllers.md.
+# analyses = {{ kinds = ["linear", "logistic", "crosstab"], checked_runs = 5, numbers = 100, \
+release = "policy", reviewed_runs = 0, libraries = [], program_numbers = 500 }}
 
 # Most that may ever be spent: review me. What everybody together may learn from noisy counts is
 # rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of

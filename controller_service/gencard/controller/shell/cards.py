@@ -18,6 +18,7 @@ from gencard.controller.shell.terminal import (
     say_json,
     stewardship,
 )
+from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidInputError
@@ -150,12 +151,18 @@ def _say_terms(terms: Proposal) -> None:
         console.print(f"  moment    {escape(str(moment))}")
     for measure in terms.measures:
         console.print(f"  measure   {escape(measure)}: reads records, and the analyst sees the result")
+    for title, value in terms.analyses.about:
+        console.print(
+            f"  {title.lower():13} {escape(value)}; reads records, and the analyst sees the result"
+        )
     if terms.without_uniques:
         console.print("  uniques   replicated ones are removed; the card allows one release")
 
 
 def _say_offer(offer: Offer) -> None:
     console.print(f"  price     {offer.price}")
+    if offer.analyses_price != FREE:
+        console.print(f"  runs      at most {offer.analyses_price}, besides")
     console.print(f"  expires   {time_text(offer.expire_time)}")
     for change in offer.changes:
         console.print(

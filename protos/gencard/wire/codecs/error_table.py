@@ -56,6 +56,8 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.ProposalRefusedError: _PRECONDITION,
     errors.NotAcceptedError: _PRECONDITION,
     errors.AwaitingStewardError: _PRECONDITION,
+    errors.RunRefusedError: _PRECONDITION,
+    errors.AnswerWaitingError: _PRECONDITION,
     errors.AccessError: grpc.StatusCode.PERMISSION_DENIED,
     errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
     errors.PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,

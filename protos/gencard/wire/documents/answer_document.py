@@ -7,7 +7,7 @@ from typing import Any
 from gencard.core.errors import InvalidInputError
 from gencard.core.json_codecs import Scalar, written
 from gencard.core.types import Time
-from gencard.wire.signatures.canonical import Document, digest_of
+from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes
 from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, read_document, statement
 
 LONGEST_FORMULA = 2_000
@@ -33,7 +33,7 @@ class Question:
         options: Of the analysis, as RFC 8785 JSON; empty for none.
 
     Raises:
-        InvalidInputError: A text is too long, or ``missing`` is neither.
+        InvalidInputError: A text is too long, ``missing`` is neither, or options are no canonical JSON.
     """
 
     kind: str
@@ -53,11 +53,34 @@ class Question:
                 raise InvalidInputError(field=name, problem=f"must be at most {most} characters")
         if self.missing not in ("level", "drop"):
             raise InvalidInputError(field="missing", problem="must be 'level' or 'drop'")
+        if self.options and json_bytes(self._options).decode() != self.options:
+            raise InvalidInputError(field="options", problem="must be RFC 8785 JSON")
+
+    @property
+    def _options(self) -> Document:
+        return document_of(self.options.encode(), "options") if self.options else {}
+
+    @property
+    def values(self) -> dict[str, list[float]]:
+        """The number that each level of an attribute stands for, where the analyst gave numbers.
+
+        Raises:
+            InvalidInputError: ``values`` of the options holds something else.
+        """
+        values = self._options.get("values", {})
+        right = isinstance(values, dict) and all(map(_are_numbers, values.values()))
+        if not right:
+            raise InvalidInputError(field="values", problem="must be lists of numbers by attribute")
+        return {name: list(map(float, numbers)) for name, numbers in values.items()}
 
     @property
     def digest(self) -> str:
         """SHA-256, in hex, of the canonical JSON."""
         return digest_of(DOCUMENT.write(self))
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, list) and all(type(one) in (int, float) for one in value)
 
 
 _AS_IT_IS = Scalar(lambda value: value, lambda json: json)

@@ -5,6 +5,7 @@ Where a field stands in it is said by the fields of ``core.card.terms``.
 
 from dataclasses import replace
 
+from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Claim
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.terms import CardTerms, Proposal
@@ -39,6 +40,12 @@ _FORM = replace(
 def terms_document(terms: Proposal) -> Document:
     """Weights, transform, moments and what reads records stand in it where there are any."""
     document: Document = _FORM.write(terms)
+    return document
+
+
+def analyses_document(analyses: Analyses) -> Document:
+    """Runs on the records, as terms hold them."""
+    document: Document = _FORM.write(analyses)
     return document
 
 

@@ -1,17 +1,19 @@
-"""A release's entry in the controller's log, with the proof that a signed checkpoint covers it.
+"""The log's entry of a release or an answer, with the proof that a signed checkpoint covers it.
 
 The leaf of the log's Merkle tree is the hash of the entry's bytes, so anybody can rebuild it from the
 entry and follow the path up to the checkpoint's root (RFC 9162, 2.1.3.2).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
+from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log.merkle import check_inclusion, leaf_hash
-from gencard.wire.signatures.canonical import Document, document_of, json_bytes
+from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT, read_document
 
 FORMAT = "gencard.log-entry.v1"
@@ -67,9 +69,7 @@ def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
     Raises:
         VerificationError: It is about something else; names what.
     """
-    facts = _facts(body)
-    details = facts.get("details")
-    recorded = details if isinstance(details, dict) else {}
+    facts, recorded = _facts_and_details(body)
     agreements = {
         "kind of entry": facts.get("action") == "release",
         "index": facts.get("index") == str(receipt.log_index),
@@ -78,9 +78,38 @@ def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
         "rows": recorded.get("data_digest") == receipt.rows_digest,
         "psi": recorded.get("psi_digest", "") == receipt.psi_digest,
     }
+    _refuse_differences(agreements, "the receipt")
+
+
+def check_answer_entry(body: bytes, answer: SignedAnswer) -> None:
+    """Check that an entry of the log is the one that a signed answer names.
+
+    Raises:
+        VerificationError: It is about something else; names what.
+    """
+    facts, recorded = _facts_and_details(body)
+    digest = "" if answer.answer is None else digest_of(answer.answer)
+    agreements = {
+        "kind of entry": facts.get("action") == "answer",
+        "index": facts.get("index") == str(answer.log_index),
+        "answer": facts.get("resource") == answer.name,
+        "who released it": facts.get("actor") == answer.released_by,
+        "verdict": recorded.get("verdict") == answer.verdict,
+        "numbers": recorded.get("data_digest", "") == digest,
+    }
+    _refuse_differences(agreements, "the signed answer")
+
+
+def _facts_and_details(body: bytes) -> tuple[Document, Document]:
+    facts = _facts(body)
+    details = facts.get("details")
+    return facts, details if isinstance(details, dict) else {}
+
+
+def _refuse_differences(agreements: Mapping[str, bool], other: str) -> None:
     for what, agrees in agreements.items():
         if not agrees:
-            raise VerificationError(problem=f"the log entry and the receipt differ in {what}")
+            raise VerificationError(problem=f"the log entry and {other} differ in {what}")
 
 
 def check_in_log(entry: LogEntry, index: int, root: bytes) -> None:
