@@ -15,6 +15,8 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC reads it once, when it i
 
 if TYPE_CHECKING:
     from gencard.client.analyst import Analyst
+    from gencard.client.answers.answer import Answer
+    from gencard.client.answers.answering import answer
     from gencard.client.audit import Audit
     from gencard.client.card import Card
     from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
@@ -33,12 +35,14 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Analyst": "analyst",
+    "Answer": "answers.answer",
     "Audit": "audit",
     "Card": "card",
     "FidelityReport": "report.fidelity",
     "Plan": "planning.plan",
     "Release": "release",
     "all_marginals": "terms",
+    "answer": "answers.answering",
     "covariance": "terms",
     "group_means": "terms",
     "group_sums": "terms",
@@ -52,12 +56,14 @@ _HOME = {
 
 __all__ = [
     "Analyst",
+    "Answer",
     "Audit",
     "Card",
     "FidelityReport",
     "Plan",
     "Release",
     "all_marginals",
+    "answer",
     "covariance",
     "group_means",
     "group_sums",

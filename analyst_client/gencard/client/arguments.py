@@ -80,7 +80,7 @@ def _documented(text: str, options: object) -> str:
     """The docstring with a line for each of the unpacked options."""
     lines = inspect.cleandoc(options.__doc__ or "").partition("Args:\n")[2].splitlines()
     return re.sub(
-        r"^( +)measured: .*$",
+        r"^( +)(?:measured|asked): .*$",
         lambda line: "\n".join(line[1] + option.removeprefix("    ") for option in lines),
         text,
         flags=re.MULTILINE,
@@ -272,6 +272,43 @@ def _split(value: str) -> list[str]:
     return [name for name in re.split(r"[,;×*+~\s]+", value) if name]
 
 
+def shares(field: str, value: Any) -> tuple[float, ...]:
+    """One share of 1, or several."""
+    try:
+        listed = tuple(map(float, value if isinstance(value, Iterable) else [value]))
+    except (TypeError, ValueError):
+        listed = ()
+    if listed and all(0 < share < 1 for share in listed):
+        return listed
+    return refuse(field, value, "shares between 0 and 1", f"Write {field}=[0.25, 0.5, 0.75].")
+
+
+def level_values(field: str, value: Any) -> Mapping[str, list[float]]:
+    """For each attribute the number that each of its levels stands for."""
+    advice = f'Write {field}={{"age": [20, 40, 70]}}: a number for each level, in the schema\'s order.'
+    if not isinstance(value, Mapping):
+        refuse(field, value, "a mapping from attributes to numbers", advice)
+    numbers: dict[str, list[float]] = {}
+    for name, listed in value.items():
+        try:
+            numbers[text(field, name)] = [float(number) for number in listed]
+        except (TypeError, ValueError):
+            refuse(field, listed, f"numbers for {name[:40]!r}", advice)
+    return numbers
+
+
+def several(kind: str, advice: str) -> Check:
+    """A list of values of one class, given by name."""
+
+    def check(field: str, value: Any) -> list[Any]:
+        listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+        if not all(_is_a(one, kind) for one in listed) or _is_a(value, kind):
+            refuse(field, value, f"a list, each of type {kind}", advice)
+        return listed
+
+    return check
+
+
 def instance(*kinds: str, advice: str) -> Check:
     """A value of one of these classes, given by name, so that pandas is not loaded for it."""
 
@@ -321,6 +358,13 @@ CHECKS: Mapping[str, Check] = {
     "answer": lambda field, value: value if isinstance(value, bytes) else path(field, value),
     "progress": progress,
     "audit": instance(AuditTerms.__name__, advice="Write audit=AuditTerms(runs=..., order=...)."),
+    **dict.fromkeys(("alpha", "value", "typ", "smoothing"), number),
+    **dict.fromkeys(("test", "method", "matrix"), text),
+    "missing": choice("level", "drop"),
+    "components": whole(1, 1_000),
+    "q": shares,
+    "connection": path,
+    "answers": several("Answer", 'Write answers=[card.answer("...")].'),
     "data": instance("DataFrame", "Release", "Dataset", advice=_READ_FIRST),
     "records": instance("Dataset", advice="Leave records out to have them made up."),
     "privacy": instance("Exact", "AddedNoise", "InsideGenerator", advice="Use epsilon= or rho=."),

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
-from gencard.client.arguments import checked
+from gencard.client.answers.question import AnswerOptions, Question
+from gencard.client.arguments import checked, level_values, text
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_generators
 from gencard.client.checking.agreement import Agreement
@@ -18,13 +19,10 @@ from gencard.client.connection.connection import Connection, ProgressDisplay, pr
 from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
-from gencard.core.answers.answer import Answer
-from gencard.core.answers.margins import PsiMargins
 from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import AwaitingStewardError, GencardError
-from gencard.core.statistics.formula import analysis_of
 from gencard.run.levels import ValueForm
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
@@ -33,6 +31,7 @@ from gencard.wire.signatures.dsse import signature_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gencard.client.answers.answer import Answer
     from gencard.client.audit import Audit
     from gencard.client.evaluation import CardMeasures
     from gencard.client.report.card_report import CardReport
@@ -209,19 +208,28 @@ class Card(CardView):
         """
         return self.psi.tables()
 
-    @checked()
-    def answer(self, formula: str, *, kind: str = "linear") -> Answer:
-        """The answer to a formula from psi alone: as on the coded records, and free.
+    @checked(values=level_values, where=text)
+    def answer(self, formula: str, kind: str = "logistic", **asked: Unpack[AnswerOptions]) -> "Answer":
+        """An analysis of psi: free, and any number of times.
+
+        Where psi is exact, the numbers are those of the coded records; where it has noise, the
+        intervals include it.
+
+        Args:
+            formula: Model formula as in R or patsy; see ``Analyst.plan``.
+            kind: Type of analysis; ``gencard answer --help`` lists them.
+            asked: See ``AnswerOptions``.
 
         Raises:
-            LackingMarginalsError: psi does not determine it; names the marginals that would.
-            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
-                with the question.
+            LackingMarginalsError: psi does not determine the analysis. ``error.lacking`` names the
+                marginals, ``error.plan`` is the card that would have them, with its price:
+                ``error.plan.propose(purpose="...")`` proposes it.
+            NoPsiError: The card is of tier private.
             NoEstimateError, NotConvergedError: The model has no estimate.
         """
-        from gencard.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
+        from gencard.client.answers.answering import answer_of_card  # noqa: PLC0415 - loads scipy.stats
 
-        return answer_of(formula, analysis_of(kind), PsiMargins.of(self.psi), self.psi.coding)
+        return answer_of_card(self, Question.of(formula, kind, asked))
 
     @checked()
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
@@ -245,12 +253,18 @@ class Card(CardView):
 
     @checked()
     def report(
-        self, release: str | None = None, *, measure: bool = False, progress: ProgressDisplay = True
+        self,
+        release: str | None = None,
+        *,
+        answers: "Sequence[Answer]" = (),
+        measure: bool = False,
+        progress: ProgressDisplay = True,
     ) -> "CardReport":
         """A report on a release: fidelity, risk, utility and audits, as far as our role may see them.
 
         Args:
             release: Name of the release; default: the newest.
+            answers: Analyses to put in, such as ``[card.answer("health ~ age")]``.
             measure: Run missing evaluations at the records, for one statistic per number; see
                 ``measures``.
             progress: Whether to show a progress bar, or a function that receives the progress.
@@ -262,7 +276,9 @@ class Card(CardView):
         from gencard.client.report.gathering import card_report  # noqa: PLC0415 - loaded when needed
 
         state = str(self.state)
-        return card_report(self.agreement, state, release, measure=measure, progress=progress)
+        return card_report(
+            self.agreement, state, release, answers=answers, measure=measure, progress=progress
+        )
 
     @checked()
     def measures(

@@ -71,23 +71,25 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table with a row of column heads."""
+    """A table with a row of column heads; of ``numbers`` all columns but the first end at the right."""
 
     heads: Sequence[str]
     lines: Iterable[Sequence[str]]
+    numbers: bool = False
 
     def html(self) -> str:
         head = "".join(
-            f'<th scope="col" style="{_CELL_STYLE};opacity:.75">{html_escape(text)}</th>'
-            for text in self.heads
+            f'<th scope="col" style="{_style(place, self.numbers)};opacity:.75">{html_escape(text)}</th>'
+            for place, text in enumerate(self.heads)
         )
-        body = "".join(f"<tr>{_cells(line)}</tr>" for line in self.lines)
+        body = "".join(f"<tr>{_cells(line, self.numbers)}</tr>" for line in self.lines)
         return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def rich(self) -> Table:
         table = Table(header_style="bold")
         for head in self.heads:
-            table.add_column(head, overflow="fold")
+            right = self.numbers and len(table.columns) > 0
+            table.add_column(plain(head), overflow="fold", justify="right" if right else "left")
         for line in self.lines:
             table.add_row(*map(plain, line))
         return table
@@ -216,8 +218,16 @@ def _html(part: Part) -> str:
     return part.html()
 
 
-def _cells(line: Sequence[str]) -> str:
-    return "".join(f'<td style="{_CELL_STYLE}">{html_escape(text)}</td>' for text in line)
+def _cells(line: Sequence[str], numbers: bool = False) -> str:
+    return "".join(
+        f'<td style="{_style(place, numbers)}">{html_escape(text)}</td>'
+        for place, text in enumerate(line)
+    )
+
+
+def _style(place: int, numbers: bool) -> str:
+    """The style of a cell, by its column."""
+    return _CELL_STYLE.replace("left", "right", 1) if numbers and place else _CELL_STYLE
 
 
 def percent(share: float) -> str:
@@ -292,5 +302,5 @@ def page_module(name: str) -> ModuleType:
     try:
         return import_module(f"gencard.client.report.{name}")
     except ModuleNotFoundError:
-        problem = "HTML pages need: pip install 'gencard[report]'"
+        problem = "pages and figures need: pip install 'gencard[report]'"
         raise InvalidInputError(field="report", problem=problem) from None

@@ -18,7 +18,7 @@ public by declaration: never a record, never a count, never the message of anoth
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 _IN_PYTHON: Mapping[str, str] = {
     "gencard datasets": "analyst.datasets()",
@@ -329,7 +329,8 @@ class NoPsiError(NegotiationError):
 
 
 class LackingMarginalsError(NegotiationError):
-    """``lacking`` has the cliques, on the side where they were looked for."""
+    """``lacking`` has the cliques, on the side where they were looked for; ``plan`` the analyst's
+    plan of a card that would determine them, where there is one."""
 
     reason = "LACKING_MARGINALS"
     text = "The statistics of the card do not determine the marginals of {cliques}."
@@ -338,6 +339,7 @@ class LackingMarginalsError(NegotiationError):
     )
     longest_field = 400
     lacking: tuple[tuple[str, ...], ...] = ()
+    plan: Any = None
 
     @classmethod
     def of(cls, cliques: Iterable[tuple[str, ...]]) -> "LackingMarginalsError":

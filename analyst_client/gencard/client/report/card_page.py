@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gencard.client.display import named, percent
-from gencard.client.report import plots
+from gencard.client.report import answer_page, plots
 from gencard.client.report.card_report import CardReport
 from gencard.client.report.findings import EXPLANATIONS, sentence
 from gencard.client.report.pages import rendered
@@ -37,6 +37,7 @@ def card_page(report: CardReport) -> str:
         lines=report.lines(),
         released=list(_released(report)),
         groups=[_group(group, report) for group in Group],
+        answers=[answer_page.section(one) for one in report.answers],
         audits=[_audit(one) for one in report.audits],
         sides=_sides(report),
         left_out=[one for one in report.left_out if one.group is None],

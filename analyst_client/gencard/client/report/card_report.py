@@ -25,6 +25,7 @@ from gencard.wire.documents.card_document import card_document
 from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
+    from gencard.client.answers.answer import Answer
     from gencard.client.audit import Audit
 
 FORMAT = "gencard.report.v1"
@@ -58,6 +59,7 @@ class CardReport(WrittenAsPage, Displayable):
         reader: The role that the report was made for: it decides what is in it.
         findings: By measure, in the order of the report; None where the records do not allow it.
         audits: Of the card, newest first.
+        answers: Analyses that the reader put in.
     """
 
     card: CardTerms
@@ -68,6 +70,7 @@ class CardReport(WrittenAsPage, Displayable):
     findings: Mapping[str, Finding | None]
     audits: "tuple[Audit, ...]"
     left_out: tuple[LeftOut, ...]
+    answers: "tuple[Answer, ...]" = ()
 
     @property
     def available(self) -> dict[str, Finding]:
@@ -128,6 +131,7 @@ class CardReport(WrittenAsPage, Displayable):
             "measures": [self._measure(name, one) for name, one in self.available.items()],
             "audits": [_audit(one) for one in self.audits],
             "leftOut": [{"what": one.what, "why": one.why} for one in self.left_out],
+            **({"answers": [one.document() for one in self.answers]} if self.answers else {}),
         }
 
     def grid(self) -> Iterator[tuple[str, str, str]]:
@@ -157,6 +161,7 @@ class CardReport(WrittenAsPage, Displayable):
             ("For", f"the {self.reader}"),
             *([("Measured on", MEASURED_ON)] if len(self.unexamined) < _EXAMINABLE else []),
             *_risk_bound(self.card),
+            *(("Answer", f"{one.kind}: {one.formula}") for one in self.answers),
         ]
 
     def _release(self) -> dict[str, Any]:

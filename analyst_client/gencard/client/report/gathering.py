@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gencard.client import evaluation
 from gencard.client.audit_run import known_audits
@@ -19,6 +20,9 @@ from gencard.core.evaluation.material import NOTHING_DECLARED, Material
 from gencard.core.evaluation.registry import EVALUATIONS, REPORTED, evaluate, price_in_statistics
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Role
+
+if TYPE_CHECKING:
+    from gencard.client.answers.answer import Answer
 
 FIDELITY = "fidelity"
 NO_PSI = "a card of tier private has no psi to compare with"
@@ -135,7 +139,13 @@ class _Gathering:
 
 
 def card_report(
-    agreement: Agreement, state: str, release: str | None, *, measure: bool, progress: ProgressDisplay
+    agreement: Agreement,
+    state: str,
+    release: str | None,
+    *,
+    answers: "Sequence[Answer]",
+    measure: bool,
+    progress: ProgressDisplay,
 ) -> CardReport:
     """The report of a card and one release; the arguments are those of ``Card.report``.
 
@@ -154,6 +164,7 @@ def card_report(
         findings=measures.findings,
         audits=tuple(known_audits(agreement)),
         left_out=tuple(sorted(gathering.left_out(measures), key=_order)),
+        answers=tuple(answers),
     )
 
 

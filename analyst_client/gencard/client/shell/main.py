@@ -7,6 +7,7 @@ import typer
 from gencard.core.errors import GencardError
 from gencard.shell import Home, LazyGroup, new_shell, print_error
 
+ANSWERING = "gencard.client.shell.answering"
 CATALOGUE = "gencard.client.shell.catalogue"
 CHECKING = "gencard.client.shell.checking"
 ENROLLING = "gencard.client.shell.enrolling"
@@ -53,6 +54,11 @@ class Commands(LazyGroup):
             "Generate rows for an analysis: plan, show the offer, ask, sign, generate.",
         ),
         "psi": Home(SYNTHESIS, "psi", "Download psi, the measured statistics of the card, as JSON."),
+        "answer": Home(
+            ANSWERING,
+            "answer",
+            "Answer an analysis from psi: free, any number of times, and offline for a saved release.",
+        ),
         "fidelity": Home(
             REPORTS,
             "fidelity",

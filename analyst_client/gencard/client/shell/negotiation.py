@@ -301,10 +301,10 @@ def plan(
         say_json(_plan_document(answer))
         return
     console.print(answer.panel(without="Next"))
-    say_next(_plan_next(answer))
+    say_next(plan_next(answer))
 
 
-def _plan_next(plan: Plan) -> str:
+def plan_next(plan: Plan) -> str:
     """The command that proposes it, or what else to do."""
     terms = plan.answer.terms
     if plan.lacking:

@@ -17,6 +17,7 @@ from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, conso
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError
+from gencard.core.statistics.formula import Analysis, analysis_of
 from gencard.core.utility.fidelity import fidelity as fidelity_to
 from gencard.core.utility.gap import GapWords
 
@@ -84,8 +85,19 @@ Measured = Annotated[
 ]
 
 
+Answered = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--answer",
+        help="An analysis of psi to put in, such as 'health ~ age' or 'linear: income ~ age'. "
+        "Repeatable.",
+    ),
+]
+
+
 def report(
     name: Annotated[str, typer.Argument(help="A card, or one of its releases.", metavar="CARD|RELEASE")],
+    answer: Answered = None,
     page: Annotated[
         Path | None, typer.Option("--html", help="Write the report as an HTML page.")
     ] = None,
@@ -107,7 +119,9 @@ def report(
     for path in written:
         make_folder(path.parent)
     with connected(connection) as analyst:
-        card_report = analyst.card(card).report(name if release else None, measure=measure)
+        reported = analyst.card(card)
+        answers = [reported.answer(*_analysis(text)) for text in answer or ()]
+        card_report = reported.report(name if release else None, answers=answers, measure=measure)
     say_json(card_report.document()) if as_json else console.print(card_report)
     if page is not None:
         card_report.save_html(page)
@@ -115,6 +129,14 @@ def report(
         card_report.save_json(file)
     if written and not as_json:
         say(f"Written: {', '.join(map(str, written))}")
+
+
+def _analysis(text: str) -> tuple[str, str]:
+    """Formula and kind; what stands before a colon on the left of '~' is the kind."""
+    kind, colon, formula = text.partition(":")
+    if not colon or "~" in kind:
+        return text, Analysis.LOGISTIC
+    return formula.strip(), analysis_of(kind.strip())
 
 
 def utility(

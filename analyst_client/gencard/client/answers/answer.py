@@ -1,0 +1,238 @@
+"""An answer as the analyst holds it: statsmodels' names, a panel, frames, a figure, files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from gencard.client.answers.intervals import CoefficientPlot, Interval
+from gencard.client.answers.tables import COEFFICIENTS, NUMBERS, frame_of, grids
+from gencard.client.arguments import checked, number
+from gencard.client.display import Displayable, Facts, Part, WrittenAsJson, named
+from gencard.client.files.folder import appearing
+from gencard.client.files.rows import neutral
+from gencard.core.answers import answer as core_answer
+from gencard.core.answers.answer import Coefficients, Table
+from gencard.core.errors import InvalidInputError, advice_on
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = "gencard.answer.v1"
+MOST_CLIQUES = 6
+"""Names of marginals in a panel."""
+
+_SUMMARY_WIDTH = 100
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(WrittenAsJson, Displayable):
+    """Estimates, what they rest on, and who vouches for them.
+
+    Numbers have statsmodels' names: ``params``, ``bse``, ``tvalues``, ``pvalues``, ``conf_int()``,
+    ``nobs``, and as far as the analysis has them ``llf``, ``aic``, ``rsquared``, ``chi2`` and the like,
+    each as an attribute and as ``answer["llf"]``.
+
+    Args:
+        estimates: The numbers.
+        about: Where they come from, in names and values: card, psi or dataset version, who released.
+        envelope: The signed statement of a run on the records; None for an answer from psi.
+    """
+
+    estimates: core_answer.Answer
+    about: tuple[tuple[str, str], ...] = ()
+    envelope: bytes | None = None
+
+    @property
+    def kind(self) -> str:
+        """The analysis, such as "logistic"."""
+        return self.estimates.kind
+
+    @property
+    def formula(self) -> str:
+        """The formula as it was read."""
+        return self.estimates.formula
+
+    @property
+    def nobs(self) -> float:
+        """Records that the answer is of."""
+        return self.estimates.n
+
+    @property
+    def params(self) -> "pd.Series[float]":
+        """Estimated coefficients, by name; raises InvalidInputError where there are none."""
+        return self._series(self._coefficients.params)
+
+    @property
+    def bse(self) -> "pd.Series[float]":
+        """Standard errors of ``params``; with the noise of psi, where it has some."""
+        return self._series(self._coefficients.bse)
+
+    @property
+    def tvalues(self) -> "pd.Series[float]":
+        """``params`` in units of ``bse``."""
+        return self._series(self._coefficients.tvalues)
+
+    @property
+    def pvalues(self) -> "pd.Series[float]":
+        """Two-sided p-values of ``params``."""
+        return self._series(self._coefficients.pvalues)
+
+    @checked(alpha=number)
+    def conf_int(self, alpha: float = 0.05) -> "pd.DataFrame":
+        """Intervals of ``params``, in columns 0 and 1 as in statsmodels.
+
+        Args:
+            alpha: 1 minus the coverage.
+
+        Raises:
+            InvalidInputError: ``alpha`` is not between 0 and 1, or there are no coefficients.
+        """
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        ends = self._coefficients.conf_int(_share(alpha))
+        return pd.DataFrame(ends, index=pd.Index(self._coefficients.names))
+
+    def __getitem__(self, name: str) -> float | None:
+        """A number such as ``answer["llf"]``; raises KeyError, which names those there are."""
+        try:
+            return self.estimates[name]
+        except KeyError:
+            raise KeyError(advice_on(str(name), self._scalars)) from None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._scalars:
+            names = () if name.startswith("_") else self._scalars
+            raise AttributeError(f"an answer has no '{name}'. {advice_on(name, names)}")
+        return self.estimates[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._scalars]
+
+    @checked(table=lambda _, value: value)
+    def to_frame(self, table: str | None = None) -> "pd.DataFrame":
+        """The answer, or one of its tables, as a data frame.
+
+        Args:
+            table: One of ``tables``. Default: the coefficients, with columns as ``summary`` heads
+                them; of an answer without coefficients its first table, else its single numbers.
+
+        Raises:
+            InvalidInputError: There is no such table.
+        """
+        estimates = self.estimates
+        if table is not None:
+            return frame_of(self._table(table))
+        if estimates.coefficients is not None:
+            return frame_of(estimates.coefficients)
+        return frame_of(estimates.tables[0] if estimates.tables else estimates.scalars)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables, for ``to_frame``."""
+        return tuple(table.name for table in self.estimates.tables)
+
+    @checked()
+    def to_csv(self, path: str | Path) -> None:
+        """Write ``to_frame()`` as CSV; the file appears when it is complete.
+
+        A name gets a leading apostrophe where a spreadsheet would run it as a formula.
+        """
+        frame = self.to_frame().rename(index=neutral, columns=neutral)
+        with appearing(Path(path), "csv") as part:
+            frame.to_csv(part)
+
+    def plot(self) -> CoefficientPlot:
+        """The coefficients with their 95 % intervals, without the intercept.
+
+        Raises:
+            InvalidInputError: The analysis has no coefficients.
+        """
+        ends = self._coefficients.conf_int().tolist()
+        lines = zip(self._coefficients.names, self._coefficients.params, ends, strict=True)
+        drawn = (Interval(name, value, *end) for name, value, end in lines if not _constant(name))
+        return CoefficientPlot(self.formula, tuple(drawn), 0.95)
+
+    def summary(self) -> str:
+        """The panel as plain text."""
+        console = Console(file=StringIO(), width=_SUMMARY_WIDTH, highlight=False)
+        with console.capture() as captured:
+            console.print(self.panel())
+        return captured.get()
+
+    def document(self) -> dict[str, Any]:
+        """The answer as an object of JSON types."""
+        return {"format": FORMAT, "answer": self.estimates.to_json(), "about": dict(self.about)}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What it is of and rests on, in names and values."""
+        estimates = self.estimates
+        rests_on = [*map(named, estimates.rests_on[:MOST_CLIQUES])]
+        more = len(estimates.rests_on) - len(rests_on)
+        return [
+            ("Analysis", estimates.kind),
+            ("Records", f"{estimates.n:,.6g}"),
+            *([("Rests on", "; ".join([*rests_on, *([f"and {more:,} more"] if more > 0 else [])]))]
+              if rests_on else []),
+            ("Noise", estimates.noise),
+            *self.about,
+            *(("Note", note) for note in estimates.notes),
+        ]  # fmt: skip
+
+    def __repr__(self) -> str:
+        """A line for lists; a shell shows ``print(answer.summary())``."""
+        return f"<Answer {self.kind}: {self.formula}; {self.nobs:,.6g} records, {self.estimates.noise}>"
+
+    @property
+    def _coefficients(self) -> Coefficients:
+        if self.estimates.coefficients is None:
+            problem = f"an answer of kind {self.kind} has no coefficients"
+            advice = f"Use {_uses(self)}."
+            raise InvalidInputError(field="answer", problem=problem, advice=advice)
+        return self.estimates.coefficients
+
+    @property
+    def _scalars(self) -> list[str]:
+        return [scalar.name for scalar in self.estimates.scalars]
+
+    def _series(self, values: Sequence[float] | Any) -> "pd.Series[float]":
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        return pd.Series(values, index=pd.Index(self._coefficients.names), dtype=float)
+
+    def _table(self, name: str) -> Table:
+        try:
+            return self.estimates.table(name)
+        except KeyError:
+            problem = f"the answer has no table '{name}'"
+            advice = advice_on(str(name), self.tables)
+            raise InvalidInputError(field="table", problem=problem, advice=advice) from None
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        parts: list[Part] = []
+        for title, grid in grids(self.estimates):
+            parts += [grid] if title in (COEFFICIENTS, NUMBERS) else [title, grid]
+        return self.formula, [*parts, Facts(self.lines())]
+
+
+def _uses(answer: Answer) -> str:
+    """What an answer without coefficients has instead."""
+    tables = [f'to_frame("{name}")' for name in answer.tables[:2]]
+    numbers = [f'answer["{scalar.name}"]' for scalar in answer.estimates.scalars[:2]]
+    return ", ".join([*tables, *numbers]) or "to_frame()"
+
+
+def _share(alpha: float) -> float:
+    """Raises InvalidInputError where it is not between 0 and 1."""
+    if not 0 < float(alpha) < 1:
+        problem = "must be between 0 and 1"
+        raise InvalidInputError(field="alpha", problem=problem, advice="Write, for example, alpha=0.05.")
+    return float(alpha)
+
+
+def _constant(name: str) -> bool:
+    """Whether a coefficient is the intercept: it has another scale than the others."""
+    return name == "Intercept" or name.endswith(":Intercept")

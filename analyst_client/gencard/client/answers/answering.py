@@ -1,0 +1,155 @@
+"""From a formula to its answer: out of the psi of a card, or of a saved release without a connection."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from gencard.client.answers.answer import Answer
+from gencard.client.answers.question import AnswerOptions, Question
+from gencard.client.arguments import checked, level_values, text
+from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
+from gencard.client.checking.replay import check_psi
+from gencard.client.checking.signing import card_of_statement
+from gencard.client.connection.credentials import Credentials
+from gencard.core.answers.margins import PsiMargins
+from gencard.core.card.terms import CardTerms
+from gencard.core.coding import Coding
+from gencard.core.errors import GencardError, LackingMarginalsError, VerificationError
+from gencard.core.statistics.formula import analysis_of
+from gencard.core.statistics.psi import Psi
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.receipt import receipt_of_document
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import sha256
+
+if TYPE_CHECKING:
+    from gencard.client.card import Card
+    from gencard.client.planning.plan import Plan
+
+_VERIFIED = "card and receipts: signatures and digests agree"
+_UNVERIFIED = "digests agree; signatures not checked: `gencard verify` does"
+_NO_RECEIPT = "no receipt: nothing confirms the counts of psi"
+
+
+def answer_from(
+    psi: Psi, coding: Coding, question: Question, about: Sequence[tuple[str, str]]
+) -> Answer:
+    """The answer that psi determines.
+
+    Args:
+        about: Where psi comes from, in names and values.
+
+    Raises:
+        LackingMarginalsError: psi does not determine it.
+        InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+            with the formula, or with what it needs.
+        NoEstimateError, NotConvergedError: The model has no estimate.
+    """
+    from gencard.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
+
+    estimates = answer_of(
+        question.formula,
+        analysis_of(question.kind),
+        PsiMargins.of(psi),
+        coding,
+        values=question.values,
+        where=question.where,
+        missing=question.missing,
+        options=question.options,
+    )
+    return Answer(estimates, (*about, ("psi's SHA-256", sha256(psi_document(psi)))))
+
+
+def answer_of_card(card: "Card", question: Question) -> Answer:
+    """The answer from the psi of an agreed card; see ``Card.answer``."""
+    agreement = card.agreement
+    psi = agreement.psi
+    try:
+        return answer_from(psi, agreement.coding, question, [("Card", card.name)])
+    except LackingMarginalsError as error:
+        error.plan = _plan(card, question)
+        if error.plan is not None:
+            error.advice = (
+                f'A card that has them costs {error.plan.price}: error.plan.propose(purpose="...").'
+            )
+        raise
+
+
+def _plan(card: "Card", question: Question) -> "Plan | None":
+    """The card that would determine an analysis, measured as this one; None where there is none."""
+    from gencard.client.analyst import Analyst  # noqa: PLC0415 - imports cards, as this is for them
+
+    terms = card.terms
+    with suppress(GencardError):
+        plan = Analyst(card.agreement.connection).plan(
+            terms.dataset,
+            question.formula,
+            kind=question.kind,
+            generator=terms.generator,
+            rows=terms.rows,
+            privacy=terms.privacy,
+        )
+        return None if plan.lacking else plan
+    return None
+
+
+@checked(values=level_values, where=text)
+def answer(
+    folder: str | Path,
+    formula: str,
+    kind: str = "logistic",
+    *,
+    connection: str | Path | None = None,
+    **asked: Unpack[AnswerOptions],
+) -> Answer:
+    """An analysis of the psi in a saved release: offline, free, any number of times.
+
+    Args:
+        folder: As ``release.save(folder)`` wrote it.
+        formula: Model formula; see ``Analyst.plan``.
+        kind: Type of analysis; ``gencard answer --help`` lists them.
+        connection: A connection folder, whose keys check the signatures of card and receipts. Without
+            one only digests are compared, and the answer says so.
+        asked: See ``AnswerOptions``.
+
+    Raises:
+        LackingMarginalsError: psi does not determine the analysis; names the marginals it lacks.
+        VerificationError: Card, schema, psi and receipts do not belong together, or a signature is
+            wrong.
+        InvalidInputError: The folder holds no release, or something is wrong with the formula.
+    """
+    bundle = Bundle.of([Path(folder)])
+    keys = None if connection is None else Keys.of(Credentials.of_folder(Path(connection)))
+    return answer_of_bundle(bundle, keys, Question.of(formula, kind, asked))
+
+
+def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: Question) -> Answer:
+    """``answer`` for files that were sorted; without keys no signature is checked."""
+    card = _card(bundle, keys)
+    coding, psi = checked_schema(bundle, card), bundle.psi()
+    check_psi(card, psi, coding)
+    standing = _confirmed(bundle, card, keys)
+    about = (("Card", card.name), ("Verified", standing))
+    return answer_from(psi, coding, question, about)
+
+
+def _card(bundle: Bundle, keys: Keys | None) -> CardTerms:
+    if keys is None:
+        return card_of_statement(dsse.opened(bundle.one("card").content)[0])
+    return signed_card(bundle, keys.followed(bundle))
+
+
+def _confirmed(bundle: Bundle, card: CardTerms, keys: Keys | None) -> str:
+    """What confirms the counts of psi; raises VerificationError where a receipt names another psi."""
+    digest = sha256(bundle.one("psi").content)
+    for file in bundle.all("receipt"):
+        if keys is None:
+            receipt = receipt_of_document(dsse.predicate_of(dsse.opened(file.content)[0], dsse.RECEIPT))
+        else:
+            receipt = receipt_in(bundle, card, file, keys.followed(bundle))
+        if receipt.psi_digest != digest:
+            raise VerificationError(problem="a receipt names another psi")
+    if not bundle.all("receipt"):
+        return _NO_RECEIPT
+    return _UNVERIFIED if keys is None else _VERIFIED

@@ -1,0 +1,153 @@
+"""answer: an analysis of psi, from a card or from a saved release."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gencard.client.answers.answer import Answer
+from gencard.client.answers.answering import answer as answer_of_saved
+from gencard.client.answers.intervals import FORMATS
+from gencard.client.answers.question import KINDS
+from gencard.client.planning.plan import Plan
+from gencard.client.shell.negotiation import plan_next
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    Folder,
+    Kind,
+    ModelFormula,
+    connected,
+    console,
+    say,
+    say_json,
+)
+from gencard.core.errors import InvalidInputError, LackingMarginalsError
+from gencard.core.statistics.formula import Analysis
+
+Source = Annotated[str, typer.Argument(help="A card, or a saved release folder.", metavar="CARD|FOLDER")]
+LevelValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--values",
+        help="Numbers that the levels of an attribute stand for, such as age=20,40,70. "
+        "Default: midpoints of edges. Repeatable.",
+    ),
+]
+Where = Annotated[
+    str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
+]
+Missing = Annotated[
+    str, typer.Option(help="Missing values: 'level', a level of their own, or 'drop', left out.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="What the kind takes besides, such as test=welch. Repeatable."),
+]
+
+
+def answer(
+    source: Source,
+    formula: ModelFormula,
+    kind: Kind = Analysis.LOGISTIC,
+    values: LevelValues = None,
+    where: Where = "",
+    missing: Missing = "level",
+    option: Options = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the estimates as CSV.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Write the coefficients as .svg, .png or .pdf.")
+    ] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Answer an analysis from psi: free, any number of times, and offline for a saved release.
+
+    The answer is exactly that of the coded records where psi is exact. Where psi has noise, the
+    intervals include it.
+    """
+    _check_names(csv, plot)
+    options = dict(map(_option, option or ()))
+    options |= {"values": _values(values or []), "where": where or None, "missing": missing}
+    if Path(source).is_dir():
+        known = connection if (connection / "certificate.pem").is_file() else None
+        answered = answer_of_saved(source, formula, kind, connection=known, **options)
+    else:
+        answered = _of_card(source, formula, kind, options, connection)
+    _say(answered, as_json)
+    if csv is not None:
+        answered.to_csv(csv)
+    if plot is not None:
+        answered.plot().save(plot)
+    written = [str(path) for path in (csv, plot) if path is not None]
+    if written and not as_json:
+        say(f"Written: {', '.join(written)}")
+
+
+answer.__doc__ = "\n".join(
+    [answer.__doc__ or "", "", "\b", "Kinds:", *(f"  {kind:<15} {what}" for kind, what in KINDS.items())]
+)
+
+
+def _check_names(csv: Path | None, plot: Path | None) -> None:
+    """Refuse a file of another kind before any work."""
+    for field, path, kinds in (("csv", csv, (".csv",)), ("plot", plot, FORMATS)):
+        if path is not None and path.suffix.lower() not in kinds:
+            problem = f"needs a name that ends in {' or '.join(kinds)}"
+            raise InvalidInputError(field=field, problem=problem)
+
+
+def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connection: Path) -> Answer:
+    """Raises LackingMarginalsError with the command that proposes the card that would do."""
+    with connected(connection) as analyst:
+        try:
+            return analyst.card(name).answer(formula, kind, **options)
+        except LackingMarginalsError as error:
+            if isinstance(error.plan, Plan):
+                error.advice = f"For {error.plan.price}: {plan_next(error.plan)}"
+            raise
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """A name and its number or word; raises InvalidInputError where there is none."""
+    name, _, value = text.partition("=")
+    if not (name and value):
+        raise InvalidInputError(field="option", problem="must look like test=welch")
+    numbers = [_number(part) for part in value.split(",")]
+    if None in numbers:
+        return name, value
+    return name, numbers[0] if len(numbers) == 1 else numbers
+
+
+def _number(text: str) -> float | int | None:
+    """A whole number, another one, or None for a word."""
+    try:
+        return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        return None
+
+
+def _values(texts: list[str]) -> dict[str, list[float]] | None:
+    """Raises InvalidInputError where one is not an attribute and numbers."""
+    values = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            values[name] = [float(number) for number in numbers.split(",")]
+        except ValueError:
+            name = ""
+        if not name:
+            problem = f"{shlex.quote(text[:80])} must look like age=20,40,70"
+            raise InvalidInputError(field="values", problem=problem)
+    return values or None
+
+
+def _say(answered: Answer, as_json: bool) -> None:
+    if as_json:
+        say_json(answered.document())
+        return
+    console.print(answered)
+    if answered.estimates.coefficients is not None:
+        for line in answered.plot().bars():
+            say(line)
