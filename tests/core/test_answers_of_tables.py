@@ -228,6 +228,30 @@ def test_one_class_or_constant_numbers_have_no_estimate():
             answered(formula, kind, same)
 
 
+def test_a_function_of_a_number_gives_its_levels_other_numbers():
+    dataset = records()
+    plain, logs = (answered(f"{text} ~ sex", "means", dataset) for text in ("age", "log(age)"))
+    age = np.log([9.5, 29.5, 49.5, 75.0])[dataset.column("age")]
+    sex = dataset.column("sex")
+    np.testing.assert_allclose(values(logs, "means")[:, 1], [age[sex == one].mean() for one in (0, 1)])
+    assert answered("I(age) ~ C(sex)", "means", dataset).tables == plain.tables
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula", "problem"),
+    [
+        ("crosstab", "I(age > 40) ~ sex", "compares the levels"),
+        ("means", "age ~ I(income > 1)", "compares the levels"),
+        ("correlation", "~ I(age * income) + age", "one by one"),
+        ("components", "~ age + log(age)", "in two ways"),
+        ("correlation", "~ log(age - 9.5) + income", "no finite number"),
+    ],
+)
+def test_a_function_that_an_analysis_cannot_have_is_refused(kind, formula, problem):
+    with pytest.raises(InvalidInputError, match=problem):
+        answered(formula, kind)
+
+
 def test_quantile_classes_are_those_of_numpy():
     rng = np.random.default_rng(2)
     counts = rng.integers(0, 9, (6, 5)).astype(float)

@@ -17,6 +17,7 @@ from gencard.formulas.design import Values, numbers_of, read_design
 from gencard.formulas.evaluation import Levels, Numbers, evaluated
 from gencard.formulas.formulas import read_formula
 from gencard.formulas.functions import NotUsableError, attributes_of_call
+from gencard.formulas.transformed import transformed_numbers
 
 MISSING_CHOICES = ("level", "drop")
 """What is done with missing values: a level of its own, or their records are left out."""
@@ -79,11 +80,12 @@ def read_question(
     Raises:
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
-    formula = read_formula(text, coding)
-    design = None
-    if kind_of(kind, options or ()).has_design:
-        design = read_design(text, coding, values=values, observed=observed)
-    return Question(kind, text, formula, coding, numbers_of(coding, values), design, dict(options or {}))
+    formula, how, told = read_formula(text, coding), kind_of(kind, options or ()), dict(options or {})
+    if not how.has_design:
+        numbers = transformed_numbers(text, how, coding, values)
+        return Question(kind, text, formula, coding, numbers, options=told)
+    design = read_design(text, coding, values=values, observed=observed)
+    return Question(kind, text, formula, coding, numbers_of(coding, values), design, told)
 
 
 def read_condition(text: str, coding: Coding, values: Values | None = None) -> tuple[Clique, Mask]:

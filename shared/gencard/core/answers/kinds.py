@@ -31,13 +31,19 @@ class Kind:
         answer: From margins that determine the question's cliques.
         has_design: Whether it needs a model matrix.
         options: Names of what it can be told beside the formula.
+        numbers: Sides of the formula, "response" and "terms", whose levels it takes as numbers, where it
+            has no model matrix.
     """
 
     family: str
     answer: Callable[[Margins, Question], Answer]
     has_design: bool = True
     options: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
+
+_RESPONSE = ("response",)
+_BOTH = ("response", "terms")
 
 KINDS: Mapping[Analysis, Kind] = {
     Analysis.LINEAR: Kind("regression", linear_answer),
@@ -47,17 +53,17 @@ KINDS: Mapping[Analysis, Kind] = {
     Analysis.POISSON: Kind("regression", poisson_answer),
     Analysis.LOGLINEAR: Kind("log-linear model", loglinear_answer),
     Analysis.CROSSTAB: Kind("tables", crosstab_answer, False, ("alpha",)),
-    Analysis.MEANS: Kind("groups", means_answer, False, ("alpha",)),
-    Analysis.QUANTILES: Kind("groups", quantiles_answer, False, ("q",)),
-    Analysis.TTEST: Kind("groups", ttest_answer, False, ("test", "value", "alpha")),
-    Analysis.ANOVA: Kind("groups", anova_answer, False, ("test", "typ", "alpha")),
-    Analysis.CORRELATION: Kind("association", correlation_answer, False, ("method", "alpha")),
-    Analysis.POLYCHORIC: Kind("association", polychoric_answer, False),
-    Analysis.COMPONENTS: Kind("components", components_answer, False, ("matrix", "components")),
+    Analysis.MEANS: Kind("groups", means_answer, False, ("alpha",), _RESPONSE),
+    Analysis.QUANTILES: Kind("groups", quantiles_answer, False, ("q",), _RESPONSE),
+    Analysis.TTEST: Kind("groups", ttest_answer, False, ("test", "value", "alpha"), _RESPONSE),
+    Analysis.ANOVA: Kind("groups", anova_answer, False, ("test", "typ", "alpha"), _RESPONSE),
+    Analysis.CORRELATION: Kind("association", correlation_answer, False, ("method", "alpha"), _BOTH),
+    Analysis.POLYCHORIC: Kind("association", polychoric_answer, False, (), _BOTH),
+    Analysis.COMPONENTS: Kind("components", components_answer, False, ("matrix", "components"), _BOTH),
     Analysis.CORRESPONDENCE: Kind("components", correspondence_answer, False, ("components",)),
     Analysis.NAIVE_BAYES: Kind("classifiers", naive_bayes_answer, False, ("smoothing",)),
     Analysis.CHOW_LIU: Kind("classifiers", chow_liu_answer, False),
-    Analysis.DISCRIMINANT: Kind("classifiers", discriminant_answer, False),
+    Analysis.DISCRIMINANT: Kind("classifiers", discriminant_answer, False, (), ("terms",)),
 }
 
 
