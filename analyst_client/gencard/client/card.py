@@ -16,6 +16,7 @@ from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay, progress_bar
+from gencard.client.display import Listed
 from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.answers.answer import Answer
+    from gencard.client.answers.running import RunOnRecords
     from gencard.client.audit import Audit
     from gencard.client.evaluation import CardMeasures
     from gencard.client.report.card_report import CardReport
@@ -230,6 +232,47 @@ class Card(CardView):
         from gencard.client.answers.answering import answer_of_card  # noqa: PLC0415 - loads scipy.stats
 
         return answer_of_card(self, Question.of(formula, kind, asked))
+
+    @checked(values=level_values, where=text, kind=text)
+    def run(
+        self,
+        formula: str,
+        kind: str = "logistic",
+        *,
+        progress: ProgressDisplay = True,
+        **asked: Unpack[AnswerOptions],
+    ) -> "Answer":
+        """An analysis on the records, run once, of which output rules judge every number.
+
+        It costs one statistic for each released number, or its noise; a refusal costs one for each
+        reason. The same question again costs nothing. The answer is signed and proved to be in the log.
+
+        Args:
+            formula: Model formula as in R or patsy; see ``Analyst.plan``.
+            kind: Type of analysis; one that the card grants.
+            progress: Whether to show a progress bar, or a function that receives the progress.
+            asked: See ``AnswerOptions``.
+
+        Raises:
+            InvalidInputError: The card does not grant the kind, or what is wrong with the question.
+            RecordsProtectedError: The policy keeps its attributes apart.
+            TooLargeError: The card has had all its runs.
+            BudgetExceededError: The price exceeds the budget.
+            RunRefusedError: The output rules or a steward refused the answer; names the reasons.
+            AnswerWaitingError: A steward has to release it first; ask again later.
+            VerificationError: What came back is not signed, or not the answer to this question.
+        """
+        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
+
+        question = running.sent(Question.of(formula, kind, asked))
+        return running.run(self.agreement, question, progress)
+
+    def answers(self) -> "Listed[RunOnRecords]":
+        """The runs on the records under this card, newest first."""
+        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
+
+        listed = running.listed(self.agreement)
+        return Listed(listed, "Answers", running.LIST_HEADS, running.list_line)
 
     @checked()
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:

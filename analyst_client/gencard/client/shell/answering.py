@@ -10,11 +10,13 @@ from gencard.client.answers.answer import Answer
 from gencard.client.answers.answering import answer as answer_of_saved
 from gencard.client.answers.intervals import FORMATS
 from gencard.client.answers.question import KINDS
+from gencard.client.answers.running import LIST_HEADS, list_line
 from gencard.client.planning.plan import Plan
 from gencard.client.shell.negotiation import plan_next
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
+    CardName,
     Folder,
     Kind,
     ModelFormula,
@@ -22,6 +24,7 @@ from gencard.client.shell.terminal import (
     console,
     say,
     say_json,
+    say_table,
 )
 from gencard.core.errors import InvalidInputError, LackingMarginalsError
 from gencard.core.statistics.formula import Analysis
@@ -84,6 +87,39 @@ def answer(
     if written and not as_json:
         say(f"Written: {', '.join(written)}")
 
+
+def run(
+    card: CardName,
+    formula: ModelFormula,
+    kind: Annotated[str, typer.Option(help="Type of analysis, one that the card grants.")] = "logistic",
+    values: LevelValues = None,
+    where: Where = "",
+    missing: Missing = "level",
+    option: Options = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Run an analysis on the records, once, through output rules. Each released number costs.
+
+    The same question again costs nothing. The answer is signed and in the controller's log.
+    """
+    options = dict(map(_option, option or ()))
+    options |= {"values": _values(values or []), "where": where or None, "missing": missing}
+    with connected(connection) as analyst:
+        _say(analyst.card(card).run(formula, kind, **options), as_json)
+
+
+def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """List the runs on the records under a card, newest first."""
+    with connected(connection) as analyst:
+        runs = list(analyst.card(card).answers())
+    if as_json:
+        say_json([dict(zip(_RUN_NAMES, list_line(one), strict=True)) for one in runs])
+        return
+    say_table(LIST_HEADS, map(list_line, runs))
+
+
+_RUN_NAMES = [head.lower() for head in LIST_HEADS]
 
 answer.__doc__ = "\n".join(
     [answer.__doc__ or "", "", "\b", "Kinds:", *(f"  {kind:<15} {what}" for kind, what in KINDS.items())]

@@ -59,6 +59,12 @@ class Commands(LazyGroup):
             "answer",
             "Answer an analysis from psi: free, any number of times, and offline for a saved release.",
         ),
+        "run": Home(
+            ANSWERING,
+            "run",
+            "Run an analysis on the records, once, through output rules, under a card that grants it.",
+        ),
+        "answers": Home(ANSWERING, "answers", "List the runs on the records under a card."),
         "fidelity": Home(
             REPORTS,
             "fidelity",

@@ -1,0 +1,143 @@
+"""Checked runs: asked for, awaited, verified; and the answers of a card, listed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from gencard.client.answers import question as asked
+from gencard.client.answers.answer import Answer
+from gencard.client.checking.agreement import Agreement
+from gencard.client.checking.history import LogWatch
+from gencard.client.checking.signing import checked_signed_answer
+from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
+from gencard.core.answers import answer as core_answer
+from gencard.core.errors import AnswerWaitingError, RunRefusedError, VerificationError
+from gencard.v1 import answers_pb2 as pb
+from gencard.wire.codecs.card_codec import datetime_of
+from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
+from gencard.wire.signatures.canonical import json_bytes
+
+_STATE = {
+    pb.Answer.STATE_UNSPECIFIED: "not finished",
+    pb.Answer.STATE_WAITING: "waiting for a steward",
+    pb.Answer.STATE_RELEASED: "released",
+    pb.Answer.STATE_REFUSED: "refused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOnRecords:
+    """A run on the records in a list.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/answers/{answer}.
+        statistics: What it cost, in independent statistics; 0 under noise.
+    """
+
+    name: str
+    kind: str
+    formula: str
+    state: str
+    statistics: int
+    created: datetime
+
+
+LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Statistics")
+"""Of a list of runs."""
+
+
+def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
+    """A run under ``LIST_HEADS``."""
+    return run.name, run.kind, run.formula, run.state, str(run.statistics)
+
+
+def sent(question: asked.Question) -> Question:
+    """What is asked, as it is sent and signed.
+
+    Raises:
+        InvalidInputError: A text is too long, or an option has no JSON.
+    """
+    options = dict(question.options) | ({"values": question.values} if question.values else {})
+    return Question(
+        kind=question.kind,
+        formula=question.formula,
+        where=question.where,
+        missing=question.missing,
+        options=json_bytes(options).decode() if options else "",
+    )
+
+
+def run(agreement: Agreement, question: Question, progress: ProgressDisplay) -> Answer:
+    """Have one analysis run on the records, and verify what was signed.
+
+    Raises:
+        RunRefusedError: The output rules or a steward refused it.
+        AnswerWaitingError: A steward has to decide first.
+        VerificationError: What came back is not the answer to this question.
+    """
+    connection = agreement.connection
+    request = pb.RunAnalysisRequest(
+        card=agreement.card.name,
+        formula=question.formula,
+        kind=question.kind,
+        options=question.options,
+        where=question.where,
+        missing=question.missing,
+        request_id=str(uuid4()),
+    )
+    with progress_bar("Running", progress) as reported:
+        operation = connection.call(connection.answers.RunAnalysis, request)
+        name = result_of(connection, operation, pb.Answer, reported).name
+    return fetch(agreement, name, question)
+
+
+def fetch(agreement: Agreement, name: str, question: Question | None = None) -> Answer:
+    """An answer by its name, verified; raises as ``run`` does.
+
+    Args:
+        question: What it has to answer; None for any.
+    """
+    connection = agreement.connection
+    got = connection.call(connection.answers.GetAnswer, pb.GetAnswerRequest(name=name))
+    if not got.answer.envelope:
+        raise AnswerWaitingError(answer=name)
+    envelope = got.answer.envelope
+    keys = connection.keys.cards(envelope)
+    signed = checked_signed_answer(envelope, keys, agreement.card, card_digest=agreement.digest)
+    if signed.name != name or (question is not None and signed.question != question):
+        raise VerificationError(problem="the signed answer is to another question")
+    LogWatch(connection).answer_entry(got.log_entry, signed)
+    if signed.verdict is Verdict.REFUSED:
+        raise RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
+    about = (*_about(signed), ("Paid", f"{got.answer.statistics:,} statistics"))
+    return Answer(core_answer.Answer.of_json(signed.answer), about, envelope)
+
+
+def listed(agreement: Agreement) -> Iterator[RunOnRecords]:
+    """The answers of a card, newest first, as the controller lists them."""
+    request = pb.ListAnswersRequest(parent=agreement.card.name)
+    connection = agreement.connection
+    for page in pages(connection, connection.answers.ListAnswers, request):
+        for one in page.answers:
+            yield RunOnRecords(
+                one.name,
+                one.kind,
+                one.formula,
+                _STATE.get(one.state, "unknown"),
+                one.statistics,
+                datetime_of(one.create_time),
+            )
+
+
+def _about(signed: SignedAnswer) -> tuple[tuple[str, str], ...]:
+    """What vouches for an answer, in names and values."""
+    question = signed.question
+    return (
+        ("Answer", signed.name),
+        *((("Where", question.where),) if question.where else ()),
+        ("Dataset version", signed.version),
+        ("Output rules", signed.rules),
+        ("Released by", signed.released_by),
+        ("Signed", f"{signed.time}, log entry {signed.log_index}"),
+    )
