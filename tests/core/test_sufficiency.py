@@ -8,13 +8,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Attribute, Coding, Labels
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, UnknownAttributeError
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.closure import closure, dimension
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of, sufficient_cliques
 from gencard.core.statistics.psi import Measurement, Psi
+from gencard.formulas.answering import answer_of
 from gencard.formulas.formulas import read_formula
 
 DOMAIN = Domain.of({"a": 2, "y": 3, "b": 3, "c": 2})
@@ -241,3 +244,56 @@ def test_a_table_of_nothing_is_none():
 def test_an_analysis_that_is_none():
     with pytest.raises(InvalidInputError, match="logistic, multinomial, ordinal"):
         analysis_of("probit")
+
+
+CODED = Coding(
+    tuple(
+        Attribute(name, Labels(tuple(map(str, range(size))), integer=True, ordered=True))
+        for name, size in pairs_of(DOMAIN)
+    )
+)
+TABLE_ANALYSES = [
+    ("means", "y ~ a + b * c"),
+    ("quantiles", "y ~ a:b"),
+    ("ttest", "y ~ c"),
+    ("anova", "y ~ b"),
+    ("anova", "y ~ a * b + c"),
+    ("correlation", "~ y + a + b"),
+    ("polychoric", "~ y + a + b"),
+    ("components", "~ y + a + b + c"),
+    ("correspondence", "~ y + a + b"),
+    ("naive-bayes", "y ~ a + b:c"),
+    ("chow-liu", "~ y + a + b + c"),
+    ("discriminant", "y ~ a + b + c"),
+]
+JOINT = {"accuracy", "log_loss", "confusion"}
+"""Of a classifier, given only where the table of all attributes is there."""
+
+
+def answer_vector(kind, text, table):
+    """Every number of an answer that could use any marginal of the table."""
+    cells = np.array(list(np.ndindex(table.shape)))
+    records = RecordMargins.of(Dataset(DOMAIN, cells), table.reshape(-1).astype(float))
+    answer = answer_of(text, Analysis(kind), records, CODED)
+    numbers = [scalar.value for scalar in answer.scalars if scalar.name not in JOINT]
+    for one in answer.tables:
+        if one.name not in JOINT:
+            numbers += [number for row in one.values for number in row]
+    return np.array([0.0 if number is None else number for number in numbers])
+
+
+@pytest.mark.parametrize(("kind", "text"), TABLE_ANALYSES)
+def test_an_answer_uses_phi_and_all_of_it(kind, text):
+    rng = np.random.default_rng(11)
+    phi = sufficient_cliques(read_formula(text, CODED), Analysis(kind), DOMAIN)
+    every = [frozenset(s) for order in (2, 3, 4) for s in combinations(DOMAIN.attributes, order)]
+    table = random_table(rng)
+    first = answer_vector(kind, text, table)
+    free = [move(inside, rng) for inside in every if inside not in closure(phi)]
+    assert differ(first, answer_vector(kind, text, table + sum(free))) < 1e-8
+    for dropped in phi:
+        moved = table + 10 * move(dropped, rng)
+        for kept in closure(phi) - {frozenset(dropped)}:
+            assert (marginal(moved, kept) == marginal(table, kept)).all()
+        other = answer_vector(kind, text, moved)
+        assert first.shape != other.shape or differ(first, other) > 1e-4, dropped

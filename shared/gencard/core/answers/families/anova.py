@@ -121,26 +121,23 @@ def _of_terms(margins: Margins, question: Question, terms: tuple[Clique, ...], t
         return linear_fit(_of_columns(sums, np.concatenate([places[0], *(places[1 + i] for i in kept)])))
 
     full = fit(range(len(terms)))
-    if full.degrees <= 0 or not full.rss > 0:
+    if full.degrees <= 0 or not full.rss > 0 or len(full.kept) < 2:
         raise _nothing_varies(question)
-    table = {}
+    squares = {}
     for place, term in enumerate(terms):
         before = list(range(place)) if typ == 1 else _not_above(terms, place)
         without, with_it = fit(before), fit([*before, place])
         freedom = float(len(with_it.kept) - len(without.kept))
-        table[":".join(term)] = (max(without.rss - with_it.rss, 0.0), freedom)
-    f = (full.tss - full.rss) / (len(full.kept) - 1) / (full.rss / full.degrees)
-    scalars = (
-        _f("fvalue", f, (len(full.kept) - 1.0, full.degrees)),
-        Scalar("rsquared", 1 - full.rss / full.tss),
-    )
-    return Answer(
-        question.kind,
-        question.text,
-        full.n,
-        scalars=scalars,
-        tables=(_table(table, full.rss, full.degrees),),
-    )
+        squares[":".join(term)] = (max(without.rss - with_it.rss, 0.0), freedom)
+    table = _table(squares, full.rss, full.degrees)
+    return Answer(question.kind, question.text, full.n, scalars=_whole(full), tables=(table,))
+
+
+def _whole(full: LinearFit) -> tuple[Scalar, ...]:
+    """Of all terms together."""
+    degrees = (len(full.kept) - 1.0, full.degrees)
+    f = (full.tss - full.rss) / degrees[0] / (full.rss / degrees[1])
+    return _f("fvalue", f, degrees), Scalar("rsquared", 1 - full.rss / full.tss)
 
 
 def _not_above(terms: tuple[Clique, ...], place: int) -> list[int]:

@@ -161,14 +161,9 @@ def correspondence_answer(margins: Margins, question: Question) -> Answer:
     analysis = Correspondence.of(burt, len(attributes))
     count = _count(question, len(analysis.inertias))
     axes = tuple(f"dim_{place}" for place in range(count))
-    inertias = np.column_stack(
-        [
-            analysis.inertias,
-            analysis.inertias**2,
-            analysis.adjusted,
-            analysis.adjusted / analysis.adjusted_total,
-        ]
-    )
+    adjusted = analysis.adjusted
+    ratios = adjusted / analysis.adjusted_total
+    inertias = np.column_stack([analysis.inertias, analysis.inertias**2, adjusted, ratios])
     columns = ("indicator", "burt", "adjusted", "adjusted_ratio")
     return Answer(
         question.kind,
