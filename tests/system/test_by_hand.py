@@ -22,6 +22,7 @@ from tests.system.house import House, survey
 from tests.system.people import answered, person, request_in
 
 PAIRS = ("--marginals-of-order", "2", "--purpose", "Health by age", "--rows", "1000")
+QUESTION = ("age ~ sex", "--kind", "linear")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,10 @@ def test_from_a_plan_to_a_report(house, ana, tmp_path):
     assert "Everything agrees" in person("verify", release, "-c", ana).stdout
     assert "Every byte agrees" in person("replay", release, "-c", ana).stdout
     assert person("fidelity", release, "-c", ana).stdout
+    for source in (card, release):
+        answered = person("answer", source, *QUESTION, "-c", ana).stdout
+        assert "noise of standard deviation" in answered
+        assert "●" in answered
     assert person("report", card, "--html", tmp_path / "report.html", "-c", ana).exit_code == 0
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
