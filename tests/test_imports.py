@@ -23,7 +23,7 @@ BASE = {
 STATISTICS = BASE | {"core.noise", "core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
 MEASURES = {"core.psi_risk", "core.privacy", "core.utility", "core.evaluation"}
-CORE = BELOW_AUDIT | {"core.audit", "core.answers", *MEASURES}
+CORE = BELOW_AUDIT | {"core.audit", "core.answers", "core.output_checks", *MEASURES}
 CONTROLLER = {"controller", "controller.records.vault"}
 
 MAY_IMPORT = {
@@ -38,7 +38,8 @@ MAY_IMPORT = {
     "core.utility": STATISTICS | {"core.utility"},
     "core.evaluation": STATISTICS | MEASURES,
     "core.answers": STATISTICS,
-    "core.audit": CORE - {"core.evaluation", "core.answers"},
+    "core.output_checks": BASE | {"core.statistics", "core.answers"},
+    "core.audit": CORE - {"core.evaluation", "core.answers", "core.output_checks"},
     "formulas": BASE | {"core.statistics", "core.answers"},
     "boxes": BELOW_AUDIT | {"boxes"},
     "v1": {"v1"},

@@ -1,6 +1,6 @@
 """The task that measures psi, and opening the vault for the tasks that need records."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gencard.controller.jobs.recipes import cliques_of, linear_of
@@ -8,11 +8,15 @@ from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.vault import Vault
+from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.statistics import measure as door
-from gencard.core.types import Progress
+from gencard.core.statistics.linear import Statistic
+from gencard.core.statistics.psi import Psi
+from gencard.core.transform import AS_COUNTED, Transform
+from gencard.core.types import FloatArray, Progress
 from gencard.wire.codecs.privacy_codec import privacy_of_document, transform_of_document
 from gencard.wire.documents.psi_document import psi_document
 
@@ -20,20 +24,42 @@ from gencard.wire.documents.psi_document import psi_document
 def measure(job: Job, progress: Progress) -> Job:
     """Records -> psi; they are the version named before and after, or nothing leaves."""
     progress("measure", 0.0)
-    vault = opened(job["records"])
-    privacy = privacy_of_document(job["privacy"])
+    psi = measured(
+        job["records"],
+        [*cliques_of(job["cliques"]), *linear_of(job)],
+        privacy_of_document(job["privacy"]),
+        weights=job["weights"],
+        transform=transform_of_document(job["transform"]),
+    )
+    return {"psi": psi_document(psi).decode()}
+
+
+def measured(
+    records: Job,
+    statistics: Sequence[Statistic],
+    privacy: Privacy,
+    *,
+    weights: Sequence[int] = (),
+    transform: Transform = AS_COUNTED,
+) -> Psi:
+    """Statistics of the records that a job describes.
+
+    Raises:
+        DatasetChangedError: They are not the version that the job names, before or after.
+    """
+    vault = opened(records)
     psi = door.measure(
         vault,
-        [*cliques_of(job["cliques"]), *linear_of(job)],
+        statistics,
         vault.coding.domain,
         privacy,
         noise=_noise() if privacy.noisy else None,
-        weights=job["weights"],
-        transform=transform_of_document(job["transform"]),
+        weights=weights,
+        transform=transform,
         zeros=vault.coding.structural_zeros,
     )
-    confirm(vault, job["records"])
-    return {"psi": psi_document(psi).decode()}
+    confirm(vault, records)
+    return psi
 
 
 def _noise() -> Noise:
@@ -44,7 +70,14 @@ def _noise() -> Noise:
 
 
 def records_over(cliques: Iterable[Clique], records: Job, *, most_records: int) -> Dataset:
-    """The records over the attributes of these cliques, in memory.
+    """The records over the attributes of these cliques, in memory; see ``records_as_stored``."""
+    return records_as_stored(cliques, (), records, most_records=most_records)[0]
+
+
+def records_as_stored(
+    cliques: Iterable[Clique], uncoded: Clique, records: Job, *, most_records: int
+) -> tuple[Dataset, dict[str, FloatArray]]:
+    """The records over the attributes of some cliques, and some numbers without their coding.
 
     Raises:
         DatasetChangedError: They are not the version that the job names, before or after.
@@ -52,9 +85,9 @@ def records_over(cliques: Iterable[Clique], records: Job, *, most_records: int) 
     """
     vault = opened(records)
     attributes = vault.coding.domain.covered_by(cliques).attributes
-    dataset = vault.dataset(attributes, most_records=most_records)
+    contents = vault.read(attributes, uncoded, most_records=most_records)
     confirm(vault, records)
-    return dataset
+    return contents
 
 
 def opened(records: Job) -> Vault:

@@ -32,12 +32,13 @@ runs. The descriptions:
     answer          {"records": records, "kind": kind, "formula": text, "where": text,
                      "missing": "level" or "drop", "options": JSON text, "numbers": int,
                      "privacy": as on a card, or null,
-                     "earlier": [the same four of a run before, and "options", ...],
-                     "released": [[attribute, ...] of a marginal that a card has released exactly, ...],
+                     "earlier": [{"kind", "formula", "where", "missing", "options": of a run}, ...],
+                     "released": [[attribute, ...], ...], of exact counts that anybody was told,
+                     "limits": as ``core.output_checks.rules.Rules``, where they are not the usual ones,
                      "most_records": int, "seed": int}
                     -> {"answer": the answer's JSON object or null, "reasons": [code, ...],
-                        "rules": version of the output rules, "review": whether a steward must decide,
-                        "marks": for the steward}
+                        "rules": version of the output rules, "review": whether a person must look,
+                        "marks": [{"part", "colour", "rules"}, ...], for a steward alone}
     keep            {"records": records, "recipe": recipe, "rows": int, "folder": path to be written in,
                      "most_records": int}
                     -> {}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import PLAIN, Column, Encoder, Reading, encoder_of, quoted
 from gencard.controller.records.file_format import USUAL, FileFormat, open_table
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -33,6 +33,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.statistics.counting import Counter
+from gencard.core.types import FloatArray
 
 _KINDS = (".csv", ".parquet")
 _BATCH = 1 << 16
@@ -127,9 +128,24 @@ class Vault:
         Raises:
             TooLargeError: There are more than ``most_records``.
         """
+        return self.read(attributes, (), most_records=most_records)[0]
+
+    def read(
+        self, attributes: Clique, uncoded: Clique, *, most_records: int
+    ) -> tuple[Dataset, dict[str, FloatArray]]:
+        """The records on some attributes, and the numbers of some attributes as they are stored.
+
+        Args:
+            uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
+
+        Raises:
+            TooLargeError: There are more than ``most_records``.
+            InvalidInputError: An uncoded attribute is not one of numbers.
+        """
+        self._check_numbers(uncoded)
         batches: list[list[NDArray[Any]]] = []
         records = 0
-        for batch in self._batches(attributes):
+        for batch in self._batches(attributes, uncoded):
             records += len(batch[0])
             if records > most_records:
                 raise TooLargeError(what="The dataset", limit=f"{most_records} records")
@@ -137,7 +153,13 @@ class Vault:
         if not records:
             raise EmptyDatasetError()
         columns = [np.concatenate(parts) for parts in zip(*batches, strict=True)]
-        return Dataset.of_columns(self.coding.domain.project(attributes), columns)
+        dataset = Dataset.of_columns(self.coding.domain.project(attributes), columns[: len(attributes)])
+        return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True))
+
+    def _check_numbers(self, attributes: Clique) -> None:
+        for name in attributes:
+            if not isinstance(self.coding.attribute(name).coding, Edges):
+                raise InvalidInputError(field="uncoded", problem=f"'{name}' has no declared edges")
 
     def _undeclared(self) -> tuple[str, ...]:
         """Attributes some values of which have no level, in their order."""
@@ -150,11 +172,13 @@ class Vault:
                     undeclared.add(name)
         return tuple(name for name in attributes if name in undeclared)
 
-    def _batches(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
-        """Codes of the attributes, one array each, batch by batch in the order of the file."""
-        encoders = self._encoders(attributes)
-        for batch in self._numbers(attributes, encoders):
-            yield [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
+    def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
+        """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file."""
+        names = (*attributes, *uncoded)
+        encoders = self._encoders(names)
+        for batch in self._numbers(names, encoders):
+            codes = [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
+            yield [*codes[: len(attributes)], *batch[len(attributes) :]]
 
     def _encoders(self, attributes: Clique) -> list[Encoder]:
         return [

@@ -1,0 +1,165 @@
+r"""What a new output tells together with all earlier ones about the same records.
+
+Two outputs whose populations differ by a few records describe these few by subtraction. So a new output
+is refused where
+
+* **pairs**: the population of one output is, but for 1 to ``threshold - 1`` records, a union of cells of
+  the other (all records, or the 40-year-olds that a table of ages shows), in all or within a cell of the
+  attributes that both rest on;
+* **chains**: a sum of populations, each taken once, several times or subtracted, leaves fewer than
+  ``threshold`` records. With the populations as rows and their common refinement as columns, such a sum
+  is a vector of the row space that is zero on all large columns: searched exactly where few
+  combinations have to be tried, and refused unsearched where many would.
+
+What this does not catch: chains through cells *inside* tables (pairs alone look there), and what an
+attacker knows besides. Nor does it know a population that another system has published.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.dataset import Dataset
+from gencard.core.output_checks.populations import Kept, Output, cell_numbers
+from gencard.core.types import FloatArray, IntArray
+
+MOST_COMBINATIONS = 2_000
+"""Sparse combinations that are tried before a chain is refused without a search."""
+
+_ZERO = 1e-7
+
+
+def differences(new: Output, earlier: Sequence[Output], dataset: Dataset, threshold: int) -> bool:
+    """Whether a new output must be refused because of earlier ones on the same records.
+
+    Args:
+        dataset: The records, over all attributes that the outputs name.
+        threshold: Fewest records that two outputs may differ by, unless they do not differ.
+    """
+    if threshold <= 1 or not earlier:
+        return False
+    judged = _Told.of(new, dataset)
+    before = [_Told.of(output, dataset) for output in _distinct(earlier)]
+    if any(
+        _nearly_told(one, other, dataset, threshold) or _nearly_told(other, one, dataset, threshold)
+        for one, other in ((judged, told) for told in before)
+    ):
+        return True
+    return _in_a_chain([judged.kept, *(told.kept for told in before)], threshold)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """An output beside which records it is about."""
+
+    output: Output
+    kept: Kept
+
+    @classmethod
+    def of(cls, output: Output, dataset: Dataset) -> "_Told":
+        return cls(output, output.kept(dataset))
+
+
+def _distinct(outputs: Sequence[Output]) -> list[Output]:
+    """The outputs without repetitions: psi of many cards rests on the same cliques."""
+    keys = {
+        (
+            tuple((test.attributes, test.cells.tobytes()) for test in output.tests),
+            frozenset(map(frozenset, output.cliques)),
+        ): output
+        for output in outputs
+    }
+    return list(keys.values())
+
+
+def _nearly_told(narrow: _Told, wide: _Told, dataset: Dataset, threshold: int) -> bool:
+    """Whether unions of the wide output's cells come near to the narrow output, but not quite."""
+    return any(_is_small(table, threshold) for table in _gaps(narrow, wide, dataset))
+
+
+def _is_small(gaps: IntArray, threshold: int) -> bool:
+    return bool(np.any((gaps > 0) & (gaps < threshold)))
+
+
+def _gaps(narrow: _Told, wide: _Told, dataset: Dataset) -> Iterator[IntArray]:
+    """For each pair of cliques, by how many records the nearest unions of cells differ.
+
+    One entry for each cell of the attributes that both cliques have; the first entry is the sum.
+    """
+    about = narrow.output.attributes
+    for clique in [(), *wide.output.cliques]:
+        told = [name for name in clique if name in about]
+        shared = {frozenset(clique) & frozenset(other) for other in [(), *narrow.output.cliques]}
+        for common in shared:
+            within = [name for name in clique if name in common]
+            yield _gap(narrow.kept, wide.kept, dataset, within, told)
+
+
+def _gap(
+    narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], told: Sequence[str]
+) -> IntArray:
+    """Records between a population and the nearest union of another one's cells, by cells of ``within``.
+
+    A cell of ``told`` that is for the greater part in belongs to the nearest union; what it holds of the
+    others is the difference, and so is what lies outside the wide population. Where no cell belongs to
+    it, there is nothing to subtract: the difference is the output itself, which has rules of its own.
+    """
+    rows, many = cell_numbers(dataset, within)
+    split, each = cell_numbers(dataset, [name for name in told if name not in within])
+    cells = rows * each + split
+    inside = np.bincount(cells[narrow & wide], minlength=many * each).reshape(many, each)
+    outside = np.bincount(cells[~narrow & wide], minlength=many * each).reshape(many, each)
+    beyond = np.bincount(rows[narrow & ~wide], minlength=many)
+    gaps = np.minimum(inside, outside).sum(axis=1) + beyond
+    nearest = (inside > outside).any(axis=1)
+    return np.append(np.where(nearest, gaps, 0), gaps.sum() if nearest.any() else 0)
+
+
+def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:
+    """Whether a combination of populations that needs the first one leaves too few records."""
+    rows = np.array(populations, dtype=np.uint8)
+    columns, sizes = np.unique(rows, axis=1, return_counts=True)
+    columns, sizes = columns[:, columns.any(axis=0)], sizes[columns.any(axis=0)]
+    small = sizes < threshold
+    combination = _null_space(columns[:, ~small].T.astype(np.float64))
+    vectors = combination.T @ columns[:, small]
+    vectors = _independent(vectors)
+    return bool(len(vectors)) and _has_small_support(vectors, sizes[small], threshold)
+
+
+def _null_space(matrix: FloatArray) -> FloatArray:
+    """An orthonormal basis of what a matrix sends to 0, one vector a column."""
+    if not len(matrix):
+        return np.eye(matrix.shape[1])
+    _, sizes, right = np.linalg.svd(matrix)
+    rank = int((sizes > _ZERO * max(1.0, sizes.max(initial=0.0))).sum())
+    return np.asarray(right[rank:].T)
+
+
+def _independent(vectors: FloatArray) -> FloatArray:
+    """A basis of the space that some rows span."""
+    if not vectors.size:
+        return vectors[:0]
+    _, sizes, right = np.linalg.svd(vectors, full_matrices=False)
+    return np.asarray(right[sizes > _ZERO])
+
+
+def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold: int) -> bool:
+    """Whether a vector of a space is nonzero on columns of fewer than ``threshold`` records together.
+
+    A vector of least support is, but for its length, the only one that is 0 on some ``d - 1`` columns.
+    """
+    dimension, columns = basis.shape
+    if comb(columns, dimension - 1) > MOST_COMBINATIONS:
+        return True  # to search would be work in itself; too careful is the safe side
+    for zeros in combinations(range(columns), dimension - 1):
+        weights = _null_space(basis[:, list(zeros)].T)
+        for vector in (basis.T @ weights).T:
+            support = np.abs(vector) > _ZERO
+            if 0 < sizes[support].sum() < threshold:
+                return True
+    return False

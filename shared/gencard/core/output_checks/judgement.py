@@ -1,0 +1,254 @@
+"""Which rules an answer from the records breaks: by its kind, from the records that it rests on.
+
+Every number is judged by what it can tell. Counts, and what determines them, are judged cell by cell, as
+are the coefficients of dummies: those of a logistic model with its features' table are the counts. Means
+are judged by what single records contribute. All else has degrees of freedom, and its model matrix.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from gencard.core.answers.answer import Answer
+from gencard.core.answers.design import Column, Design, Question
+from gencard.core.answers.margins import Mask, Occupied, RecordMargins
+from gencard.core.domain import Clique
+from gencard.core.output_checks import models, tables
+from gencard.core.output_checks.populations import cell_numbers
+from gencard.core.output_checks.rules import PASSED, Colour, Rules, Verdict, together
+from gencard.core.statistics.formula import Analysis
+from gencard.core.types import FloatArray, IntArray
+
+_COUNTED = {
+    Analysis.CROSSTAB,
+    Analysis.LOGLINEAR,
+    Analysis.NAIVE_BAYES,
+    Analysis.CORRESPONDENCE,
+    Analysis.QUANTILES,
+}
+"""Tell the cells of the marginals that they need."""
+
+_CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
+_GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
+_PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC, Analysis.CHOW_LIU}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the rules say of an answer, for a steward: it depends on the records.
+
+    Args:
+        parts: What was looked at, such as "model" or "sex × edu", and the verdict on all numbers that
+            rest on it.
+    """
+
+    parts: tuple[tuple[str, Verdict], ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the answer as a whole: one number that must stay keeps all of them."""
+        return together(verdict for _, verdict in self.parts)
+
+    @property
+    def colour(self) -> Colour:
+        return self.verdict.colour
+
+    @property
+    def marks(self) -> list[dict[str, object]]:
+        """As JSON."""
+        return [
+            {"part": part, "colour": str(verdict.colour), "rules": list(map(str, verdict.broken))}
+            for part, verdict in self.parts
+        ]
+
+
+def judged(margins: RecordMargins, question: Question, answer: Answer, rules: Rules) -> Judgement:
+    """The judgement of an answer that was computed from these margins.
+
+    Raises:
+        TooLargeError: A table would have too many cells.
+    """
+    parts: dict[str, Verdict] = {}
+    for name, verdict in _parts(margins, question, answer, rules):
+        parts[name] = together([parts.get(name, PASSED), verdict])
+    return Judgement(tuple(parts.items()))
+
+
+def _parts(
+    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    kind = question.kind
+    yield "test", models.of_test(answer.n, _parameters(answer), rules)
+    if question.design is not None:
+        yield "model", _of_design(margins, question.design, answer, rules)
+        yield from _told_by_dummies(margins, question, question.design, rules)
+    if kind in _COUNTED:
+        yield from ((_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques)
+    if kind in _GROUPED:
+        yield from _of_groups(margins, question, rules)
+    if kind is Analysis.QUANTILES:
+        yield from _of_quantiles(margins, question, answer, rules)
+    if kind in _PAIRED:
+        small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
+        yield from ((_name(clique), _of_cells(margins, clique, rules)) for clique in small)
+    if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
+        response = (question.formula.response or "",)
+        yield _name(response), _of_cells(margins, response, rules)
+
+
+def _name(clique: Clique) -> str:
+    return " × ".join(clique) or "all"
+
+
+def _parameters(answer: Answer) -> int:
+    """Estimated coefficients; for tests without any, 1, as of a mean."""
+    return 1 if answer.coefficients is None else len(answer.coefficients.names)
+
+
+def _of_cells(margins: RecordMargins, clique: Clique, rules: Rules) -> Verdict:
+    """Of all cells of a marginal, without levels that nobody has: they are in no table, as in ACRO."""
+    counts = margins.counts(clique)
+    held = [
+        counts.sum(axis=tuple(other for other in range(counts.ndim) if other != axis)) > 0
+        for axis in range(counts.ndim)
+    ]
+    return together(tables.verdicts(tables.of_counts(counts[np.ix_(*held)], rules)))
+
+
+def _is_fourfold(margins: RecordMargins, clique: Clique) -> bool:
+    """Whether a pair has two levels each: one number about it is then its table."""
+    return len(clique) == 2 and all(np.count_nonzero(margins.counts((name,))) == 2 for name in clique)
+
+
+def _occupied(margins: RecordMargins, clique: Clique) -> Occupied:
+    """The cells that hold somebody; of no attributes, the one cell of all."""
+    if clique:
+        return margins.occupied(clique)
+    return Occupied(np.zeros((1, 0), dtype=np.int64), margins.counts(()).reshape(1))
+
+
+def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Rules) -> Verdict:
+    cells = _occupied(margins, design.attributes)
+    saturable = len(design.attributes) > 1
+    return together(
+        [
+            models.of_model(
+                answer.n, _parameters(answer), len(cells.counts) if saturable else None, rules
+            ),
+            models.of_features(design.matrix(cells.codes), cells.counts, rules),
+        ]
+    )
+
+
+def told_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
+    """The marginals in whose cells an answer tells counts or means; none for models of numbers alone.
+
+    Args:
+        possible: The levels of each attribute of the formula that the population leaves.
+    """
+    if question.kind in _COUNTED or question.kind in _PAIRED:
+        return question.cliques
+    if question.kind in _GROUPED:
+        return question.formula.terms or ((),)
+    counted = question.kind in _CLASSES and question.formula.response is not None
+    response = (question.formula.response or "",) if counted else ()
+    if question.design is None:
+        return (response,)
+    coded = _fully_coded(
+        question.design,
+        lambda clique: prod(int(possible[name].sum()) for name in clique),
+        lambda clique: _cells_of([possible[name] for name in clique]),
+    )
+    return tuple((*response, *clique) for clique in coded)
+
+
+def _cells_of(levels: Sequence[Mask]) -> IntArray:
+    """Codes of all cells of some levels, shape ``(cells, attributes)``."""
+    grids = np.meshgrid(*map(np.flatnonzero, levels), indexing="ij")
+    return np.stack(grids, axis=-1).reshape(-1, len(levels)) if levels else np.zeros((1, 0), np.int64)
+
+
+def _told_by_dummies(
+    margins: RecordMargins, question: Question, design: Design, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Of tables that the coefficients determine: response by each term with a value for each cell."""
+    response = design.response
+    if response is None:
+        return
+    held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
+    for clique in _fully_coded(design, lambda clique: len(held[clique]), held.__getitem__):
+        if question.kind in _CLASSES:
+            table = (response.attribute, *clique)
+            yield _name(table), _of_cells(margins, table, rules)
+        else:
+            numbers = np.where(np.isnan(response.values), 0.0, response.values)
+            yield _name(clique), _of_sums(margins, clique, response.attribute, numbers, rules)
+
+
+def _fully_coded(
+    design: Design, number_of: Callable[[Clique], int], cells_of: Callable[[Clique], IntArray]
+) -> Iterator[Clique]:
+    """Sets of attributes for each of whose cells the model has a fitted value of its own.
+
+    Args:
+        number_of: How many cells there are; they are listed only where a model may be so wide.
+        cells_of: Their codes, shape ``(cells, attributes)``.
+    """
+    for clique in dict.fromkeys(column.attributes for column in design.columns):
+        inside = [one for one in design.columns if {*one.attributes} <= {*clique}]
+        if number_of(clique) <= len(inside):
+            codes = cells_of(clique)
+            matrix = np.column_stack([_values(one, clique, codes) for one in inside])
+            if np.linalg.matrix_rank(matrix) == len(codes):
+                yield clique
+
+
+def _values(column: Column, clique: Clique, codes: IntArray) -> FloatArray:
+    """A column in cells of some attributes that hold all of its own."""
+    places = tuple(codes[:, clique.index(name)] for name in column.attributes)
+    return np.asarray(np.broadcast_to(column.values[places], len(codes)))
+
+
+def _of_groups(
+    margins: RecordMargins, question: Question, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Of means and spreads of the response in the groups of each term."""
+    response = question.formula.response or ""
+    numbers = np.asarray(question.values[response], dtype=np.float64)
+    for term in question.formula.terms or ((),):
+        yield _name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
+
+
+def _of_sums(
+    margins: RecordMargins,
+    clique: Clique,
+    response: str,
+    numbers: FloatArray,
+    rules: Rules,
+    *,
+    spreads: bool = False,
+) -> Verdict:
+    """Of sums of a response in the cells of a clique that hold somebody."""
+    dataset = margins.dataset
+    values = numbers[dataset.column(response)]
+    cells, _ = cell_numbers(dataset, clique)
+    held, place = np.unique(cells, return_inverse=True)
+    groups = tables.contributions(
+        place, values, cells=len(held), most=max(rules.checks.dominance_count, 1)
+    )
+    verdicts = tables.verdicts(tables.of_sums(groups, rules))
+    if spreads:
+        verdicts += tables.verdicts(tables.of_spreads(groups, rules))
+    return together(verdicts)
+
+
+def _of_quantiles(
+    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    term = question.formula.terms[0] if question.formula.terms else ()
+    counts = _occupied(margins, term).counts
+    for name in answer.table("quantiles").column_names:
+        broken = tables.of_quantiles(counts, float(name), rules)
+        yield f"quantile {name}", together(tables.verdicts(broken))

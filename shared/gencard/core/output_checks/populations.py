@@ -1,0 +1,101 @@
+"""Populations: which records an output is about, by a test of declared levels that anybody can read.
+
+A population is public: it says which cells of a few attributes are in it, and never which records.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import DomainMismatchError
+from gencard.core.types import IntArray
+
+Kept = NDArray[np.bool_]
+"""Which records are in a population, one entry for each."""
+
+_MOST_CELLS = 2**20
+"""Cells of a marginal that are numbered by their place in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """Which cells of some attributes are in.
+
+    Args:
+        attributes: In the order of the axes.
+        cells: True where a record of this cell is in.
+    """
+
+    attributes: Clique
+    cells: NDArray[np.bool_]
+
+    def kept(self, dataset: Dataset) -> Kept:
+        """Which records pass.
+
+        Raises:
+            UnknownAttributeError: The dataset lacks an attribute.
+            DomainMismatchError: An attribute has another number of levels.
+        """
+        if dataset.domain.project(self.attributes).sizes != self.cells.shape:
+            raise DomainMismatchError(problem="a test of a population has other levels")
+        if not self.attributes:
+            return np.full(len(dataset), bool(self.cells))
+        codes = tuple(dataset.column(name) for name in self.attributes)
+        kept: Kept = self.cells[codes]
+        return kept
+
+
+EVERYBODY = Condition((), np.array(True))  # a table without axes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What was told of some records: tables of counts, or what depends on them alone.
+
+    Args:
+        tests: A record is in the population where it passes all of them: what the analyst asked for,
+            and that no used value is missing.
+        cliques: The marginals of the population that the output rests on, so that it tells no more.
+    """
+
+    tests: tuple[Condition, ...]
+    cliques: tuple[Clique, ...]
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """All that says who is in."""
+        return frozenset(name for test in self.tests for name in test.attributes)
+
+    def kept(self, dataset: Dataset) -> Kept:
+        """Which records the output is about."""
+        everybody = np.ones(len(dataset), dtype=bool)
+        return reduce(np.logical_and, (test.kept(dataset) for test in self.tests), everybody)
+
+
+def not_missing(attributes: Iterable[str], levels: Domain) -> tuple[Condition, ...]:
+    """That no value of these attributes is missing, whose last level is "missing"."""
+    return tuple(
+        Condition((name,), np.arange(levels.size(name)) < levels.size(name) - 1) for name in attributes
+    )
+
+
+def cell_numbers(dataset: Dataset, attributes: Sequence[str]) -> tuple[IntArray, int]:
+    """The cell of each record in the marginal on some attributes, and how many cells there are.
+
+    Cells are numbered as they occur where the whole table would be large.
+    """
+    sizes = [dataset.domain.size(name) for name in attributes]
+    if prod(sizes) > _MOST_CELLS:
+        rows = dataset.codes[:, list(dataset.domain.axes(tuple(attributes)))]
+        _, numbers = np.unique(rows, axis=0, return_inverse=True)
+        return numbers.astype(np.int64), int(numbers.max(initial=-1)) + 1
+    numbers = np.zeros(len(dataset), dtype=np.int64)
+    for name, size in zip(attributes, sizes, strict=True):
+        numbers = numbers * size + dataset.column(name)
+    return numbers, prod(sizes)

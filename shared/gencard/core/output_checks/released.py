@@ -1,0 +1,132 @@
+"""An answer as it leaves: every number rounded to what its standard error earns."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
+from gencard.core.output_checks import rounding
+from gencard.core.output_checks.rules import Rules
+
+_COUNTS = {"counts", "confusion", "nobs", "n"}
+"""Names of tables and columns that hold numbers of records."""
+
+_SHARES = {
+    "rsquared", "rsquared_adj", "prsquared", "accuracy", "cramers_v", "phi", "pearsonr", "spearmanr",
+    "kendalltau", "auc", "mutual_information", "lambda", "eta_squared",
+}  # fmt: skip
+"""Names of scalars between -1 and 1."""
+
+_BY_MEAN = {"mean", "lower", "upper"}
+_PVALUES = {"pvalue", "pvalues"}
+
+_FEW = 100
+"""Degrees of freedom up to which they are those of a model, not of the records."""
+
+
+def released(answer: Answer, rules: Rules) -> Answer:
+    """The answer with rounded numbers.
+
+    Counts become multiples of the rounding base. Coefficients are rounded to two digits of their
+    standard errors, and so are scalars and means that have one. Other numbers are rounded as if their
+    standard error were their size over the square root of the number of records, or half of one over it
+    where they are bounded. Notes stay: they name levels, never records.
+    """
+    return replace(
+        answer,
+        n=_count(answer.n, rules),
+        coefficients=None if answer.coefficients is None else _coefficients(answer.coefficients, rules),
+        scalars=tuple(_scalar(one, answer.n, rules) for one in answer.scalars),
+        tables=tuple(_table(one, answer.n, rules) for one in answer.tables),
+    )
+
+
+def _count(number: float, rules: Rules) -> float:
+    return float(rounding.counts(np.array([number]), rules.checks.rounding)[0])
+
+
+def _coefficients(one: Coefficients, rules: Rules) -> Coefficients:
+    params = tuple(map(rounding.to_error, one.params, map(float, one.bse)))
+    covariance = rounding.covariance(np.reshape(one.covariance, (len(one.names),) * 2))
+    degrees = None if one.degrees is None else _count(one.degrees, rules)
+    return replace(
+        one,
+        params=params,
+        covariance=tuple(tuple(map(float, row)) for row in covariance),
+        degrees=degrees,
+    )
+
+
+def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
+    value, error = one.value, one.standard_error
+    if value is not None:
+        value = _number(one.name, value, error, records, rules)
+    return replace(
+        one,
+        value=value,
+        standard_error=None if error is None else rounding.to_digits(error, 2),
+        degrees=tuple(_count(degree, rules) if degree > _FEW else degree for degree in one.degrees),
+        pvalue=None if one.pvalue is None else rounding.of_probability(one.pvalue),
+    )
+
+
+def _number(name: str, value: float, error: float | None, records: float, rules: Rules) -> float:
+    if error is not None:
+        return rounding.to_error(value, error)
+    if name in _COUNTS:
+        return _count(value, rules)
+    if name in _PVALUES:
+        return rounding.of_probability(value)
+    return rounding.of_share(value, records) if name in _SHARES else rounding.of_size(value, records)
+
+
+def _table(table: Table, records: float, rules: Rules) -> Table:
+    """Columns of a table of groups by their names; of another table, by the table's name."""
+    errors = _errors(table)
+    rows = []
+    for row, error in zip(table.values, errors, strict=True):
+        sizes = dict(zip(table.column_names, row, strict=True))
+        own = sizes.get("nobs") or records
+        rows.append(
+            tuple(
+                None if value is None else _cell(table.name, column, value, error, own, rules)
+                for column, value in sizes.items()
+            )
+        )
+    return replace(table, values=tuple(rows))
+
+
+def _cell(
+    table: str, column: str, value: float, error: float | None, records: float, rules: Rules
+) -> float:
+    if column in _BY_MEAN and error:
+        return rounding.to_error(value, error)
+    if column == "std_mean":
+        return rounding.to_digits(value, 2)
+    name = column if column in _COUNTS | _PVALUES else table
+    if name == table and table not in _COUNTS | _PVALUES and abs(value) <= 1:
+        return rounding.of_share(value, records)
+    return _number(name, value, None, records, rules)
+
+
+def _errors(table: Table) -> list[float | None]:
+    """The standard error of the mean of each row of a table of groups."""
+    if "std_mean" not in table.column_names:
+        return [None] * len(table.values)
+    place = table.column_names.index("std_mean")
+    return [row[place] for row in table.values]
+
+
+def numbers_in(answer: Answer) -> int:
+    """How many numbers an answer tells: a covariance matrix counts once for each pair of names."""
+    coefficients = answer.coefficients
+    of_model = (
+        0 if coefficients is None else len(coefficients.names) * (len(coefficients.names) + 3) // 2
+    )
+    of_tables = sum(
+        value is not None for table in answer.tables for row in table.values for value in row
+    )
+    of_scalars = sum(
+        1 + (one.pvalue is not None) + (one.standard_error is not None) for one in answer.scalars
+    )
+    return 1 + of_model + of_tables + of_scalars

@@ -1,0 +1,108 @@
+r"""Numbers rounded to the digits that their standard error earns.
+
+Two significant digits of the standard error are kept [1]_: with an error of 0.0234 a number is a
+multiple of 0.001. More digits say nothing of the population, and everything of the records: the last
+digits of a mean are the sum of its records. A number thus carries at most
+:math:`\log_2(\text{range} / \text{error}) + 7` bits about them.
+
+References:
+    .. [1] *Evaluation of measurement data: guide to the expression of uncertainty in measurement*,
+       JCGM 100:2008, section 7.2.6.
+"""
+
+from math import floor, isfinite, log10, sqrt
+
+import numpy as np
+
+from gencard.core.types import FloatArray
+
+MOST_DIGITS = 6
+"""Significant digits of any number, however small its standard error."""
+
+_LEAST_P = 1e-4
+"""Below it, a p-value is 0: the tail says more of single records than of a test."""
+
+
+def step(error: float) -> float:
+    """The unit of the second significant digit of a standard error.
+
+    >>> [step(error) for error in (0.0234, 0.5, 99.0, 1234.0)]
+    [0.001, 0.01, 1.0, 100.0]
+    """
+    return float(f"1e{floor(log10(error)) - 1}")
+
+
+def to_error(value: float, error: float) -> float:
+    """A number as a multiple of the step of its standard error, of ``MOST_DIGITS`` digits at most.
+
+    A number without a finite, positive error has two digits; what is not finite stays.
+
+    >>> to_error(1.234567, 0.0234), to_error(1.234567, float("nan")), to_error(123456.789, 1e-9)
+    (1.235, 1.2, 123457.0)
+    """
+    if not isfinite(value):
+        return value
+    if not isfinite(error) or error <= 0:
+        return to_digits(value, 2)
+    unit = step(error)
+    if unit <= abs(value) * 1e-12:  # the error of no real number; a program may say so
+        return to_digits(value, MOST_DIGITS)
+    return to_digits(round(value / unit) * unit, MOST_DIGITS)
+
+
+def to_digits(value: float, digits: int) -> float:
+    """A number of so many significant digits; never -0.
+
+    >>> to_digits(0.012345, 2), to_digits(-0.0, 2)
+    (0.012, 0.0)
+    """
+    return float(f"{value:.{digits}g}") + 0.0
+
+
+def of_size(value: float, records: float) -> float:
+    """A number without bounds, such as a log-likelihood, whose error is its size / sqrt(records).
+
+    >>> of_size(-5432.1234, 10_000)
+    -5432.0
+    """
+    return to_error(value, abs(value) / sqrt(max(records, 1.0))) if value else 0.0
+
+
+def of_share(value: float, records: float) -> float:
+    """A number between 0 and 1, or -1 and 1: its error is at most 1 / 2 / sqrt(records).
+
+    >>> of_share(0.123456, 10_000)
+    0.1235
+    """
+    return to_error(value, 0.5 / sqrt(max(records, 1.0)))
+
+
+def of_probability(value: float) -> float:
+    """A p-value of two digits, 0 below one in ten thousand.
+
+    >>> of_probability(0.012345), of_probability(3e-9)
+    (0.012, 0.0)
+    """
+    return to_digits(value, 2) if value >= _LEAST_P else value * 0.0
+
+
+def counts(table: FloatArray, base: int) -> FloatArray:
+    """Counts as the nearest multiples of the card's rounding base.
+
+    >>> counts(np.array([12.0, 13.0, 27.5]), 5).tolist()
+    [10.0, 15.0, 30.0]
+    """
+    return np.round(table / base) * float(base)
+
+
+def covariance(matrix: FloatArray) -> FloatArray:
+    """A covariance matrix from standard errors of two digits and correlations of two decimals.
+
+    Symmetric; no longer positive definite where it nearly was not.
+    """
+    errors = np.sqrt(np.diag(matrix))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        related = np.round(matrix / np.outer(errors, errors), 2)
+    np.fill_diagonal(related, 1.0)
+    digits = np.array([to_digits(float(error), 2) for error in errors])
+    return np.asarray(np.nan_to_num(related) * np.outer(digits, digits))

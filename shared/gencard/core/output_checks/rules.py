@@ -1,0 +1,132 @@
+"""The rules that a number must pass before it leaves, and what a rule says of a number.
+
+Names and defaults are those of ACRO 1.0 [1]_, the semi-automatic checking of outputs that secure data
+centres of the United Kingdom use, with what it leaves to a person made a rule.
+
+References:
+    .. [1] J. Smith, M. Albashir, S. Bacon et al., "Semi-automated checking of research outputs",
+       UNECE Expert Meeting on Statistical Data Confidentiality, 2023.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gencard.core.errors import InvalidNumberError
+from gencard.core.transform import Transform
+
+RULES_VERSION = "1"
+"""Of all rules together; a receipt names it."""
+
+
+class Colour(StrEnum):
+    """What may happen to a number: it leaves, a person looks first, or it stays."""
+
+    GREEN = "green"
+    AMBER = "amber"
+    RED = "red"
+
+
+class Rule(StrEnum):
+    """The codes of the rules."""
+
+    THRESHOLD = "threshold"
+    """A cell, or a group that a number describes, holds too few records."""
+    ZERO = "zero"
+    """An empty cell: nobody has this value, which is said of everybody in its row."""
+    DOMINANCE = "dominance"
+    """The (n, k) rule: the n largest contributions are most of a sum."""
+    REMAINDER = "p-percent"
+    """The p per cent rule: a sum without its two largest contributions says what the largest is."""
+    NEGATIVE = "negative"
+    """Dominance is not defined where contributions may be negative."""
+    FREEDOM = "degrees-of-freedom"
+    """A model leaves too few degrees of freedom."""
+    SATURATED = "saturated"
+    """A model has as many parameters as its features have cells: it is their table."""
+    LEVERAGE = "leverage"
+    """A fitted value rests on too few records: one of them has a leverage above 1 / threshold."""
+    SAME = "same-value"
+    """All records of a group have the same value."""
+    EXTREME = "extreme"
+    """A smallest or largest value, or a residual: the value of one record."""
+    RANK = "rank"
+    """A quantile with too few records on one side of it."""
+    SURVIVAL = "survival"
+    """A survival curve with too few events for a single step."""
+    MISSING = "missing"
+    """A group with missing values."""
+    DIFFERENCING = "differencing"
+    """With an earlier output, the number would describe too few records."""
+    UNKNOWN = "no-rule"
+    """No rule covers the number: a person has to look."""
+
+
+_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.UNKNOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The numbers in the rules.
+
+    Args:
+        checks: Of cells and models, and the multiple to which counts are rounded.
+        survival: Fewest records at risk in a survival curve, and fewest events between its steps.
+        missing: Whether missing values in a group are for a person to look at.
+
+    Raises:
+        InvalidNumberError: ``survival`` is below 1 or above a million.
+    """
+
+    checks: Transform = field(
+        default=Transform(
+            threshold=10,
+            freedom=10,
+            dominance_count=2,
+            dominance_percent=90,
+            remainder_percent=10,
+            zeros=True,
+            rounding=5,
+        )
+    )
+    survival: int = 10
+    missing: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.survival <= 1_000_000:
+            raise InvalidNumberError(field="rules.survival", expected="from 1 to 1000000")
+
+
+USUAL_RULES = Rules()
+"""Where nobody chose: ACRO's defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the rules say of one number: the rules that it breaks, without saying by how much.
+
+    >>> Verdict((Rule.NEGATIVE,)).colour, Verdict().colour
+    (<Colour.AMBER: 'amber'>, <Colour.GREEN: 'green'>)
+    """
+
+    broken: tuple[Rule, ...] = ()
+
+    @property
+    def colour(self) -> Colour:
+        if set(self.broken) - _AMBER:
+            return Colour.RED
+        return Colour.AMBER if self.broken else Colour.GREEN
+
+
+PASSED = Verdict()
+
+
+def together(verdicts: Iterable[Verdict]) -> Verdict:
+    """All rules that some number breaks, in the order of ``Rule``."""
+    broken = {rule for verdict in verdicts for rule in verdict.broken}
+    return Verdict(tuple(rule for rule in Rule if rule in broken))
+
+
+def breaking(rules: Iterable[tuple[Rule, bool]]) -> Verdict:
+    """A verdict from rules and whether each is broken."""
+    return Verdict(tuple(rule for rule, broken in rules if broken))

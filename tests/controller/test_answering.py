@@ -1,0 +1,188 @@
+"""Checked runs as a job: real files in the vault, our own analyses, output checks; and attacks."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gencard.controller.jobs.answering import answer
+from gencard.controller.records.schema_file import PublicSchema, table_of_schema
+from gencard.controller.records.vault import Vault
+from gencard.core.answers.answer import Answer
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.errors import InvalidInputError, UnknownAttributeError
+from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.core.typed_json import PLAIN
+from gencard.core.types import ignore_progress
+
+SALT = b"salt"
+CODING = Coding(
+    (
+        Attribute("region", Labels(("North", "South", "West", "Isle"))),
+        Attribute("sex", Labels(("f", "m"))),
+        Attribute("age", Edges((20.0, 30.0, 40.0, 50.0, 60.0), missing=True, decimals=0)),
+        Attribute("ill", Labels(("no", "yes"))),
+        Attribute("income", Edges((0.0, 1000.0, 2000.0, 5000.0, 100000.0))),
+    )
+)
+ROWS = 3_000
+
+
+def people():
+    """Nine people live on the isle; illness grows with age, income with age and sex."""
+    rng = np.random.default_rng(5)
+    age = rng.integers(20, 60, ROWS).astype(float)
+    frame = pd.DataFrame(
+        {
+            "region": rng.choice(["North", "South", "West"], ROWS, p=[0.5, 0.3, 0.2]),
+            "sex": rng.choice(["f", "m"], ROWS),
+            "age": age,
+            "ill": np.where(rng.random(ROWS) < 0.1 + (age - 20) / 100, "yes", "no"),
+        }
+    )
+    frame["income"] = np.round(
+        np.exp(rng.normal(6.8, 0.4, ROWS)) + 20 * age + 200 * (frame.sex == "m"), 2
+    )
+    frame.loc[:8, "region"] = "Isle"
+    frame.loc[20:400:40, "age"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vault") / "records.csv"
+    people().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def ask(survey):
+    """Runs a job, as JSON there and back."""
+    schema = table_of_schema(PublicSchema("t", "d", "b", True, CODING))
+    version = Vault(survey, CODING).version(SALT)
+    records = {
+        "data": str(survey),
+        "schema": schema,
+        "version": version,
+        "salt": SALT.hex(),
+        "format": {},
+    }
+
+    def run(kind, formula, where="", missing="level", earlier=(), **more):
+        options = more.pop("options", "")
+        options = options if isinstance(options, str) else json.dumps(options)
+        asked = {
+            "kind": kind,
+            "formula": formula,
+            "where": where,
+            "missing": missing,
+            "options": options,
+        }
+        job = {"records": records, **asked, "earlier": list(earlier), "privacy": None, "numbers": 100}
+        job |= {"most_records": 10_000, "seed": 1} | more
+        return json.loads(json.dumps(answer(json.loads(json.dumps(job)), ignore_progress)))
+
+    return run
+
+
+def asked(kind, formula, where="", missing="level"):
+    return {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": ""}
+
+
+def coded(frame):
+    """Income and age as their levels' midpoints."""
+    income = np.array([500.0, 1500.0, 3500.0, 52500.0])
+    return income[np.searchsorted([1000, 2000, 5000], frame.income, "right")], frame.age // 10 * 10 + 4.5
+
+
+class TestAnswers:
+    def test_a_model_is_that_of_the_coded_records_rounded(self, ask):
+        result = ask("linear", "income ~ sex + age", missing="drop")
+        given = Answer.of_json(result["answer"])
+        assert (result["reasons"], result["review"]) == ([], False)
+        frame = people().dropna()
+        y, age = coded(frame)
+        age = np.where(age == 54.5, 55.0, age)  # the last interval is closed
+        x = np.column_stack([np.ones(len(frame)), frame.sex == "m", age]).astype(float)
+        exact, (residual,), *_ = np.linalg.lstsq(x, y, rcond=None)
+        errors = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * residual / (len(frame) - 3))
+        assert np.all(np.abs(np.array(given.coefficients.params) - exact) <= errors / 20)
+        assert [float(f"{error:.2g}") for error in errors] == pytest.approx(given.coefficients.bse)
+        assert given.n == round(len(frame) / 5) * 5
+
+    def test_nine_people_of_the_isle_are_in_no_answer(self, ask):
+        refused = ask("linear", "income ~ region")
+        assert refused["answer"] is None
+        assert {"threshold", "leverage"} <= set(refused["reasons"])
+        assert ask("linear", "income ~ sex")["answer"] is not None
+
+    def test_what_cannot_be_read_costs_nothing(self, ask):
+        for bad, error in [
+            ({"kind": "nonsense", "formula": "ill ~ sex"}, InvalidInputError),
+            ({"kind": "linear", "formula": "income ~ wealth"}, UnknownAttributeError),
+            ({"kind": "linear", "formula": "income ~ sex", "where": "age <"}, InvalidInputError),
+        ]:
+            with pytest.raises(error):
+                ask(**bad)
+
+    def test_no_word_of_what_fails_at_the_records(self, ask):
+        refused = ask("linear", "income ~ sex", where="region == 'Isle' and sex == 'f' and age < 30")
+        assert refused["answer"] is None
+        assert set(refused["reasons"]) <= {"no-answer", "differencing", "threshold"}
+
+
+class TestDifferencing:
+    WITHOUT_NINE = "region != 'Isle'"
+
+    def test_all_but_nine_people_are_refused_first_or_second(self, ask):
+        assert ask("linear", "income ~ sex", where=self.WITHOUT_NINE)["reasons"] == ["differencing"]
+        earlier = [asked("linear", "income ~ sex")]
+        refused = ask(
+            "linear",
+            "ill ~ sex",
+            where=self.WITHOUT_NINE,
+            earlier=earlier,
+            options={"values": {"ill": [0, 1]}},
+        )
+        assert refused["reasons"] == ["differencing"]
+
+    def test_nested_groups_that_leave_nine(self, ask):
+        """West and Isle, then West: each is large, and nobody asked for everybody."""
+        both = asked("linear", "income ~ sex", where="region in ['West', 'Isle']")
+        assert ask(**both)["answer"] is not None
+        refused = ask("linear", "income ~ sex", where="region == 'West'", earlier=[both])
+        assert refused["reasons"] == ["differencing"]
+
+    def test_a_chain_of_groups_that_leaves_nine(self, ask):
+        """Everybody less North, less South, less West."""
+        groups = [
+            asked("linear", "income ~ sex", where=f"region == '{name}'") for name in ("North", "South")
+        ]
+        assert ask(**groups[1], earlier=groups[:1])["answer"] is not None
+        refused = ask("linear", "income ~ sex", where="region == 'West'", earlier=groups)
+        assert refused["reasons"] == ["differencing"]
+
+    def test_missing_values_that_are_dropped(self, ask):
+        """Ten people have no age; with nine it would be a difference."""
+        number = int(people().age.isna().sum())
+        assert number == 10
+        earlier = [asked("linear", "income ~ sex")]
+        assert ask("linear", "income ~ age", missing="drop", earlier=earlier)["answer"] is not None
+        few = ask("linear", "income ~ age", missing="drop", earlier=earlier, limits=limits(threshold=11))
+        assert few["reasons"] == ["differencing"]
+
+    def test_cells_of_a_card(self, ask):
+        """A card told illness by age; ages without the isle would tell of the isle's people by age."""
+        where = "age < 30 and region != 'Isle'"
+        assert ask("linear", "income ~ sex", where=where, released=[["age", "ill"]])["answer"] is None
+
+    def test_the_same_question_again_is_no_difference(self, ask):
+        again = asked("linear", "income ~ sex", where="age < 40")
+        assert ask(**again, earlier=[again, again]) == ask(**again)
+
+
+def limits(**checks):
+    """The usual rules with some numbers changed."""
+    return PLAIN.write(replace(USUAL_RULES, checks=replace(USUAL_RULES.checks, **checks)))
