@@ -16,10 +16,13 @@ from gencard.controller.jobs import process, tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.process import WorkerProcess
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.core.card.mechanism import EXACT
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.transform import AS_COUNTED
+from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 from gencard.wire.documents.psi_document import psi_document
 from tests.system.raw_calls import eventually, is_alive, open_files
 
@@ -49,7 +52,8 @@ def endless() -> tasks.Job:
     """A job that never ends: its records are a device that never does."""
     schema = {"title": "t", "declared_by": "d", "attributes": [{"name": "a", "labels": ["x"]}]}
     records = {"data": "/dev/zero", "format": {}, "schema": schema, "version": "0", "salt": ""}
-    return {"records": records, "cliques": [["a"]]}
+    measured = {"privacy": privacy_document(EXACT), "transform": transform_document(AS_COUNTED)}
+    return {"records": records, "cliques": [["a"]], "weights": [], **measured}
 
 
 class Reports(list):
