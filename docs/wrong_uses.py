@@ -114,6 +114,26 @@ card.generate(rows=10, seed="7")
 card.generate(rows=10, values="level")
 card.generate(rows=10, progress="yes")
 card.generate(rows=10_000_000)
+card.answer()
+card.answer("health ~ sexx")
+card.answer("health ~", "crosstab")
+card.answer("health ~ sex", "logit")
+card.answer("health ~ sex", kind="linear", values=[1, 2])
+card.answer("health ~ sex", "crosstab", values={"sex": ["m", "f"]})
+card.answer("health ~ sex", "crosstab", values={"sex": [1, 2, 3]})
+card.answer("health ~ sex", "crosstab", test="welch")
+card.answer("health ~ sex", "crosstab", wehre="sex == 'male'")
+card.answer("health ~ sex", "crosstab", where="sex = 'male'")
+card.answer("health ~ sex", "crosstab", missing="ignore")
+card.answer("health ~ region", "crosstab")
+card.answer("health ~ sex", "crosstab").plot()
+card.answer("health ~ sex", "crosstab").to_frame("exepcted")
+card.answer("health ~ sex", "crosstab").to_csv("no/such/folder/a.csv")
+offered.answer("health ~ work", "crosstab")
+answer("no/such/folder", "health ~ sex")
+answer(card, "health ~ sex")
+card.run("health ~ sex", "crosstab")
+card.report(answers=card.answer("health ~ sex", "crosstab"))
 card.replay("rows.csv")
 card.replay(others)
 card.replay(frame.drop(columns="sex"))
@@ -154,6 +174,13 @@ gencard propose survey --marginal sex,health
 gencard propos survey
 gencard price survey --marginal sex,health --row 10
 gencard plan survey 'health ~ sexx'
+gencard answer CARD 'health ~ sex' --kind logit
+gencard answer CARD 'health ~ region' --kind crosstab
+gencard answer CARD 'health ~ sex' --kind crosstab --values sex
+gencard answer CARD 'health ~ sex' --kind crosstab --option test=welch
+gencard answer CARD 'health ~ sex' --kind crosstab --plot answer.gif
+gencard answer no/such/folder 'health ~ sex'
+gencard run CARD 'health ~ sex' --kind crosstab
 gencard generate CARD --rows ten -o rows.csv
 gencard generate CARD --rows 0 -o rows.csv
 gencard generate datasets/survey/cards/0000000000000000 --rows 10 -o rows.csv

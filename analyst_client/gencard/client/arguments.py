@@ -200,7 +200,8 @@ def choice(*names: str) -> Check:
     def check(field: str, value: Any) -> str:
         if isinstance(value, str) and value in names:
             return value
-        return refuse(field, value, " or ".join(names), advice_on(str(value)[:80], names))
+        expected = " or ".join(names) if len(names) < _MANY else f"one of the {len(names)} {field}s"
+        return refuse(field, value, expected, advice_on(str(value)[:80], names))
 
     return check
 
@@ -331,6 +332,9 @@ def progress(field: str, value: Any) -> Any:
         return value
     return refuse(field, value, "True, False or a function", f"Write {field}=False to show nothing.")
 
+
+_MANY = 10
+"""So many words are listed once, in the advice."""
 
 _EXAMPLES = {"rows": 1_000, "seed": 7, "order": 2, "runs": 40}
 _READ_FIRST = "A file must be read first, such as pandas.read_csv(path) or pandas.read_parquet(path)."

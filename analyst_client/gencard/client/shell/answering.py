@@ -136,6 +136,9 @@ def _check_names(csv: Path | None, plot: Path | None) -> None:
 
 def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connection: Path) -> Answer:
     """Raises LackingMarginalsError with the command that proposes the card that would do."""
+    if not name.startswith("datasets/"):
+        problem = f"{shlex.quote(name[:80])} is no folder, and no card: datasets/DATASET/cards/CARD"
+        raise InvalidInputError(field="source", problem=problem)
     with connected(connection) as analyst:
         try:
             return analyst.card(name).answer(formula, kind, **options)
