@@ -17,14 +17,20 @@ from gencard.controller.boxes.generator_facts import GeneratorFacts, facts_of_ge
 from gencard.controller.policy import judgement, statistics
 from gencard.controller.policy import policy as policy_module
 from gencard.controller.policy.judgement import Limits, check_size, judge
-from gencard.controller.policy.policy import MomentPolicy, Policy
+from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy, Policy
 from gencard.controller.policy.statistics import price_of
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import EXACT, InsideGenerator
 from gencard.core.card.noise import Gaussian, Laplace, Mechanism
 from gencard.core.card.terms import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError, NotFittableError, TooLargeError
+from gencard.core.errors import (
+    InvalidInputError,
+    InvalidNumberError,
+    NotFittableError,
+    TooLargeError,
+)
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.closure import dimension
 from gencard.core.transform import Transform
@@ -514,6 +520,97 @@ class TestWhatReadsRecordsOnceMore:
     def test_an_unknown_measure_is_an_error(self):
         with pytest.raises(InvalidInputError):
             self.judged(self.OPEN, measures=("nonsense",))
+
+
+class TestRunsOnTheRecords:
+    """Runs are measured as the card is, and reviewed ones go with counts as they are alone."""
+
+    MOST = Analyses(
+        kinds=("crosstab", "linear"), checked_runs=3, reviewed_runs=2, libraries=("numpy", "pandas")
+    )
+    OPEN = replace(POLICY, analyses=AnalysesPolicy(MOST))
+    WANTED = Analyses(
+        ("linear",), 2, reviewed_runs=1, programs=("ab" * 32,), libraries=("numpy",), numbers=50
+    )
+    NOISE = Laplace(Neighbouring.ADD_REMOVE, Decimal(1))
+
+    def judged(self, policy, analyses, **changes):
+        asked = proposal(("a", "b"), analyses=analyses, **changes)
+        return judge(asked, policy, FIVE, LIMITS, {}, facts=facts)
+
+    def test_what_is_on_offer_is_granted_as_asked(self):
+        offer = self.judged(self.OPEN, self.WANTED)
+        assert (offer.terms.analyses, offer.changes) == (self.WANTED, ())
+        assert offer.terms.analyses.price == Price(statistics=2 * 50 + 500)
+
+    def test_nothing_is_on_offer_where_nothing_is_said(self):
+        offer = self.judged(POLICY, self.WANTED)
+        assert offer.terms.analyses == NO_ANALYSES
+        assert {one.reason for one in offer.changes} == {"RUNS_NOT_OFFERED"}
+
+    def test_more_is_brought_within_bounds(self):
+        offer = self.judged(self.OPEN, Analyses(("cox", "linear"), 9, numbers=500))
+        assert offer.terms.analyses == Analyses(("linear",), 3, numbers=100)
+        assert {one.field: one.reason for one in offer.changes} == {
+            "analyses.kinds": "KIND_NOT_OFFERED",
+            "analyses.checked_runs": "TOO_MANY_RUNS",
+            "analyses.numbers": "TOO_MANY_NUMBERS",
+        }
+
+    def test_a_library_that_is_not_on_offer_leaves_no_program(self):
+        offer = self.judged(self.OPEN, replace(self.WANTED, libraries=("torch",)))
+        assert offer.terms.analyses == replace(self.WANTED, reviewed_runs=0, programs=(), libraries=())
+        assert {one.reason for one in offer.changes} == {"LIBRARY_NOT_OFFERED"}
+
+    def test_noise_in_place_of_exact_counts_measures_the_runs_too(self):
+        policy = replace(
+            self.OPEN,
+            mechanisms=(Mechanism.LAPLACE,),
+            noise=self.NOISE,
+            most_per_card=Price(epsilon=Decimal(1)),
+        )
+        offer = self.judged(policy, self.WANTED)
+        assert offer.terms.analyses == Analyses(("linear",), 2, numbers=50, privacy=self.NOISE)
+        assert offer.terms.analyses.price == Price(epsilon=Decimal(2))
+        reasons = {one.field: one.reason for one in offer.changes}
+        assert reasons["analyses.privacy"] == "MEASURED_AS_THE_CARD"
+        assert reasons["analyses.programs"] == "READS_RECORDS_ONCE_MORE"
+
+    def test_a_run_keeps_a_budget_of_its_own(self):
+        own = Laplace(Neighbouring.ADD_REMOVE, Decimal("0.25"))
+        policy = replace(
+            self.OPEN, mechanisms=(Mechanism.LAPLACE,), most_per_card=Price(epsilon=Decimal(1))
+        )
+        asked = Analyses(("linear",), 2, privacy=own)
+        offer = self.judged(policy, asked, privacy=self.NOISE)
+        assert (offer.terms.analyses, offer.changes) == (asked, ())
+
+    @pytest.mark.parametrize("transform", [Transform(rounding=5), Transform(threshold=3)])
+    def test_rounding_and_checks_close_both(self, transform):
+        offer = self.judged(replace(self.OPEN, transform=transform), self.WANTED)
+        assert offer.terms.analyses == NO_ANALYSES
+        reasons = {one.reason for one in offer.changes if one.field.startswith("analyses")}
+        assert reasons == {"READS_RECORDS_ONCE_MORE"}
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"kinds": ("linear",)},
+            {"checked_runs": 1},
+            {"kinds": ("linear", "crosstab"), "checked_runs": 1},
+            {"kinds": ("Linear",), "checked_runs": 1},
+            {"kinds": ("linear",), "checked_runs": 1_001},
+            {"kinds": ("linear",), "checked_runs": 1, "numbers": 0},
+            {"reviewed_runs": 1},
+            {"reviewed_runs": 1, "programs": ("AB" * 32,)},
+            {"programs": ("ab" * 32,)},
+            {"reviewed_runs": 1, "programs": ("ab" * 32,), "libraries": ("../x",)},
+            {"kinds": ("linear",), "checked_runs": 1, "privacy": NOISE},
+        ],
+    )
+    def test_what_cannot_be_is_no_proposal(self, wrong):
+        with pytest.raises((InvalidInputError, InvalidNumberError)):
+            proposal(("a", "b"), analyses=Analyses(**wrong))
 
 
 class TestTrial:

@@ -8,6 +8,7 @@ import pytest
 from gencard.wire.box_request import bytes_of_request, read_request
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
+from gencard.wire.documents.answer_document import answer_of_document, answer_statement
 from gencard.wire.documents.card_document import card_of_document, card_statement
 from gencard.wire.documents.key_history import changes_file, changes_in, key_change_of
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
@@ -17,7 +18,7 @@ from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes
 from gencard.wire.signatures.dsse import predicate_of, statement, subject_digest
 from tests.golden.files import golden, names
-from tests.golden.values import CARDS_BY_NAME, DOCUMENTS, RECEIPTS
+from tests.golden.values import ANSWERS, CARDS_BY_NAME, DOCUMENTS, RECEIPTS
 
 ENDING = ""
 
@@ -51,6 +52,13 @@ def test_a_receipt_is_decoded_and_encoded(name):
     payload = document(f"receipt-{name}")
     assert receipt_of_document(predicate(payload)) == RECEIPTS[name]
     assert receipt_statement(receipt_of_document(predicate(payload))) == payload
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_is_decoded_and_encoded(name):
+    payload = document(f"answer-{name}")
+    assert answer_of_document(predicate(payload)) == ANSWERS[name]
+    assert answer_statement(answer_of_document(predicate(payload))) == payload
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("psi-")])

@@ -14,6 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.state.event_log import signed_checkpoint
+from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
 from gencard.core.card.mechanism import InsideGenerator
 from gencard.core.card.noise import gaussian, laplace
@@ -28,6 +29,12 @@ from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.transform import USUAL_CHECKS, Transform
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
 from gencard.wire.codecs.schema_codec import coding_document
+from gencard.wire.documents.answer_document import (
+    Question,
+    SignedAnswer,
+    Verdict,
+    answer_statement,
+)
 from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.documents.psi_document import psi_document
@@ -121,6 +128,23 @@ CARDS_BY_NAME: Mapping[str, CardTerms] = {
     ),
     "measures": _card(measures=("dcr", "marginals")),
     "without-uniques": _card(without_uniques=True, measures=("tables",)),
+    "analyses": _card(
+        analyses=Analyses(
+            kinds=("crosstab", "linear"),
+            checked_runs=5,
+            numbers=200,
+            reviewed_runs=1,
+            programs=("ab" * 32,),
+            libraries=("numpy",),
+        )
+    ),
+    "analyses-noisy": _card(
+        Price(rho=Decimal("0.125")),
+        privacy=_RHO,
+        analyses=Analyses(
+            kinds=("linear",), checked_runs=2, privacy=gaussian("0.01", neighbouring="add-remove")
+        ),
+    ),
     "audit-terms": _card(audit=AuditTerms(3, 8, "0.001")),
     "private-epsilon": _card(
         Price(epsilon=Decimal(1)),
@@ -177,6 +201,39 @@ RECEIPTS: Mapping[str, Receipt] = {
     "audited": replace(RECEIPT, seed=None, audited=AuditedBox("44" * 32, "55" * 32)),
     "without-uniques": replace(RECEIPT, seed=None, without_uniques=True),
     "private": replace(RECEIPT, seed=None, psi_digest="", private_box="66" * 32),
+}
+
+# Answers -------------------------------------------------------------------------------------------
+
+_RELEASED = SignedAnswer(
+    name="datasets/survey/cards/0a/answers/01",
+    card_digest="11" * 32,
+    version="aa" * 32,
+    question=Question(
+        "linear",
+        "weight ~ sex",
+        where="age < 65",
+        missing="drop",
+        options='{"values":{"age":[8,40,82.5]}}',
+    ),
+    rules="1",
+    verdict=Verdict.RELEASED,
+    released_by="spiffe://gencard.local/service/controller/controller",
+    numbers=3,
+    log_index=6,
+    time="2026-11-20T18:05:00Z",
+    answer={
+        "formula": "weight ~ sex",
+        "kind": "linear",
+        "n": 870,
+        "scalars": [{"value": 1e-07}, {"value": -0.5}],
+    },
+)
+ANSWERS: Mapping[str, SignedAnswer] = {
+    "released": _RELEASED,
+    "refused": replace(
+        _RELEASED, verdict=Verdict.REFUSED, numbers=0, answer=None, reasons=("threshold", "zeros")
+    ),
 }
 
 # psi -----------------------------------------------------------------------------------------------
@@ -243,6 +300,10 @@ DOCUMENTS: Mapping[str, Callable[[], bytes]] = {
     **{
         f"receipt-{name}": lambda receipt=receipt: receipt_statement(receipt)
         for name, receipt in RECEIPTS.items()
+    },
+    **{
+        f"answer-{name}": lambda answer=answer: answer_statement(answer)
+        for name, answer in ANSWERS.items()
     },
     **{f"psi-{name}": lambda make=make: psi_document(make()) for name, make in PSIS.items()},
     **{f"box-{task}": lambda task=task: _request(task) for task in BoxTask},

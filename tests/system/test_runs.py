@@ -18,6 +18,7 @@ from gencard.core.errors import (
     GencardError,
     InvalidFormulaError,
     InvalidInputError,
+    OperationCancelledError,
     RecordsProtectedError,
     RunRefusedError,
     TooLargeError,
@@ -296,3 +297,42 @@ class TestStewards:
             own_house.start()
         with own_house.analyst() as ana, pytest.raises(DatasetChangedError):
             ana.card(card.name).run(FORMULA, "linear", progress=False)
+
+
+def begun(house, card, formula):
+    """The name of the operation of a run that nobody waits for."""
+    request = pb.RunAnalysisRequest(
+        card=card.name, kind="linear", formula=formula, request_id=request_id()
+    )
+    return call(house.channel(house.person("ana")), RUN, request)
+
+
+class TestRestart:
+    def test_runs_that_a_stop_interrupts_end_once_after_the_start(self, own_house):
+        with own_house.analyst() as ana:
+            card = proposed(ana)
+        formulas = [f"age ~ {name}" for name in ("sex", "health", "region", "sex + health")]
+        for formula in formulas:
+            assert begun(own_house, card, formula).code is grpc.StatusCode.OK
+        own_house.stop()
+        own_house.start()
+        with own_house.analyst() as ana:
+            card = ana.card(card.name)
+            for formula in formulas:
+                with pytest.raises(AnswerWaitingError):
+                    card.run(formula, "linear", progress=False)
+            assert [run.state for run in card.answers()] == ["waiting for a steward"] * 4
+            lines = [line for line in ana.spends() if line.kind == "run"]
+            assert [line.state for line in lines] == [SpendState.RESERVED] * 4
+
+    def test_a_run_that_is_called_off_before_it_looks_costs_nothing(self, own_house, monkeypatch):
+        def cancelled(self, run):
+            raise OperationCancelledError
+
+        with own_house.analyst() as ana, monkeypatch.context() as patch:
+            card = proposed(ana, checked_runs=1)
+            patch.setattr(AnswerRun, "__call__", cancelled)
+            with pytest.raises(OperationCancelledError):
+                card.run(FORMULA, "linear", progress=False)
+            assert ana.spends()[0].state is SpendState.VOIDED
+            assert not list(card.answers())
