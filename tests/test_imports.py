@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "core.psi_risk": STATISTICS | {"core.psi_risk"},
     "core.utility": STATISTICS | {"core.utility"},
     "core.evaluation": STATISTICS | MEASURES,
-    "core.answers": STATISTICS,
+    "core.answers": STATISTICS | {"core.generators"},  # the bootstrap fits a model to psi
     "core.output_checks": BASE | {"core.statistics", "core.answers"},
     "core.audit": CORE - {"core.evaluation", "core.answers", "core.output_checks"},
     "formulas": BASE | {"core.statistics", "core.answers"},

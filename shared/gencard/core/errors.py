@@ -584,6 +584,17 @@ class NoEstimateError(ComputationError):
     advice = "Leave out the term named, or join levels so that each one has enough records."
 
 
+class NoiseDrownsError(ComputationError):
+    """An interval of first order would be wrong, or there is no answer on the noisy counts at all."""
+
+    reason = "NOISE_DROWNS"
+    text = "The noise of psi drowns this analysis, so it has no number."
+    advice = (
+        "Use fewer attributes or join rare levels; or propose a card with more budget, or with fewer "
+        "statistics that share it."
+    )
+
+
 class NoExtremalPairError(ComputationError):
     reason = "NO_EXTREMAL_PAIR"
     text = "No two datasets with the same psi differ outside it: {problem}."

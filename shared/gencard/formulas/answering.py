@@ -7,8 +7,10 @@ import numpy as np
 
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Option, Question, observed_levels
-from gencard.core.answers.kinds import answered, kind_of
+from gencard.core.answers.kinds import answered, kind_of, plain_answer
 from gencard.core.answers.margins import Margins, Mask, check_determined, within
+from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
+from gencard.core.answers.noise.reconciled import noisy_whole, wider_clique
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
@@ -25,7 +27,7 @@ MISSING_CHOICES = ("level", "drop")
 _MOST_CONDITION_CELLS = 1_000_000
 
 
-def answer_of(
+def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     text: str,
     kind: Analysis,
     margins: Margins,
@@ -35,6 +37,7 @@ def answer_of(
     where: str = "",
     missing: str = "level",
     options: Mapping[str, Option] | None = None,
+    bootstrap: Bootstrap | None = None,
 ) -> Answer:
     """The answer to a formula.
 
@@ -47,12 +50,14 @@ def answer_of(
         where: Which records, such as ``region == 'North' and age < 40``; "" for all.
         missing: "level", or "drop" to leave out records with a missing value in the formula.
         options: What else the kind of analysis takes.
+        bootstrap: Gives each number an interval by bootstrap; where the margins have noise, only.
 
     Raises:
         LackingMarginalsError: The margins do not determine the answer; names all that are lacking.
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
             with the question.
         NoEstimateError, NotConvergedError: The model has no estimate.
+        NoiseDrownsError: The margins have noise, and too much of it.
     """
     formula = read_formula(text, coding)
     cliques = sufficient_cliques(formula, kind, coding.domain)
@@ -63,7 +68,17 @@ def answer_of(
     question = read_question(
         text, kind, coding, values=values, observed=observed_levels(part, named), options=options
     )
-    return answered(question, part)
+    if bootstrap is None:
+        return answered(question, part)
+    whole = noisy_whole(margins)
+    if whole is None:
+        raise InvalidInputError(field="bootstrap", problem="is for counts with noise; these are exact")
+
+    def analysis(drawn: Margins) -> Answer:
+        return plain_answer(question, _part(drawn, formula, coding, values, where, missing))
+
+    wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
+    return bootstrapped(analysis, whole, wider, bootstrap)
 
 
 def read_question(

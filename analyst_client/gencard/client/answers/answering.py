@@ -12,7 +12,7 @@ from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt
 from gencard.client.checking.replay import check_psi
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.credentials import Credentials
-from gencard.core.answers.margins import PsiMargins
+from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, LackingMarginalsError, VerificationError
@@ -51,7 +51,7 @@ def answer_from(
     estimates = answer_of(
         question.formula,
         analysis_of(question.kind),
-        PsiMargins.of(psi),
+        margins_of(psi),
         coding,
         values=question.values,
         where=question.where,

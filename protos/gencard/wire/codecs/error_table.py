@@ -80,6 +80,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.ComputationError: _PRECONDITION,
     errors.NotConvergedError: _PRECONDITION,
     errors.NoEstimateError: _PRECONDITION,
+    errors.NoiseDrownsError: _PRECONDITION,
     errors.NoExtremalPairError: _PRECONDITION,
     errors.BlackBoxError: _PRECONDITION,
     errors.BoxRunFailedError: _PRECONDITION,

@@ -16,6 +16,16 @@ from gencard.core.answers.likelihood import logistic_answer, multinomial_answer,
 from gencard.core.answers.linear import linear_answer
 from gencard.core.answers.loglinear import loglinear_answer
 from gencard.core.answers.margins import Margins, check_determined
+from gencard.core.answers.noise.estimating import Equations
+from gencard.core.answers.noise.intervals import with_noise
+from gencard.core.answers.noise.models import (
+    linear_noise,
+    logistic_noise,
+    loglinear_noise,
+    multinomial_noise,
+    poisson_noise,
+)
+from gencard.core.answers.noise.reconciled import is_noisy
 from gencard.core.answers.ordinal import ordinal_answer
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
@@ -33,6 +43,8 @@ class Kind:
         options: Names of what it can be told beside the formula.
         numbers: Sides of the formula, "response" and "terms", whose levels it takes as numbers, where it
             has no model matrix.
+        equations: What the coefficients solve, so that their intervals know the noise; None where the
+            answer is a smooth function of a few tables.
     """
 
     family: str
@@ -40,18 +52,19 @@ class Kind:
     has_design: bool = True
     options: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    equations: Callable[[Margins, Question, Answer], Equations] | None = None
 
 
 _RESPONSE = ("response",)
 _BOTH = ("response", "terms")
 
 KINDS: Mapping[Analysis, Kind] = {
-    Analysis.LINEAR: Kind("regression", linear_answer),
-    Analysis.LOGISTIC: Kind("regression", logistic_answer),
-    Analysis.MULTINOMIAL: Kind("regression", multinomial_answer),
+    Analysis.LINEAR: Kind("regression", linear_answer, equations=linear_noise),
+    Analysis.LOGISTIC: Kind("regression", logistic_answer, equations=logistic_noise),
+    Analysis.MULTINOMIAL: Kind("regression", multinomial_answer, equations=multinomial_noise),
     Analysis.ORDINAL: Kind("regression", ordinal_answer),
-    Analysis.POISSON: Kind("regression", poisson_answer),
-    Analysis.LOGLINEAR: Kind("log-linear model", loglinear_answer),
+    Analysis.POISSON: Kind("regression", poisson_answer, equations=poisson_noise),
+    Analysis.LOGLINEAR: Kind("log-linear model", loglinear_answer, equations=loglinear_noise),
     Analysis.CROSSTAB: Kind("tables", crosstab_answer, False, ("alpha",)),
     Analysis.MEANS: Kind("groups", means_answer, False, ("alpha",), _RESPONSE),
     Analysis.QUANTILES: Kind("groups", quantiles_answer, False, ("q",), _RESPONSE),
@@ -87,6 +100,11 @@ def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> Kind:
     return kind
 
 
+def plain_answer(question: Question, margins: Margins) -> Answer:
+    """The answer where counts are taken as they are, noise or not; raises as ``answered``."""
+    return _resting(kind_of(question.kind).answer(margins, question), question, margins)
+
+
 def answered(question: Question, margins: Margins) -> Answer:
     """The answer to a question.
 
@@ -94,12 +112,20 @@ def answered(question: Question, margins: Margins) -> Answer:
         LackingMarginalsError: The margins do not determine it; names all that are lacking.
         NoEstimateError: The model has no estimate.
         NotConvergedError: The fit did not converge.
+        NoiseDrownsError: The margins have noise, and too much of it.
         InvalidInputError: The question does not fit the kind of analysis.
         TooLargeError: A table would have too many cells.
     """
-    kind, cliques = kind_of(question.kind), question.cliques
-    check_determined(margins, cliques)
-    answer = kind.answer(margins, question)
+    check_determined(margins, question.cliques)
+    if not is_noisy(margins):
+        return plain_answer(question, margins)
+    kind = kind_of(question.kind)
+    answer = with_noise(kind.answer, kind.equations, question, margins)
+    return _resting(answer, question, margins)
+
+
+def _resting(answer: Answer, question: Question, margins: Margins) -> Answer:
+    cliques = question.cliques
     sources = tuple(dict.fromkeys(margins.source(clique) for clique in cliques))
     return replace(answer, rests_on=sources, noise=_noise(margins, cliques))
 

@@ -55,7 +55,7 @@ def logistic_answer(margins: Margins, question: Question) -> Answer:
     """
     design = question.model()
     response = design.required_response()
-    events = _events(margins, response)
+    events = events_of(margins, response)
     features = features_of(margins, design, events[None])
     fit = _multinomial(features, (), "logistic")
     shares = margins.counts((response.attribute,))
@@ -108,7 +108,7 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
     return _as_answer(question, features, back, names, scalars)
 
 
-def _events(margins: Margins, response: Response) -> FloatArray:
+def events_of(margins: Margins, response: Response) -> FloatArray:
     """1 for the levels of the response that are the event, else 0."""
     counts = margins.counts((response.attribute,))
     levels = np.flatnonzero(counts)

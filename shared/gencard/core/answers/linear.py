@@ -143,11 +143,11 @@ def products(margins: Margins, one: Block, other: Block) -> FloatArray:
     if not common:
         table = counts.reshape(one.values.shape[1], other.values.shape[1])
         return np.asarray(one.values @ table @ other.values.T)
-    left, right = (_over(block, union, counts.shape) for block in (one, other))
+    left, right = (lifted(block, union, counts.shape) for block in (one, other))
     return np.asarray((left * counts.reshape(-1)) @ right.T)
 
 
-def _over(block: Block, union: Clique, sizes: tuple[int, ...]) -> FloatArray:
+def lifted(block: Block, union: Clique, sizes: tuple[int, ...]) -> FloatArray:
     """The columns of a block in the cells of more attributes, shape ``(columns, cells)``."""
     own = [sizes[union.index(name)] for name in block.attributes]
     values = block.values.reshape(len(block.places), *own)

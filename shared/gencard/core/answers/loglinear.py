@@ -40,7 +40,7 @@ def loglinear_answer(margins: Margins, question: Question) -> Answer:
         problem = "a log-linear model has no response; write all attributes after the '~'"
         raise InvalidInputError(field="formula", problem=problem)
     design = question.model()
-    cells = _cells(margins, design)
+    cells = open_cells(margins, design)
     columns = columns_of(design, cells)
     sums = _sums(margins, design)[columns.kept] @ columns.back
     n = records_of(margins)
@@ -59,7 +59,7 @@ def loglinear_answer(margins: Margins, question: Question) -> Answer:
     )
 
 
-def _cells(margins: Margins, design: Design) -> Occupied:
+def open_cells(margins: Margins, design: Design) -> Occupied:
     """The cells of the table that lie inside no empty margin, with equal weights."""
     attributes = design.attributes
     sizes = margins.domain.project(attributes).sizes if attributes else ()

@@ -134,7 +134,7 @@ class PsiMargins:
         return np.full(sizes, variance, dtype=np.float64)
 
     def occupied(self, clique: Clique) -> Occupied:
-        return _occupied(self.counts(clique))
+        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         place, _ = max(self.shares(clique), key=lambda pair: pair[1])
@@ -208,7 +208,7 @@ class RecordMargins:
 
     def occupied(self, clique: Clique) -> Occupied:
         if not clique:
-            return _occupied(self.counts(()))
+            return occupied_of(self.counts(()))
         codes = self.dataset.codes[:, list(self.domain.axes(clique))]
         keys = key_of(codes.T, self.domain.project(clique).sizes)
         _, first, cell = np.unique(keys, return_index=True, return_inverse=True)
@@ -288,7 +288,7 @@ def _check_cells(domain: Domain, clique: Clique) -> None:
         raise TooLargeError(what="The number of cells of a table of the analysis", limit=MOST_CELLS)
 
 
-def _occupied(table: FloatArray) -> Occupied:
+def occupied_of(table: FloatArray) -> Occupied:
     flat = np.flatnonzero(table)
     codes = np.array(np.unravel_index(flat, table.shape), dtype=np.int64).reshape(table.ndim, -1).T
     return Occupied(codes, table.reshape(-1)[flat])

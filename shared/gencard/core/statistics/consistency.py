@@ -162,7 +162,7 @@ def agreeing(psi: Psi) -> Psi:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    return _of_blocks(psi, _mean_blocks(psi))
+    return _of_blocks(psi, interactions(psi))
 
 
 def shrunk(psi: Psi) -> Psi:
@@ -182,7 +182,7 @@ def shrunk(psi: Psi) -> Psi:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    return _of_blocks(psi, {inside: _drawn_in(block) for inside, block in _mean_blocks(psi).items()})
+    return _of_blocks(psi, {inside: _drawn_in(block) for inside, block in interactions(psi).items()})
 
 
 def on_simplex(values: FloatArray, records: float) -> FloatArray:
@@ -198,7 +198,14 @@ def on_simplex(values: FloatArray, records: float) -> FloatArray:
     return nearest
 
 
-def _mean_blocks(psi: Psi) -> Blocks:
+def interactions(psi: Psi) -> Blocks:
+    """The least-squares estimate of every interaction inside a clique, as in ``agreeing``.
+
+    Estimates of different interactions are independent, and so are the directions of each.
+
+    Raises:
+        TooLargeError: The cliques have too many subsets.
+    """
     check_subsets(psi.cliques)
     sums: dict[Clique, FloatArray] = {}
     weights: dict[Clique, float] = {}
@@ -238,10 +245,10 @@ def _pure(marginal: NDArray[Any]) -> FloatArray:
 
 
 def _of_blocks(psi: Psi, blocks: Blocks) -> Psi:
-    return _with(psi, [_table(psi.domain, m.clique, blocks) for m in psi.measurements])
+    return _with(psi, [marginal_of(psi.domain, m.clique, blocks) for m in psi.measurements])
 
 
-def _table(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
+def marginal_of(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
     """The marginal whose blocks are the given ones inside the clique."""
     table = np.zeros(domain.project(clique).sizes)
     for inside in subsets(clique):

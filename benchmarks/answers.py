@@ -1,0 +1,228 @@
+"""Do intervals from noisy psi cover? ``python -m benchmarks.answers [--quick] [--json FILE]``.
+
+Records are drawn from a population in which the model holds, measured with Laplace noise (replace-one),
+and analysed from psi alone, again and again. Beside ours stand the intervals that do not know the noise,
+from psi and from synthetic rows, those of a parametric bootstrap, and those on the records.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks import bench
+from benchmarks.answers_cases import Case, cases
+from gencard.core.answers.answer import Coefficients
+from gencard.core.answers.kinds import answered, plain_answer
+from gencard.core.answers.margins import Margins, PsiMargins, RecordMargins
+from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped, simulated
+from gencard.core.answers.noise.reconciled import NoisyMargins
+from gencard.core.card.noise import Laplace, Mechanism, laplace
+from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
+from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.noise.mechanisms import noisy
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.types import FloatArray, IntArray
+
+EPSILONS = ("0.5", "1", "4")
+LEAST, MOST = 0.93, 0.97
+"""Between which the coverage of each coefficient is to lie."""
+
+_SEED = 20_26
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """Noise with the law of the mechanism, which can be drawn again."""
+
+    rng: np.random.Generator
+
+    def laplace(self, counts: IntArray, scale: float) -> IntArray:
+        stddev = Laplace.stddev(scale)
+        drawn = simulated(counts.shape, stddev, Mechanism.LAPLACE, rng=self.rng)
+        return counts + drawn.astype(np.int64)
+
+    def gaussian(self, counts: IntArray, scale: float) -> IntArray:
+        raise NotImplementedError
+
+    def choose(self, scores: IntArray, scale: float) -> int:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """How many of what: the costly ones are fewer."""
+
+    noise: int
+    rows: int
+    bootstraps: int
+    replicates: int
+
+
+FULL = Draws(noise=1_000, rows=200, bootstraps=12, replicates=200)
+QUICK = Draws(noise=100, rows=10, bootstraps=1, replicates=100)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """Of one way: whether each covers, and its width; shape ``(draws, coefficients)``."""
+
+    covers: FloatArray
+    widths: FloatArray
+
+    @classmethod
+    def of(cls, ends: Sequence[FloatArray], truth: FloatArray) -> "Intervals":
+        """From the ends of the intervals, each of shape ``(coefficients, 2)``."""
+        if not ends:
+            return cls(np.full((1, len(truth)), np.nan), np.full((1, len(truth)), np.nan))
+        low, high = np.moveaxis(np.array(ends), -1, 0)
+        return cls(((low <= truth) & (truth <= high)).astype(np.float64), high - low)
+
+    @property
+    def coverage(self) -> FloatArray:
+        return np.asarray(self.covers.mean(axis=0))
+
+    @property
+    def width(self) -> FloatArray:
+        """Median over the draws, of each coefficient."""
+        return np.asarray(np.median(self.widths, axis=0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One analysis at one epsilon."""
+
+    case: Case
+    epsilon: str
+    drowned: int
+    ours: Intervals
+    records: Intervals
+    blind: Intervals
+    rows: Intervals
+    bootstrap: Intervals
+
+    @property
+    def cells(self) -> tuple[bench.Cell, ...]:
+        return (
+            *(self.case.name, self.epsilon, self.drowned),
+            *(float(self.ours.coverage.min()), float(self.ours.coverage.max())),
+            *(float(one.coverage.min()) for one in (self.records, self.blind, self.rows)),
+            float(np.median(self.ours.width / self.records.width)),
+            float(np.median(self.ours.width / self.bootstrap.width)),
+        )
+
+
+_COLUMNS = (
+    *("analysis", "epsilon", "drowned", "least", "most", "records", "blind to noise", "synthetic rows"),
+    *("width / records", "width / bootstrap"),
+)
+
+
+def run(quick: bool) -> bench.Result:
+    draws = QUICK if quick else FULL
+    rows = [row(case, epsilon, draws) for case in cases() for epsilon in EPSILONS]
+    title = (
+        f"Coverage of 95 % intervals over {draws.noise:,} draws, least and most of all coefficients, "
+        f"beside the least of others; median widths"
+    )
+    return bench.Result(
+        [bench.Table(title, _COLUMNS, [one.cells for one in rows])],
+        _targets(rows, draws),
+        {"rows": [_figures(one) for one in rows]},
+    )
+
+
+def _targets(rows: Sequence[Row], draws: Draws) -> list[bench.Target]:
+    few = "" if draws is FULL else "so few draws say little"
+    least = min(float(one.ours.coverage.min()) for one in rows)
+    most = max(float(one.ours.coverage.max()) for one in rows)
+    narrowest = min(float((one.ours.width / one.records.width).min()) for one in rows)
+    drowned = max(one.drowned for one in rows) / draws.noise
+    return [
+        bench.Target("least coverage", least, LEAST, "at least", unchecked=few),
+        bench.Target("most coverage", most, MOST, "at most", unchecked=few),
+        bench.Target("median width beside the records", narrowest, 1.0, "at least"),
+        bench.Target("drowned", drowned, 0.01, "at most", "of the draws"),
+    ]
+
+
+def _figures(one: Row) -> dict[str, object]:
+    ways = {"ours": one.ours, "records": one.records, "blind": one.blind, "rows": one.rows}
+    return {
+        "analysis": one.case.name,
+        "epsilon": one.epsilon,
+        "drowned": one.drowned,
+        "coverage": {name: way.coverage.tolist() for name, way in ways.items()},
+        "width": {
+            name: way.width.tolist() for name, way in (ways | {"bootstrap": one.bootstrap}).items()
+        },
+    }
+
+
+def row(case: Case, epsilon: str, draws: Draws) -> Row:
+    """One analysis at one epsilon, every way."""
+    rng = np.random.default_rng([_SEED, EPSILONS.index(epsilon)])
+    noise = Seeded(rng)
+    ends: dict[str, list[FloatArray]] = {name: [] for name in ("ours", "records", "blind", "rows")}
+    wide: list[FloatArray] = []
+    drowned = 0
+    for draw in range(draws.noise):
+        exact = case.drawn(rng=rng)
+        psi = noisy(exact, laplace(epsilon, neighbouring="replace-one"), noise)
+        margins = NoisyMargins.of(psi)
+        ends["records"] += _ends(case, PsiMargins.of(exact))
+        found = _ends(case, margins)
+        drowned += not found
+        ends["ours"] += found
+        ends["blind"] += _ends(case, _blind(case, margins))
+        if draw < draws.rows:
+            ends["rows"] += _ends(case, _synthetic(case, psi, rng))
+        if draw < draws.bootstraps:
+            wide += _bootstrap(case, margins, draws.replicates, rng)
+    judged = {name: Intervals.of(one, case.truth[case.judged]) for name, one in ends.items()}
+    return Row(case, epsilon, drowned, **judged, bootstrap=Intervals.of(wide, case.truth[case.judged]))
+
+
+def _ends(case: Case, margins: Margins) -> list[FloatArray]:
+    """The intervals, if there is an answer."""
+    try:
+        coefficients = answered(case.question, margins).coefficients
+    except (ComputationError, InvalidInputError):
+        return []
+    return [_interval(coefficients, case)] if coefficients else []
+
+
+def _interval(coefficients: Coefficients, case: Case) -> FloatArray:
+    return np.asarray(coefficients.conf_int()[case.judged])
+
+
+def _blind(case: Case, margins: NoisyMargins) -> PsiMargins:
+    """The same counts, said to be exact."""
+    measurements = (Measurement(clique, margins.counts(clique)) for clique in case.cliques)
+    return PsiMargins.of(Psi(margins.domain, tuple(measurements)))
+
+
+def _synthetic(case: Case, psi: Psi, rng: np.random.Generator) -> RecordMargins:
+    domain = case.coding.domain
+    return RecordMargins.of(ipf().fit(psi, domain).sample(case.records, rng=rng))
+
+
+def _bootstrap(
+    case: Case, margins: NoisyMargins, replicates: int, rng: np.random.Generator
+) -> list[FloatArray]:
+    try:
+        answer = bootstrapped(
+            lambda drawn: plain_answer(case.question, drawn),
+            margins,
+            case.cliques,
+            Bootstrap(rng, replicates=replicates),
+        )
+    except NoiseDrownsError:
+        return []
+    rows = dict(zip(answer.table("intervals").row_names, answer.table("intervals").values, strict=True))
+    names = answer.coefficients.names if answer.coefficients else ()
+    return [np.array([rows[name][2:] for name in names], dtype=np.float64)[case.judged]]
+
+
+if __name__ == "__main__":
+    bench.main("answers", run)
