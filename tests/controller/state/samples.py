@@ -33,6 +33,7 @@ def reserve(
     dataset: str = DATASET,
     project: str = "health",
     analyst: str = ANA,
+    kind: str = "psi",
 ) -> int:
     return ledger.reserve(
         tx,
@@ -40,7 +41,7 @@ def reserve(
         project=project,
         analyst=analyst,
         resource=f"{dataset}/cards/c1",
-        kind="psi",
+        kind=kind,
         price=price,
         now=NOW,
     )

@@ -4,6 +4,7 @@ import pytest
 
 from gencard.controller.state.audits import Audited, AuditStore, Conclusion
 from gencard.controller.state.cards import STANDING, CardStore
+from gencard.controller.state.ledger import FIT
 from gencard.controller.state.operations import OperationState, OperationStore
 from gencard.controller.state.releases import (
     EvaluationRow,
@@ -14,6 +15,7 @@ from gencard.controller.state.releases import (
 )
 from gencard.core.audit import report
 from gencard.core.audit.report import Verdict
+from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.errors import (
     InvalidInputError,
@@ -21,7 +23,7 @@ from gencard.core.errors import (
     StaleEtagError,
     StorageError,
 )
-from tests.controller.state.samples import ANA, BEN, CARD, DATASET, NOW, insert_card
+from tests.controller.state.samples import ANA, BEN, CARD, DATASET, NOW, insert_card, ledger_of, reserve
 
 CARDS, PSIS, OPERATIONS, RELEASES, AUDITS = (
     CardStore(),
@@ -101,8 +103,23 @@ class TestCards:
             insert_card(tx, "datasets/x/cards/c", CardState.AGREED, dataset="datasets/x")
             ended = [row.name for row in CARDS.list(tx).rows if row.state is CardState.REVOKED]
             PSIS.put(tx, ended[0], b"{}", "digest", NOW)
-            granted = CARDS.granted(tx, DATASET)
+            granted, measured = CARDS.granted(tx, DATASET), CARDS.measured(tx, DATASET)
         assert {row.state for row in granted} == STANDING | {CardState.REVOKED}
+        assert measured == {ended[0]}
+
+    @pytest.mark.parametrize(
+        ("kind", "end"), [(FIT, None), (FIT, "settle"), (FIT, "void"), ("psi", "settle")]
+    )
+    def test_a_fit_that_may_have_been_paid_for_is_a_measurement(self, database, kind, end):
+        ledger, price = ledger_of(9), Price(2)
+        with database.transaction() as tx:
+            insert_card(tx, state=CardState.REVOKED)
+            line = reserve(ledger, tx, price, kind=kind)
+            if end:
+                getattr(ledger, end)(tx, line, NOW)
+            granted, measured = CARDS.granted(tx, DATASET), CARDS.measured(tx, DATASET)
+        assert {row.name for row in granted} == measured
+        assert measured == ({CARD} if kind == FIT and end != "void" else set())
 
 
 class TestPages:

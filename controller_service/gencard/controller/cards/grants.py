@@ -66,12 +66,13 @@ class Grants:
         self, tx: Connection, dataset_entry: DatasetEntry
     ) -> Mapping[str, tuple[Clique, ...]]:
         """By card, the exact counts of the present records that were granted, to anybody."""
+        measured = self.store.measured(tx, dataset_entry.name)
         return {
             card.name: card.terms.marginals
             for card, expires in map(_granted_card, self.store.granted(tx, dataset_entry.name))
             if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
             and not card.terms.privacy.noisy
-            and (self.clock() < expires or self.store.measured(tx, card.name))
+            and (self.clock() < expires or card.name in measured)
         }
 
     def _closed(
@@ -90,10 +91,10 @@ class Grants:
 
     def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Neighbouring | None]:
         """What each card tells; all but those that ran out before they were measured."""
-        now = self.clock()
+        now, measured = self.clock(), self.store.measured(tx, dataset)
         for row in self.store.granted(tx, dataset):
             granted_by_card, expires = _grant_and_expiry(row.body)
-            if now < expires or self.store.measured(tx, row.name):
+            if now < expires or row.name in measured:
                 yield granted_by_card
 
 
@@ -175,12 +176,9 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
 
 
 def _measured(tx: Connection, store: CardStore, analyst: str, dataset: str) -> Iterator[CardTerms]:
+    measured = store.measured(tx, dataset)
     for row in store.granted(tx, dataset):
-        if (
-            row.analyst == analyst
-            and row.state is not CardState.REVOKED
-            and store.measured(tx, row.name)
-        ):
+        if row.analyst == analyst and row.state is not CardState.REVOKED and row.name in measured:
             yield signed_card(card_of_bytes(row.body))
 
 

@@ -222,21 +222,24 @@ class CardStore:
         That is each card that stands, and each, even if ended, whose psi was measured or whose black box
         was fitted.
         """
-        measured = exists().where(psis.c.card == cards.c.name)
-        counts = or_(cards.c.state.in_(sorted(STANDING)), measured, _fitted(cards.c.name))
+        counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED)
         query = select(cards).where(cards.c.dataset == dataset, counts).order_by(cards.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
-    def measured(self, tx: Connection, name: str) -> bool:
-        """Whether the card's psi was measured, or its black box of tier private was fitted."""
-        measured = or_(exists().where(psis.c.card == name), _fitted(name))
-        return bool(tx.execute(select(measured)).scalar_one())
+    def measured(self, tx: Connection, dataset: str) -> frozenset[str]:
+        """Names of the cards whose psi was measured, or whose black box of tier private was fitted."""
+        query = select(cards.c.name).where(cards.c.dataset == dataset, _MEASURED)
+        return frozenset(tx.execute(query).scalars())
 
 
-def _fitted(card: Any) -> Any:
-    """Whether a fit under a card was paid for; where it may have been, it counts."""
-    spent = lines.c.state != SpendState.VOIDED
-    return exists().where(lines.c.resource == card, lines.c.kind == FIT, spent)
+# Two lists, made once in a query: a question for each card would read the whole ledger each time.
+# A fit that may have been paid for counts.
+_MEASURED = or_(
+    cards.c.name.in_(select(psis.c.card)),
+    cards.c.name.in_(
+        select(lines.c.resource).where(lines.c.kind == FIT, lines.c.state != SpendState.VOIDED)
+    ),
+)
 
 
 def _row_of(row: Mapping[Any, Any]) -> CardRow:
