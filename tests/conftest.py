@@ -1,13 +1,19 @@
 """What holds for all tests."""
 
 import os
+import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 from tests.job_server import CLONE, JobServer, popen_of
@@ -32,14 +38,44 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print(f"\n{report.nodeid} failed in {report.when} after {report.duration:.0f} s", flush=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def untraced_threads() -> None:
-    """Coverage is measured in the main thread alone.
+CORE = Path(__file__).with_name("core")
+COVERAGE = pytest.StashKey[Coverage]()
+TRACED_SECONDS = 0.25
+"""Processor time of a test in which coverage is measured: tracing doubles it, and the rest repeats."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Imports were traced; from here on the tests of the core are, and no others count."""
+    if coverage := Coverage.current():
+        session.config.stash[COVERAGE] = coverage
+        coverage.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Coverage of the core is what its own tests reach."""
+    coverage = item.config.stash.get(COVERAGE, None)
+    with traced(coverage) if coverage and item.path.is_relative_to(CORE) else nullcontext():
+        return (yield)
+
+
+@contextmanager
+def traced(coverage: Coverage) -> Iterator[None]:
+    """Coverage is measured for ``TRACED_SECONDS``, and in the main thread alone.
 
     Python 3.11 ends a thread at its start where another one begins to be traced at that moment. All of
     the core is tested without threads.
     """
+    before = signal.signal(signal.SIGVTALRM, lambda *_: sys.settrace(None))
+    signal.setitimer(signal.ITIMER_VIRTUAL, TRACED_SECONDS)
+    coverage.start()
     threading.settrace(None)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        coverage.stop()
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.fixture(scope="session", autouse=True)
