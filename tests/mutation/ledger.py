@@ -38,8 +38,8 @@ MUTANTS = (
     mutant(
         "settling marks the line as voided",
         LEDGER,
-        "_end(tx, line, SpendState.SETTLED, now)",
-        "_end(tx, line, SpendState.VOIDED, now)",
+        "        _end(tx, line, SpendState.SETTLED, now)",
+        "        _end(tx, line, SpendState.VOIDED, now)",
         TESTS,
     ),
     mutant(
