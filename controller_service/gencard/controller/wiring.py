@@ -5,7 +5,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gencard.controller.answers.answers import KIND as RUN
-from gencard.controller.answers.answers import Answers
+from gencard.controller.answers.answers import PROGRAM, Answers
+from gencard.controller.answers.programs import ProgramRun, Programs
 from gencard.controller.answers.run import AnswerRun
 from gencard.controller.audits.audits import Audits
 from gencard.controller.audits.remote_runs import RemoteRuns
@@ -80,7 +81,7 @@ def servicers(
         SynthesisServicer(releases).register,
         AuditServicer(audits, remote_runs).register,
         MeasuresServicer(evaluations).register,
-        AnswersServicer(_answers(controller_state, operations, jobs)).register,
+        _answers(controller_state, operations, jobs).register,
         LedgerServicer(database, controller_state.ledger).register,
         LogServicer(database, cards.log, cards.clock).register,
         OperationsServicer(operations).register,
@@ -149,12 +150,21 @@ def _evaluations(
     return evaluations
 
 
-def _answers(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Answers:
+def _answers(
+    controller_state: ControllerState, operations: Operations, jobs: Descriptions
+) -> AnswersServicer:
+    settings = controller_state.settings
     answers = Answers(
         controller_state.database, controller_state.cards, controller_state.decisions, operations
     )
-    operations.carries(RUN, AnswerRun(answers, jobs, answer_response))
-    return answers
+    checked = AnswerRun(answers, jobs, answer_response)
+    operations.carries(RUN, checked)
+    sandbox = settings.cell.bounds(), settings.cell.isolation
+    operations.carries(
+        PROGRAM,
+        ProgramRun(checked, settings.state.releases, settings.state.work, *sandbox, answer_response),
+    )
+    return AnswersServicer(answers, Programs(answers, ReleaseStore()))
 
 
 logger = logging.getLogger("gencard.controller")

@@ -317,6 +317,14 @@ class BoxNotReviewedError(NegotiationError):
     advice = "Ask the steward to review it: `gencard-controller boxes review NAME --by ...`."
 
 
+class ProgramNotRunError(NegotiationError):
+    """No record was read, so the reason may be told."""
+
+    reason = "PROGRAM_NOT_RUN"
+    text = "The program was not run at the records: {problem}."
+    advice = "Nothing was charged. Try it on synthetic rows: gencard run CARD --program FILE --dry"
+
+
 class NoPsiError(NegotiationError):
     """Cards of tier private: exact statistics beside epsilon would undo what epsilon promises."""
 

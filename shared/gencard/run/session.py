@@ -22,6 +22,7 @@ from gencard.core.generators.contract import rng_of
 from gencard.core.program_outputs import (
     ERROR,
     ESTIMATE,
+    FIT,
     LARGEST,
     Number,
     Output,
@@ -74,7 +75,7 @@ class Outputs:
         self._add(OutputKind.COEFFICIENTS, name, _coefficients_of(fit), ())
         if facts := _facts_of(fit):
             frame = pd.DataFrame({"value": facts})
-            self._add(OutputKind.TABLE, f"{name}, fit", frame, ())
+            self._add(OutputKind.TABLE, f"{name}{FIT}", frame, ())
 
     def curve(
         self, name: str, data: "pd.DataFrame | pd.Series[Any]", *, at_risk: str | None = None

@@ -8,7 +8,9 @@ decision    signed, logged and settled in one transaction; nobody sees a number 
 
 import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -21,6 +23,7 @@ from gencard.controller.state.database import Database, Page
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunStore, RunTier
+from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -39,6 +42,8 @@ from gencard.wire.signatures.dsse import DOCUMENT
 from gencard.wire.signatures.identity import Identity
 
 KIND = "run"
+PROGRAM = "program"
+"""The kind of a question that a program of the analyst's answers, and of its operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,13 @@ class Answers:
 
         def make(tx: Connection) -> bytes:
             usable = self.cards.usable(tx, who, card)
-            dataset_entry = self._entry_of(usable)
+            dataset_entry = self.entry_of(usable)
             check_question(question, usable, dataset_entry)
             known = self.store.asked_before(tx, card, question.digest)
             if known is not None:
-                return self._operation_of(tx, known).encode()
-            return self._created(tx, who, usable, question, RunTier.CHECKED).encode()
+                return self.operation_of(tx, known).encode()
+            price = offer_of(usable).terms.analyses.run_price
+            return self.created(tx, who, usable, question, price, {}).encode()
 
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
@@ -99,24 +105,41 @@ class Answers:
             self.cards.seen(tx, who, card)
             return self.store.list(tx, card=card, before=before, limit=limit)
 
-    def _entry_of(self, card: Card) -> DatasetEntry:
+    def entry_of(self, card: Card) -> DatasetEntry:
         """The dataset; raises DatasetChangedError where it is not what the card names."""
         dataset_entry = self.cards.entry_of(card)
         if signed_card(card).version != dataset_entry.version:
             raise DatasetChangedError
         return dataset_entry
 
-    def _operation_of(self, tx: Connection, row: RunRow) -> str:
-        for operation in reversed(self.operations.of_kind(tx, KIND, row.card)):
+    def operation_of(self, tx: Connection, row: RunRow) -> str:
+        """The operation of a run."""
+        for operation in reversed(self.operations.of_kind(tx, kind_of(row.tier), row.card)):
             if json.loads(operation.request)["run"] == row.name:
                 return operation.name
         raise NotFoundError(what="operation")
 
-    def _created(
-        self, tx: Connection, who: Identity, card: Card, question: Question, tier: RunTier
+    def created(
+        self,
+        tx: Connection,
+        who: Identity,
+        card: Card,
+        question: Question,
+        price: Price,
+        more: Mapping[str, Any],
     ) -> str:
-        """The name of a new operation, with its price held and its run in the state."""
+        """The name of a new operation, with its price held and its run in the state.
+
+        Args:
+            price: Most that the run may cost.
+            more: What the operation has to know besides the run.
+
+        Raises:
+            TooLargeError: The card has had all its runs.
+            BudgetExceededError: The price is not covered.
+        """
         name = f"{card.name}/answers/{secrets.token_hex(8)}"
+        tier = RunTier.REVIEWED if question.kind == PROGRAM else RunTier.CHECKED
         self._check_room(tx, card, tier)
         line = self.decisions.ledger.reserve(
             tx,
@@ -125,7 +148,7 @@ class Answers:
             analyst=who.uri,
             resource=name,
             kind=KIND,
-            price=offer_of(card).terms.analyses.run_price,
+            price=price,
             now=self.cards.clock(),
         )
         row = RunRow(
@@ -141,7 +164,7 @@ class Answers:
             line=line,
         )
         self.store.insert(tx, row)
-        operation = self.operations.create(tx, who, KIND, card.name, {"run": name})
+        operation = self.operations.create(tx, who, kind_of(tier), card.name, {"run": name, **more})
         self.cards.log.append(
             tx,
             action="run",
@@ -159,6 +182,11 @@ class Answers:
         if self.store.number(tx, card.name, tier) >= most:
             limit = f"{most} on the card; propose another card"
             raise TooLargeError(what=f"The number of {tier} runs", limit=limit)
+
+
+def kind_of(tier: RunTier) -> str:
+    """The kind of operation that carries a run out."""
+    return PROGRAM if tier is RunTier.REVIEWED else KIND
 
 
 def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:

@@ -84,7 +84,7 @@ class Decisions:
         """
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
-        return self._end(tx, row, replace(outcome, reasons=()), Verdict.RELEASED, by)
+        return self._end(tx, row, outcome, Verdict.RELEASED, by)
 
     def refuse(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
         """Sign that nothing leaves, and the reasons; the run as it is now. Raises as ``release``."""
@@ -168,15 +168,23 @@ class AnswerDesk:
             row = self.decisions.store.get(tx, name)
         return row, Outcome.of(row)
 
-    def release(self, name: str, answer: Any = None, numbers: int | None = None) -> RunRow:
+    def release(
+        self,
+        name: str,
+        answer: Any = None,
+        numbers: int | None = None,
+        reasons: Sequence[str] = (),
+    ) -> RunRow:
         """Release a waiting answer.
 
         Args:
             answer: What of it is released, where a steward took numbers out or rounded them; None for
                 all of it.
             numbers: How many numbers that holds.
+            reasons: Codes of why numbers were taken out.
         """
         row, outcome = self.show(name)
+        outcome = replace(outcome, reasons=tuple(sorted(set(reasons))))
         if answer is not None:
             kept = outcome.numbers if numbers is None else numbers
             outcome = replace(outcome, answer=answer, numbers=kept)

@@ -227,6 +227,32 @@ class Descriptions:
             "rows_file": str(rows_file),
         }
 
+    def program(
+        self,
+        dataset_entry: DatasetEntry,
+        version: str,
+        program: Mapping[str, Any],
+        *,
+        rows_file: Path,
+        terms: Proposal,
+    ) -> dict[str, Job]:
+        """A program's two jobs, by task: on the rows of a release, and on the same attributes' records.
+
+        Args:
+            program: Recipe, agreed outputs, most numbers, seed.
+        """
+        schema = table_of_schema(dataset_entry.schema)
+        attributes = dataset_entry.domain.covered_by(terms.cliques).attributes
+        return {
+            "rehearse": {**program, "rows_file": str(rows_file), "schema": schema},
+            "run_once": {
+                **program,
+                "records": self._records(dataset_entry, version),
+                "attributes": list(attributes),
+                "most_records": self.audit_records,
+            },
+        }
+
     def _records(self, dataset_entry: DatasetEntry, version: str) -> Job:
         return {
             "data": str(dataset_entry.data),

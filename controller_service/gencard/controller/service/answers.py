@@ -7,10 +7,10 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.decisions import question_of
+from gencard.controller.answers.programs import Programs
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import operation_message, page_size, request_of
 from gencard.controller.state.runs import RunRow, RunState
-from gencard.core.errors import InvalidInputError
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1 import answers_pb2_grpc
 from gencard.wire.codecs.card_codec import timestamp
@@ -49,6 +49,7 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
     """Analysts run what their cards grant; auditors and stewards read what was released."""
 
     answers: Answers
+    programs: Programs
 
     def register(self, server: grpc.Server) -> None:
         answers_pb2_grpc.add_AnswersServiceServicer_to_server(self, server)
@@ -69,7 +70,11 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
     def RunProgram(
         self, request: pb.RunProgramRequest, context: grpc.ServicerContext
     ) -> operations_pb2.Operation:
-        raise InvalidInputError(field="program", problem="is not one that the card names")
+        start = self.programs.start
+        row = start(
+            identity(), request.card, request.program, request.dry_run, request_of("RunProgram", request)
+        )
+        return operation_message(row)
 
     def GetAnswer(
         self, request: pb.GetAnswerRequest, context: grpc.ServicerContext

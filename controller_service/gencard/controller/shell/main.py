@@ -17,6 +17,7 @@ LOG = "gencard.controller.shell.log"
 PEOPLE = "gencard.controller.shell.people"
 PERSONS = "gencard.controller.shell.persons"
 REVIEWS = "gencard.controller.shell.reviews"
+ANSWERS = "gencard.controller.shell.answers"
 RISK = "gencard.controller.shell.risk"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
@@ -50,6 +51,7 @@ class Commands(LazyGroup):
         "counter": Home(CARDS, "counter", "Offer other terms than proposed."),
         "reject": Home(CARDS, "reject", "Reject a pending proposal."),
         "revoke": Home(CARDS, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
+        "answers": Home(ANSWERS, "app", "Show, release or refuse answers that wait for a steward."),
         "risk": Home(RISK, "risk", "Show what the exact counts of a card would reveal about records."),
         "audits": Home(REVIEWS, "audits_app", "Show or clear audit evidence, by black box."),
         "boxes": Home(REVIEWS, "boxes_app", "Show or review black boxes."),

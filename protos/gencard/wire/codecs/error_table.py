@@ -84,6 +84,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.NoExtremalPairError: _PRECONDITION,
     errors.BlackBoxError: _PRECONDITION,
     errors.BoxRunFailedError: _PRECONDITION,
+    errors.ProgramNotRunError: _PRECONDITION,
     errors.ProgramRunFailedError: _PRECONDITION,
     errors.UniqueFreeFailedError: _PRECONDITION,
     errors.VerificationError: _INVALID,

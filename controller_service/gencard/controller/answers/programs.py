@@ -1,0 +1,235 @@
+"""Reviewed runs: a program of the analyst's, named on the card by its digest, run once on the records.
+
+judged      digest, libraries, release and price, before any record is read and any budget is spent
+rehearsed   in the sandbox on the rows of a release, with the shape of the analyst's own dry run
+run         in the sandbox on the records; outputs of that shape, or one failure for all causes
+waits       for a steward, who sees every number; see ``review``
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.answers.answers import PROGRAM, Answers
+from gencard.controller.answers.decisions import Outcome, question_of
+from gencard.controller.answers.review import answer_of, marks_document, numbers_in
+from gencard.controller.answers.run import AnswerRun
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.tasks import Job
+from gencard.controller.operations.run import Run
+from gencard.controller.sandbox.analyses import (
+    LIBRARIES,
+    analysis_digest,
+    analysis_program,
+    analysis_recipe,
+)
+from gencard.controller.sandbox.environment import CompiledCopies
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
+from gencard.controller.state.cards import in_force, offer_of
+from gencard.controller.state.idempotency import Request
+from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.releases import ReleaseRow, ReleaseStore
+from gencard.controller.state.runs import RunRow, RunState
+from gencard.core.card.budget import Price
+from gencard.core.card.card import Card
+from gencard.core.errors import (
+    BlackBoxError,
+    GencardError,
+    InvalidInputError,
+    JobFailedError,
+    JobLimitError,
+    ProgramNotRunError,
+)
+from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
+from gencard.wire.documents.answer_document import Question
+from gencard.wire.signatures.canonical import Document, document_of
+from gencard.wire.signatures.identity import Identity
+
+RULES = "gencard.program-rules.v1"
+MOST_DRY_RUN = 1 << 20
+"""Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What the analyst's own run on synthetic rows gave: the shape that is agreed.
+
+    Args:
+        release: Name of the release whose rows were used.
+        seed: From which the program draws its random numbers, in each run.
+    """
+
+    release: str
+    seed: int
+    outputs: Outputs
+
+    @classmethod
+    def read(cls, data: bytes) -> "DryRun":
+        """Raises InvalidInputError where these bytes are no dry run."""
+        document = document_of(data[: MOST_DRY_RUN + 1], "dry_run")
+        try:
+            release, seed = str(document.pop("release")), int(document.pop("seed"))
+            outputs = outputs_of_json(document)
+        except (KeyError, TypeError, ValueError):
+            raise InvalidInputError(field="dry_run", problem="is not that of a program") from None
+        if not 0 <= seed < 1 << 64:
+            raise InvalidInputError(field="dry_run", problem="has a seed that is no number of 64 bits")
+        return cls(release, seed, outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Reviewed runs as callers see them."""
+
+    answers: Answers
+    releases: ReleaseStore
+
+    def start(
+        self, who: Identity, card: str, program: bytes, dry_run: bytes, request: Request
+    ) -> OperationRow:
+        """Begin a reviewed run; a program that was run before under the card has its answer already.
+
+        Raises:
+            NotFoundError: No such card of the caller's, or no such release.
+            CardStateError, CardExpiredError: The card is not in force.
+            DatasetChangedError: The records or their schema are others than the card names.
+            InvalidInputError: The card does not name the program, or the dry run is none of it.
+            TooLargeError: The card has had all its runs.
+            BudgetExceededError: The price is not covered.
+        """
+        answers = self.answers
+        text, dry = text_of_program(program), DryRun.read(dry_run)
+
+        def make(tx: Connection) -> bytes:
+            usable = answers.cards.usable(tx, who, card)
+            answers.entry_of(usable)
+            check_program(program, dry, usable)
+            release = self._release_of(tx, usable, dry)
+            question = Question(PROGRAM, analysis_digest(program))
+            known = answers.store.asked_before(tx, card, question.digest)
+            if known is not None:
+                return answers.operation_of(tx, known).encode()
+            more = {
+                "program": text,
+                "file_name": release.file_name,
+                "seed": str(dry.seed),
+                "agreed": outputs_to_json(dry.outputs),
+            }
+            price = Price(statistics=numbers_in(dry.outputs))
+            return answers.created(tx, who, usable, question, price, more).encode()
+
+        with answers.database.transaction() as tx:
+            name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
+        return answers.operations.begin(name.decode())
+
+    def _release_of(self, tx: Connection, card: Card, dry: DryRun) -> ReleaseRow:
+        """Raises InvalidInputError where the dry run was not on rows of this card."""
+        rows = self.releases.list(tx, card=card.name, limit=500).rows
+        for row in rows:
+            if row.name == dry.release:
+                return row
+        problem = "was not on a release of this card" if rows else "needs a release of this card first"
+        raise InvalidInputError(field="dry_run", problem=problem)
+
+
+def text_of_program(program: bytes) -> str:
+    """Raises InvalidInputError where it is no text, is empty or too long."""
+    try:
+        text = program.decode()
+    except UnicodeDecodeError:
+        raise InvalidInputError(field="program", problem="is not UTF-8") from None
+    analysis_program(text)
+    return text
+
+
+def check_program(program: bytes, dry: DryRun, card: Card) -> None:
+    """Refuse, by what is public alone, what the card does not grant; raises InvalidInputError."""
+    analyses = offer_of(card).terms.analyses
+    if analysis_digest(program) not in analyses.programs:
+        raise InvalidInputError(field="program", problem="is not one that the card names by its digest")
+    if unknown := sorted({*analyses.libraries} - {*LIBRARIES}):
+        problem = f"'{unknown[0]}' is on the card, and this controller has only {', '.join(LIBRARIES)}"
+        raise InvalidInputError(field="libraries", problem=problem)
+    check_outputs(dry.outputs, analyses.program_numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRun:
+    """Carries reviewed runs out.
+
+    Args:
+        checked: Carries checked runs out; knows how jobs are described, and what a failure gives back.
+        rows: The folder of releases.
+        work: A private folder for compiled copies.
+    """
+
+    checked: AnswerRun
+    rows: Path
+    work: Path
+    limits: SandboxLimits
+    isolation: Isolation
+    response: Callable[[RunRow], bytes]
+    _copies: dict[tuple[str, ...], CompiledCopies] = field(default_factory=dict, init=False, repr=False)
+
+    def __call__(self, run: Run) -> None:
+        """Rehearse on rows, run on the records, and let the outputs wait for a steward."""
+        answers = self.checked.answers
+        with answers.database.reading() as tx:
+            row = answers.store.get(tx, run.request["run"])
+            card = in_force(answers.cards.card(tx, row.card))
+        job = self._job(run.request, card)
+        with not_run():
+            rehearsed = outputs_of_json(run.job(tasks.REHEARSE, job["rehearse"]))
+        outputs = outputs_of_json(run.job(tasks.RUN_ONCE, job["run_once"]))
+        program = run.request["program"]
+        answer = answer_of(question_of(row).formula, outputs, rehearsed)
+        marks = marks_document(program, outputs, rehearsed)
+        outcome = Outcome(answer, numbers_in(outputs), (), RULES, marks)
+        with answers.database.transaction() as tx:
+            in_force(answers.cards.card(tx, row.card))
+            answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())
+            ended = answers.store.get(tx, row.name)
+            answers.operations.finish(tx, run.row.name, self.response(ended))
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """As of a checked run: the price comes back where no record was read."""
+        self.checked.undo(tx, row, error)
+
+    def _job(self, request: dict[str, Any], card: Card) -> dict[str, Job]:
+        """Both jobs: on the rows of a release, and on the records."""
+        entry, terms = self.checked.answers.cards.entry_of(card), offer_of(card).terms
+        with not_run():
+            recipe = self._recipe(request["program"], terms.analyses.libraries)
+        program = {
+            "recipe": recipe,
+            "agreed": request["agreed"],
+            "most_numbers": terms.analyses.program_numbers,
+            "seed": int(request["seed"]),
+        }
+        return self.checked.jobs.program(
+            entry, entry.version, program, rows_file=self.rows / request["file_name"], terms=terms
+        )
+
+    def _recipe(self, program: str, libraries: tuple[str, ...]) -> Document:
+        if libraries not in self._copies:
+            folder = self.work / f"analyses-{len(self._copies)}"
+            self._copies[libraries] = CompiledCopies(folder, (), ("pandas", *libraries))
+        compiled = self._copies[libraries].folder()
+        return analysis_recipe(program, libraries, self.limits, self.isolation, compiled=compiled)
+
+
+@contextmanager
+def not_run() -> Iterator[None]:
+    """Around all that happens before a record is read; raises ProgramNotRunError where it fails."""
+    try:
+        yield
+        return
+    except (BlackBoxError, JobFailedError, JobLimitError):
+        problem = "it fails on the synthetic rows in the sandbox, or takes too long"
+    except InvalidInputError as error:
+        problem = f"{error.fields['field']} {error.fields['problem']}"
+    raise ProgramNotRunError(problem=problem)
