@@ -1,0 +1,140 @@
+"""Programs of the analyst's: a dry run here on synthetic rows, then one run on the records, reviewed."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from gencard.client.checking.agreement import Agreement
+from gencard.client.connection.connection import ProgressDisplay, progress_bar, result_of
+from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.release import Release
+from gencard.core.coding import Coding
+from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
+from gencard.v1 import answers_pb2 as pb
+from gencard.wire.box_answer import AnswerReader
+from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
+from gencard.wire.signatures.canonical import json_bytes, sha256
+
+
+def ignore_hundredths(_hundredths: int) -> None:
+    """A dry run reports no progress."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DryRun(Displayable):
+    """A program on the rows of one release: the run on the records must have the same shape.
+
+    Args:
+        program: The file as it was.
+        release: datasets/{dataset}/cards/{card}/releases/{release}.
+        outputs: What it gave, rounded as on the records.
+    """
+
+    program: bytes
+    release: str
+    seed: int
+    outputs: Outputs
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file, in hex: what a card names it by."""
+        return sha256(self.program)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers it gives: most that the run on the records costs."""
+        return sum(output.numbers for output in self.outputs)
+
+    @property
+    def document(self) -> bytes:
+        """As the controller reads it."""
+        outputs = outputs_to_json(self.outputs)
+        return json_bytes({"release": self.release, "seed": str(self.seed), **outputs})
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What it is, for people."""
+        return [
+            ("Program", self.digest),
+            ("Rows", self.release),
+            ("Numbers", f"{self.numbers} in {len(self.outputs)} outputs"),
+        ]
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return "Dry run", [Facts(self.lines()), *map(_grid, self.outputs)]
+
+    def __repr__(self) -> str:
+        return f"<DryRun of {self.digest[:12]}: {self.numbers} numbers on synthetic rows>"
+
+
+def dry_run(release: Release, program: str | Path, *, seed: int = 0) -> DryRun:
+    """Run a program here, on the rows of a release, as the controller will; nothing leaves this machine.
+
+    What it prints, and its traceback where it fails, appears on standard error.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or the program fails or gives no valid output.
+    """
+    path = Path(program)
+    try:
+        text = path.read_bytes()
+    except OSError:
+        raise InvalidInputError(field="program", problem=f"cannot read {path}") from None
+    names = release.dataset.domain.attributes
+    coding = Coding(tuple(release.coding.attribute(name) for name in names))
+    request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding)
+    done = subprocess.run(
+        [sys.executable, "-c", START, str(path)],
+        input=bytes_of_request(request),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        problem = f"failed on the synthetic rows with exit code {done.returncode}"
+        raise InvalidInputError(field="program", problem=problem)
+    return DryRun(text, release.name, seed, _outputs_of(request, done.stdout))
+
+
+def _outputs_of(request: BoxRequest, answer: bytes) -> Outputs:
+    reader = AnswerReader(request, ignore_hundredths)
+    try:
+        reader.feed(answer)
+        return reader.outputs()
+    except GencardError:
+        raise InvalidInputError(field="program", problem="gave no valid output") from None
+
+
+def run_program(agreement: Agreement, rehearsed: DryRun, progress: ProgressDisplay) -> str:
+    """Have the controller run a program on the records, once; the name of its answer, which waits.
+
+    Raises:
+        InvalidInputError: The card does not name the program, or names other libraries than it needs.
+        ProgramNotRunError: It fails at the controller on synthetic rows; nothing is charged.
+        ProgramRunFailedError: It failed on the records; why, is not said.
+        TooLargeError: The card has had all its reviewed runs.
+        BudgetExceededError: The price exceeds the budget.
+    """
+    request = pb.RunProgramRequest(
+        card=agreement.card.name,
+        program=rehearsed.program,
+        dry_run=rehearsed.document,
+        request_id=str(uuid4()),
+    )
+    connection = agreement.connection
+    with progress_bar("Running", progress) as reported:
+        operation = connection.call(connection.answers.RunProgram, request)
+        return str(result_of(connection, operation, pb.Answer, reported).name)
+
+
+def _grid(output: Output) -> Grid:
+    rows = [
+        (name, *map(_text, values)) for name, values in zip(output.row_names, output.values, strict=True)
+    ]
+    return Grid((output.name, *output.column_names), rows)
+
+
+def _text(value: Number) -> str:
+    return "NA" if value is None else f"{value:.{DIGITS}g}"

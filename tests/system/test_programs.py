@@ -1,0 +1,77 @@
+"""Programs of analysts in the sandbox: twelve that a statistician would write, and hostile ones."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from gencard.core.errors import BlackBoxError, GencardError
+from gencard.core.program_outputs import Mark, difference_in_shape, judged
+from tests.system import programs
+from tests.system.programs import EXAMPLES, HOSTILE, INTO_DIGITS, rows, sandboxed, schema
+from tests.system.sandboxes import needs_sandbox
+
+pytestmark = [needs_sandbox, pytest.mark.timeout(300)]
+
+
+def test_there_are_twelve_examples():
+    assert len(EXAMPLES) == 12
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_on_rows_and_on_records(path):
+    text = path.read_text(encoding="utf-8")
+    for module in ("statsmodels", "sklearn", "lifelines"):
+        if f"import {module}" in text or f"from {module}" in text:
+            pytest.importorskip(module)
+    program = sandboxed(text)
+    dry = program.outputs(rows(seed=1), schema(), seed=5)
+    outputs = program.agreed_outputs(rows(seed=2), schema(), dry, seed=5)
+    assert difference_in_shape(dry, outputs) is None
+    assert outputs != dry
+    assert all(any(value is not None for value in output.values[0]) for output in outputs)
+    assert sum(len(row) for marks in judged(outputs) for row in marks) <= 500
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_s30_what_a_hostile_program_carries_stays(name):
+    """One error for all, without a word of the program's."""
+    limits = {"cpu_seconds": 4} if name == "never ends" else {}
+    dry = sandboxed("from gencard.run import output\noutput.scalar('x', 1.0)").outputs(
+        rows(), schema(), seed=0
+    )
+    with pytest.raises(BlackBoxError) as caught:
+        sandboxed(HOSTILE[name], **limits).agreed_outputs(rows(), schema(), dry, seed=0)
+    assert caught.value.fields == {"problem": "its run at the records did not finish correctly"}
+
+
+def test_s30_numbers_have_few_digits():
+    """Five digits and twelve powers of ten either way: at most 23 bits a number, which documents say."""
+    small, large = sandboxed(INTO_DIGITS).outputs(rows(), schema(), seed=0)
+    assert (small.values, large.values) == (((0.12346,),), ((None,),))
+
+
+def test_randomness_is_that_of_the_seed():
+    text = "from gencard.run import output, rng\noutput.scalar('x', rng().random())"
+    first, again, other = (sandboxed(text).outputs(rows(), schema(), seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_a_level_without_records_keeps_its_place():
+    """A table of categoricals has all declared levels, so that a rare one does not fail the run."""
+    text = "from gencard.run import output, records\n" + (
+        "output.table('sizes', records().groupby(['children', 'age'], observed=True).size())"
+    )
+    whole, few = rows(), rows(3)
+    dry = sandboxed(text).outputs(whole, schema(), seed=0)
+    outputs = sandboxed(text).agreed_outputs(few, schema(), dry, seed=0)
+    assert sum(value for row in outputs[0].values for value in row) == 3
+    marks = {mark for row in judged(outputs)[0] for mark, _ in row}
+    assert marks == {Mark.RED, Mark.AMBER}
+
+
+def test_an_undeclared_library_is_not_there():
+    module = "sklearn" if find_spec("sklearn") else "duckdb"
+    text = f"import {module}\nfrom gencard.run import output\noutput.scalar('x', 1.0)"
+    recipe = programs.analysis_recipe(text, (), programs.LIMITS, programs.Isolation.NAMESPACES)
+    with pytest.raises(GencardError):
+        programs.SandboxedAnalysis.of_recipe(recipe, 500).outputs(rows(), schema(), seed=0)
