@@ -1,7 +1,6 @@
-"""Reviewed runs through the real service: dry run, run at the records, a steward's decision, the answer."""
+"""Reviewed runs through the real service: dry run, run at the records, decision, signed answer."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,13 +10,11 @@ from gencard.controller.shell.main import app
 from gencard.core.answers.answer import Answer
 from gencard.core.errors import (
     InvalidInputError,
-    NotFoundError,
     ProgramNotRunError,
     ProgramRunFailedError,
-    TooLargeError,
 )
 from gencard.v1 import answers_pb2 as pb
-from gencard.wire.documents.answer_document import answer_of_document
+from gencard.wire.documents.answer_document import SignedAnswer, answer_of_document
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.dsse import ANSWER, opened, predicate_of
 from tests.system.house import House, build
@@ -30,16 +27,16 @@ from gencard.run import output, records
 frame = records()
 output.table("sex by health", frame.groupby(["sex", "health"], observed=True).size().unstack())
 output.scalar("mean age", frame["age"].mean())
-output.scalar("rare", ((frame["age"] > 90) & (frame["sex"] == "male")).sum() % 7 + 1, count=True)
+output.scalar("few", len(frame) % 7, count=True)
 """
 FAILS_HERE = "raise ValueError"
 FAILS_THERE = """
 from gencard.run import output, records
-assert len(records()) != 3_000, records()
+assert len(records()) != 3_000, "CANARY"
 output.scalar("n", 1.0)
 """
+OTHER = "from gencard.run import output\noutput.scalar('x', 1.0)"
 PROGRAMS = (GOOD, FAILS_HERE, FAILS_THERE)
-NEVER_NAMED = "from gencard.run import output\noutput.scalar('x', 1.0)"
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +50,119 @@ def house(tmp_path_factory):
         yield built.start()
     finally:
         built.stop()
+
+
+@pytest.fixture(scope="module")
+def card(house):
+    """A card that names the programs."""
+    with house.analyst() as analyst:
+        programs = sorted(sha256(text.encode()) for text in PROGRAMS)
+        granted = {"programs": programs, "reviewed_runs": 3, "program_numbers": 60}
+        marginals = [("sex", "health"), ("sex", "age")]
+        agreed = analyst.propose("survey", marginals, purpose="To see", analyses=granted).accept()
+        yield agreed
+
+
+@pytest.fixture(scope="module")
+def release(card):
+    return card.release(rows=500, seed=1)
+
+
+@pytest.fixture
+def steward(house, monkeypatch):
+    """The steward's shell: what a command prints."""
+    monkeypatch.setenv("GENCARD_CONTROLLER", str(house.settings_file))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words: str) -> str:
+        result = CliRunner().invoke(app, ["answers", *words], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return call
+
+
+@pytest.fixture
+def rehearsed(release, tmp_path):
+    """The dry run of a program's text, here."""
+
+    def rehearse(text: str):
+        (tmp_path / "analysis.py").write_text(text)
+        return dry_run(release, tmp_path / "analysis.py", seed=3)
+
+    return rehearse
+
+
+def fetched(card, name: str) -> pb.GetAnswerResponse:
+    connection = card.agreement.connection
+    return connection.call(connection.answers.GetAnswer, pb.GetAnswerRequest(name=name))
+
+
+def signed(card, name: str) -> SignedAnswer:
+    envelope = fetched(card, name).answer.envelope
+    return answer_of_document(predicate_of(opened(envelope)[0], ANSWER))
+
+
+def test_from_a_dry_run_to_a_signed_answer(card, rehearsed, steward, house):
+    dry = rehearsed(GOOD)
+    name = run_program(card.agreement, dry, progress=False)
+    waiting = fetched(card, name)
+    assert (waiting.answer.state, waiting.answer.envelope) == (pb.Answer.STATE_WAITING, b"")
+    assert run_program(card.agreement, dry, progress=False) == name, "asked twice, run once"
+
+    assert name in steward("list")
+    numbers = json.loads(steward("show", name, "--json"))["numbers"]
+    assert len(numbers) == dry.numbers == 10
+    assert {one["mark"] for one in numbers} == {"green", "amber", "red"}
+    assert steward("show", name, "--program").strip() == GOOD.strip()
+    assert "rests on fewer than 10 records" in steward("show", name)
+
+    said = steward("release", name, "--withhold", "sex by health/male/good", "--digits", "3")
+    assert "8 numbers charged" in said
+    document = signed(card, name)
+    answer = Answer.of_json(document.answer)
+    table = answer.table("sex by health")
+    assert table.values[table.row_names.index("male")][table.column_names.index("good")] is None
+    kept = {(one["row"], one["column"]): one["value"] for one in numbers}
+    female = table.values[table.row_names.index("female")]
+    assert female == pytest.approx([kept["female", each] for each in table.column_names], rel=5e-3)
+    assert answer.table("few").values == ((None,),), "red numbers stay"
+    difference = answer.table("mean age: difference to the synthetic rows").values[0][0]
+    assert difference == pytest.approx(
+        answer.table("mean age").values[0][0] - dry.outputs[1].values[0][0]
+    )
+    assert document.reasons == ("NUMBERS_ROUNDED", "NUMBERS_WITHHELD")
+    assert document.released_by.startswith("spiffe://")
+
+
+def test_s29_a_failure_at_the_records_says_nothing(card, rehearsed):
+    with pytest.raises(ProgramRunFailedError) as caught:
+        run_program(card.agreement, rehearsed(FAILS_THERE), progress=False)
+    assert caught.value.fields == {}
+
+
+def test_a_program_that_fails_on_rows_costs_nothing(card, rehearsed):
+    dry = rehearsed(GOOD)
+    spent = card.agreement.connection
+    broken = type(dry)(FAILS_HERE.encode(), dry.release, dry.seed, dry.outputs)
+    with pytest.raises(ProgramNotRunError, match="fails on the synthetic rows"):
+        run_program(card.agreement, broken, progress=False)
+    assert spent
+
+
+def test_only_what_the_card_names_is_run(card, rehearsed):
+    with pytest.raises(InvalidInputError, match="digest"):
+        run_program(card.agreement, rehearsed(OTHER), progress=False)
+
+
+def test_a_dry_run_on_other_rows_is_none(card, rehearsed):
+    dry = rehearsed(GOOD)
+    other = type(dry)(FAILS_HERE.encode(), f"{card.name}/releases/other", 0, dry.outputs)
+    with pytest.raises(InvalidInputError, match="release of this card"):
+        run_program(card.agreement, other, progress=False)
+
+
+def test_a_dry_run_says_where_the_program_fails(rehearsed, capfd):
+    with pytest.raises(InvalidInputError, match="exit code 1"):
+        rehearsed("from gencard.run import records\nrecords()['nothing']")
+    assert "KeyError: 'nothing'" in capfd.readouterr().err

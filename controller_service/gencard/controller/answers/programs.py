@@ -188,7 +188,7 @@ class ProgramRun:
         program = run.request["program"]
         answer = answer_of(question_of(row).formula, outputs, rehearsed)
         marks = marks_document(program, outputs, rehearsed)
-        outcome = Outcome(answer, numbers_in(outputs), (), RULES, marks)
+        outcome = Outcome(answer, numbers_in(outputs), (), RULES, marks=marks)
         with answers.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))
             answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())

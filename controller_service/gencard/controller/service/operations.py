@@ -47,6 +47,7 @@ RESPONSE: dict[str, type[Message]] = {
     "audit": audit_pb2.Audit,
     "measures": measures_pb2.RunMeasuresResponse,
     "run": answers_pb2.Answer,
+    "program": answers_pb2.Answer,
 }
 LONGEST_WAIT = 30.0
 LOOK_EVERY = 0.1
