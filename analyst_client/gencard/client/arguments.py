@@ -346,7 +346,7 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("release", "black_box", "address", "attribute", "by", "one", "other"), text),
     **dict.fromkeys(("resume", "role", "project"), lambda field, value: value and text(field, value)),
     **dict.fromkeys(("folder", "certificate", "key", "authority", "signing_key"), path),
-    **dict.fromkeys(("controller_key", "log_key", "scratch", "path"), path),
+    **dict.fromkeys(("controller_key", "log_key", "scratch", "path", "program"), path),
     **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
     **dict.fromkeys(("epsilon", "rho", "delta"), number),
     **dict.fromkeys(("names", "measures", "attributes"), names_only),

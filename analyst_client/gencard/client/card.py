@@ -23,7 +23,7 @@ from gencard.client.terms import Marginals, Measured, countered
 from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
-from gencard.core.errors import AwaitingStewardError, GencardError
+from gencard.core.errors import AwaitingStewardError, GencardError, InvalidInputError
 from gencard.run.levels import ValueForm
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.answers.answer import Answer
+    from gencard.client.answers.programs import DryRun
     from gencard.client.answers.running import RunOnRecords
     from gencard.client.audit import Audit
     from gencard.client.evaluation import CardMeasures
@@ -236,13 +237,17 @@ class Card(CardView):
     @checked(values=level_values, where=text, kind=text)
     def run(
         self,
-        formula: str,
+        formula: str | None = None,
         kind: str = "logistic",
         *,
+        program: str | Path | None = None,
+        seed: int = 0,
         progress: ProgressDisplay = True,
         **asked: Unpack[AnswerOptions],
     ) -> "Answer":
         """An analysis on the records, run once, of which output rules judge every number.
+
+        Or a program of yours, run once after a ``dry_run``, of which a steward sees every number.
 
         It costs one statistic for each released number, or its noise; a refusal costs one for each
         reason. The same question again costs nothing. The answer is signed and proved to be in the log.
@@ -250,6 +255,8 @@ class Card(CardView):
         Args:
             formula: Model formula as in R or patsy; see ``Analyst.plan``.
             kind: Type of analysis; one that the card grants.
+            program: A file in Python in place of a formula; the card names it by its digest.
+            seed: From which a program draws its random numbers.
             progress: Whether to show a progress bar, or a function that receives the progress.
             asked: See ``AnswerOptions``.
 
@@ -260,12 +267,43 @@ class Card(CardView):
             BudgetExceededError: The price exceeds the budget.
             RunRefusedError: The output rules or a steward refused the answer; names the reasons.
             AnswerWaitingError: A steward has to release it first; ask again later.
+            ProgramNotRunError: The program fails there on synthetic rows; nothing is charged.
+            ProgramRunFailedError: The program failed on the records; why, is not said.
             VerificationError: What came back is not signed, or not the answer to this question.
         """
-        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import programs, running  # noqa: PLC0415 - loads scipy.stats
 
-        question = running.sent(Question.of(formula, kind, asked))
+        if (formula is None) == (program is None):
+            raise InvalidInputError(field="formula", problem="or program is needed, and not both")
+        if program is not None:
+            rehearsed = self.dry_run(program, seed=seed, progress=progress)
+            return programs.run_program(self.agreement, rehearsed, progress)
+        question = running.sent(Question.of(formula or "", kind, asked))
         return running.run(self.agreement, question, progress)
+
+    @checked()
+    def dry_run(
+        self, program: str | Path, *, seed: int = 0, progress: ProgressDisplay = True
+    ) -> "DryRun":
+        """Run a program here on the rows of the card's newest release, as the controller will.
+
+        Its shape (names and lengths of outputs) is what a run on the records must have; ``digest`` is
+        what ``analyses={"programs": [...], "reviewed_runs": 1}`` names. Programs import
+        ``gencard.run``.
+
+        Args:
+            program: A file in Python.
+            seed: From which the program draws its random numbers, here and on the records.
+            progress: Whether to show a progress bar, or a function that receives the progress.
+
+        Raises:
+            InvalidInputError: The program cannot be read, fails or gives no valid output, or the card
+                has no release.
+        """
+        from gencard.client.answers import programs  # noqa: PLC0415 - loads scipy.stats
+
+        release = programs.newest_release(self.agreement, progress)
+        return programs.dry_run(release, program, seed=seed)
 
     def answers(self) -> "Listed[RunOnRecords]":
         """The runs on the records under this card, newest first."""

@@ -322,7 +322,7 @@ class ProgramNotRunError(NegotiationError):
 
     reason = "PROGRAM_NOT_RUN"
     text = "The program was not run at the records: {problem}."
-    advice = "Nothing was charged. Try the program on synthetic rows: `gencard run CARD --program FILE --dry`."
+    advice = "Nothing was charged. Try it on synthetic rows: `gencard run CARD --program FILE --dry`."
 
 
 class NoPsiError(NegotiationError):

@@ -27,6 +27,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.core.errors import InvalidInputError, LackingMarginalsError
+from gencard.core.program_outputs import outputs_to_json
 from gencard.core.statistics.formula import Analysis
 
 Source = Annotated[str, typer.Argument(help="A card, or a saved release folder.", metavar="CARD|FOLDER")]
@@ -90,8 +91,15 @@ def answer(
 
 def run(
     card: CardName,
-    formula: ModelFormula,
+    formula: Annotated[str | None, typer.Argument(help="Model formula as in R; or --program.")] = None,
     kind: Annotated[str, typer.Option(help="Type of analysis, one that the card grants.")] = "logistic",
+    program: Annotated[
+        Path | None, typer.Option(help="A file in Python instead, which the card names by its digest.")
+    ] = None,
+    dry: Annotated[
+        bool, typer.Option("--dry", help="Only run the program here, on the newest synthetic rows.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Random seed of the program.")] = 0,
     values: LevelValues = None,
     where: Where = "",
     missing: Missing = "level",
@@ -101,12 +109,33 @@ def run(
 ) -> None:
     """Run an analysis on the records, once, through output rules. Each released number costs.
 
-    The same question again costs nothing. The answer is signed and in the controller's log.
+    The same question again costs nothing. The answer is signed and in the controller's log. A program
+    imports gencard.run, and runs here on synthetic rows first; a steward releases its numbers.
     """
+    if program is not None and formula is None:
+        _run_program(card, program, seed, connection, dry=dry, as_json=as_json)
+        return
+    if program is not None or dry or formula is None:
+        problem = "is needed, or --program FILE, with or without --dry"
+        raise InvalidInputError(field="formula", problem=problem)
     options = dict(map(_option, option or ()))
     options |= {"values": _values(values or []), "where": where or None, "missing": missing}
     with connected(connection) as analyst:
         _say(analyst.card(card).run(formula, kind, **options), as_json)
+
+
+def _run_program(
+    card: str, program: Path, seed: int, connection: Path, *, dry: bool, as_json: bool
+) -> None:
+    with connected(connection) as analyst:
+        if not dry:
+            _say(analyst.card(card).run(program=program, seed=seed), as_json)
+            return
+        rehearsed = analyst.card(card).dry_run(program, seed=seed)
+    if as_json:
+        say_json({**dict(rehearsed.lines()), **outputs_to_json(rehearsed.outputs)})
+    else:
+        console.print(rehearsed)
 
 
 def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from gencard.client.answers.answer import Answer
+from gencard.client.answers.running import fetch
 from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, progress_bar, result_of
 from gencard.client.display import Displayable, Facts, Grid, Part
@@ -17,6 +19,7 @@ from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs,
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.box_answer import AnswerReader
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
+from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes, sha256
 
 
@@ -107,13 +110,24 @@ def _outputs_of(request: BoxRequest, answer: bytes) -> Outputs:
         raise InvalidInputError(field="program", problem="gave no valid output") from None
 
 
-def run_program(agreement: Agreement, rehearsed: DryRun, progress: ProgressDisplay) -> str:
-    """Have the controller run a program on the records, once; the name of its answer, which waits.
+def newest_release(agreement: Agreement, progress: ProgressDisplay) -> Release:
+    """The rows of the card's newest release, verified; raises InvalidInputError where there is none."""
+    receipt = next(agreement.receipts(), None)
+    if receipt is None:
+        problem = "has no release to try a program on; generate one first"
+        raise InvalidInputError(field="card", problem=problem)
+    return agreement.fetch(receipt.name, progress)
+
+
+def run_program(agreement: Agreement, rehearsed: DryRun, progress: ProgressDisplay) -> Answer:
+    """Have the controller run a program on the records, once; its answer, where a steward released it.
 
     Raises:
-        InvalidInputError: The card does not name the program, or names other libraries than it needs.
+        InvalidInputError: The card does not name the program.
         ProgramNotRunError: It fails at the controller on synthetic rows; nothing is charged.
         ProgramRunFailedError: It failed on the records; why, is not said.
+        AnswerWaitingError: A steward has to decide first; ask again later.
+        RunRefusedError: A steward refused.
         TooLargeError: The card has had all its reviewed runs.
         BudgetExceededError: The price exceeds the budget.
     """
@@ -126,7 +140,8 @@ def run_program(agreement: Agreement, rehearsed: DryRun, progress: ProgressDispl
     connection = agreement.connection
     with progress_bar("Running", progress) as reported:
         operation = connection.call(connection.answers.RunProgram, request)
-        return str(result_of(connection, operation, pb.Answer, reported).name)
+        name = result_of(connection, operation, pb.Answer, reported).name
+    return fetch(agreement, name, Question("program", rehearsed.digest))
 
 
 def _grid(output: Output) -> Grid:
