@@ -126,7 +126,10 @@ def _survey() -> Coded:
 def _census() -> Coded:
     frame = _read("ons2011_first50k").rename(columns=lambda name: name.replace(" ", "_").lower())
     integer = ("age", "hours_worked_per_week", "approximated_social_grade", "health")
-    named = ("region", "sex", "marital_status", "student", "ethnic_group", "economic_activity")
+    named = (
+        *("region", "sex", "marital_status", "student", "ethnic_group", "economic_activity"),
+        *("family_composition", "country_of_birth", "religion", "occupation", "industry"),
+    )
     codings: dict[str, Labels | Edges] = {name: _labels(frame, name, integer=True) for name in integer}
     codings |= {name: _labels(frame, name) for name in named}
     return _coded(frame, codings)

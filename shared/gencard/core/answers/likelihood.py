@@ -56,9 +56,10 @@ def logistic_answer(margins: Margins, question: Question) -> Answer:
     design = question.model()
     response = design.required_response()
     events = events_of(margins, response)
+    shares = margins.counts((response.attribute,))
+    _check_varies(events, shares)
     features = features_of(margins, design, events[None])
     fit = _multinomial(features, (), "logistic")
-    shares = margins.counts((response.attribute,))
     ones = float(shares @ events)
     return _answer(question, features, fit, features.columns.kept_names, (features.n - ones, ones))
 
@@ -125,6 +126,12 @@ def events_of(margins: Margins, response: Response) -> FloatArray:
     events = np.zeros(len(counts))
     events[levels[1]] = 1.0
     return events
+
+
+def _check_varies(events: FloatArray, counts: FloatArray) -> None:
+    ones = float(events @ counts)
+    if not 0 < ones < counts.sum():
+        raise NoEstimateError(kind="logistic", problem="the response is the same in all records")
 
 
 def _multinomial(features: Features, names: tuple[str, ...], kind: str) -> Maximum:

@@ -12,6 +12,7 @@ References:
        Statistics 40, 2012.
 """
 
+from collections.abc import Mapping
 from functools import reduce
 
 import numpy as np
@@ -72,10 +73,23 @@ def open_cells(margins: Margins, design: Design) -> Occupied:
         np.ones(sizes, dtype=bool),
     )
     for clique in maximal(block.attributes for block in design.blocks):
-        filled = (margins.counts(clique) != 0) | (margins.variances(clique) != 0)
-        open_cells = open_cells & _along(filled, clique, attributes)
+        if _is_saturated(design, clique, observed):
+            filled = (margins.counts(clique) != 0) | (margins.variances(clique) != 0)
+            open_cells = open_cells & _along(filled, clique, attributes)
     codes = np.argwhere(open_cells)
     return Occupied(codes, np.ones(len(codes)))
+
+
+def _is_saturated(design: Design, clique: Clique, observed: Mapping[str, Mask]) -> bool:
+    """Whether each cell of a margin has an effect of its own; scores of numbers have fewer."""
+    cells = np.argwhere(reduce(np.multiply.outer, (observed[name] for name in clique), np.array(True)))
+    columns = [
+        column.values[tuple(cells[:, clique.index(name)] for name in column.attributes)]
+        for column in design.columns
+        if set(column.attributes) <= set(clique)
+    ]
+    rows = np.array([np.broadcast_to(column, len(cells)) for column in columns])
+    return bool(np.linalg.matrix_rank(rows) == len(cells))
 
 
 def _along(table: Mask, clique: Clique, attributes: Clique) -> Mask:

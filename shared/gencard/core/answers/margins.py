@@ -289,6 +289,5 @@ def _check_cells(domain: Domain, clique: Clique) -> None:
 
 
 def occupied_of(table: FloatArray) -> Occupied:
-    flat = np.flatnonzero(table)
-    codes = np.array(np.unravel_index(flat, table.shape), dtype=np.int64).reshape(table.ndim, -1).T
-    return Occupied(codes, table.reshape(-1)[flat])
+    """The cells of a table with a count other than 0."""
+    return Occupied(np.argwhere(table), table[table != 0])

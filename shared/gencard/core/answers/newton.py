@@ -19,8 +19,10 @@ _HALVES = 40
 _CLOSE = 1e-9
 """A step on scaled columns after which one more gives all digits that floats have."""
 
-_FAR = 0.05
-"""Steps that stay as large belong to estimates that have no bound."""
+_FAR = 4.0
+"""An effect of as many logits for one spread of a column is named where there is no maximum."""
+
+_MOST_NAMED = 3
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
 """From parameters to the log likelihood, its gradient, and the information (minus its Hessian)."""
@@ -149,7 +151,7 @@ def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind:
     params = start
     value, gradient, information = objective(params)
     for _ in range(_STEPS):
-        step = _solved(information, gradient, names, kind)
+        step = _solved(information, gradient, params, names, kind)
         for _ in range(_HALVES):
             following = objective(params + step)
             if np.isfinite(following[0]) and following[0] >= value - 1e-12 * abs(value):
@@ -158,28 +160,32 @@ def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind:
         params = params + step
         value, gradient, information = following
         if np.abs(step).max(initial=0.0) < _CLOSE:
-            inverse = _solved(information, np.eye(len(params)), names, kind)
+            inverse = _solved(information, np.eye(len(params)), params, names, kind)
             return Maximum(params, inverse, value)
-    far = [name for name, one in zip(names, step, strict=True) if abs(one) > _FAR]
-    raise _unbounded(kind, far or list(names))
+    raise _unbounded(params, names, kind)
 
 
-def _solved(information: FloatArray, right: FloatArray, names: Sequence[str], kind: str) -> FloatArray:
+def _solved(
+    information: FloatArray, right: FloatArray, params: FloatArray, names: Sequence[str], kind: str
+) -> FloatArray:
     """The solution of a positive definite system, by Cholesky on a unit diagonal."""
     diagonal = np.diag(information)
     if np.any(diagonal <= 0) or not np.all(np.isfinite(information)):
-        raise _unbounded(kind, [name for name, one in zip(names, diagonal, strict=True) if not one > 0])
+        raise _unbounded(params, names, kind)
     scale = 1 / np.sqrt(diagonal)
     scaled = information * np.outer(scale, scale)
     try:
         root = np.linalg.inv(np.linalg.cholesky(scaled))
     except np.linalg.LinAlgError:
-        raise _unbounded(kind, list(names)) from None
+        raise _unbounded(params, names, kind) from None
     factor = root * scale
     return np.asarray(factor.T @ (factor @ right))
 
 
-def _unbounded(kind: str, names: Sequence[str]) -> NoEstimateError:
-    some = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
-    problem = f"the levels of the response are separated by {some}, so estimates have no bound"
+def _unbounded(params: FloatArray, names: Sequence[str], kind: str) -> NoEstimateError:
+    """The error on the parameters that were on their way to infinity."""
+    order = np.argsort(-np.abs(params), kind="stable")
+    far = [names[place] for place in order if abs(params[place]) > _FAR] or list(names)
+    some = ", ".join(far[:_MOST_NAMED]) + ", ..." * (len(far) > _MOST_NAMED)
+    problem = f"the likelihood rises without bound along {some}; some level may have a single response"
     return NoEstimateError(kind=kind, problem=problem)

@@ -1,0 +1,100 @@
+"""Answers from exact psi beside other people's software on the coded records: how far apart, how long.
+
+``python -m benchmarks.answers_exact [--quick] [--json FILE]``
+
+psi holds the marginals that determine the analysis and nothing else; naive Bayes and discriminants are
+asked for their accuracy too, which needs records. Two linear models of ten features are answered from
+all pairs of their sample's attributes. A difference is relative to the referee's number, or to the
+largest of its array times 1e-5. Referees: statsmodels, scipy, scikit-learn.
+"""
+
+import time
+import warnings
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from benchmarks import bench, model_referees, table_referees
+from benchmarks.coded_samples import Coded, sample
+from benchmarks.table_referees import Case
+from gencard.core.answers.margins import Margins, PsiMargins, RecordMargins
+from gencard.core.domain import Clique
+from gencard.core.statistics.formula import Analysis, sufficient_cliques
+from gencard.core.statistics.measure import measure_dataset
+from gencard.formulas.answering import answer_of
+from gencard.formulas.formulas import read_formula
+
+CLOSE = 1e-8
+"""The largest relative difference that counts as equal."""
+
+_SECONDS = 0.2
+_FLOOR = 1e-5
+_OF_MODELS = ("params", "bse", "statistic")
+_WITH_ACCURACY = ("naive-bayes", "discriminant")
+_QUICK = "fair"
+
+
+def run(quick: bool) -> bench.Result:
+    """Every case, or those of the smallest sample."""
+    models = (*model_referees.WIDE, *model_referees.CASES)
+    cases = [one for one in (*models, *table_referees.CASES) if not quick or one.sample == _QUICK]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        measured = [_measured(case) for case in cases]
+    rows = [_row(case, *one) for case, one in zip(cases, measured, strict=True)]
+    columns = ("analysis", "sample", *_OF_MODELS, "all", "seconds")
+    table = bench.Table("Largest relative differences from the referee", columns, rows)
+    worst = max(max(gaps) for gaps, _ in measured)
+    targets = [bench.Target("largest relative difference", worst, CLOSE, "at most")]
+    wide = [seconds for case, (_, seconds) in zip(cases, measured, strict=True) if _is_wide(case)]
+    if wide:
+        name = "seconds for 10 features from pairs"
+        targets.append(bench.Target(name, max(wide), _SECONDS, "at most"))
+    return bench.Result((table,), tuple(targets), {"analyses": len(cases)})
+
+
+def _is_wide(case: Case) -> bool:
+    return case in model_referees.WIDE
+
+
+def _measured(case: Case) -> tuple[Sequence[float], float]:
+    """Differences in the referee's order, and seconds of the answer."""
+    coded = sample(case.sample)
+    margins = _margins(case, coded)
+    begin = time.perf_counter()
+    kind = Analysis(case.kind)
+    answer = answer_of(case.formula, kind, margins, coded.coding, options=case.options)
+    seconds = time.perf_counter() - begin
+    return [gap(ours, theirs) for ours, theirs in case.referee(coded, answer)], seconds
+
+
+def _margins(case: Case, coded: Coded) -> Margins:
+    if case.kind in _WITH_ACCURACY:
+        return RecordMargins.of(coded.dataset)
+    formula = read_formula(case.formula, coded.coding)
+    domain = coded.coding.domain
+    cliques: Sequence[Clique] = sufficient_cliques(formula, Analysis(case.kind), domain)
+    if _is_wide(case):
+        cliques = list(combinations(domain.attributes, 2))
+    return PsiMargins.of(measure_dataset(coded.dataset, cliques))
+
+
+def gap(ours: Any, theirs: Any) -> float:
+    """The largest relative difference of two arrays."""
+    one, other = (np.atleast_1d(np.asarray(each, dtype=np.float64)) for each in (ours, theirs))
+    size = np.maximum(np.abs(other), _FLOOR * np.nanmax(np.abs(other), initial=0.0))
+    difference = np.where(np.isnan(one) & np.isnan(other), 0.0, np.abs(one - other))
+    relative = np.divide(difference, size, where=size > 0, out=difference)
+    return float(np.max(np.nan_to_num(relative, nan=np.inf), initial=0.0))
+
+
+def _row(case: Case, gaps: Sequence[float], seconds: float) -> Sequence[bench.Cell]:
+    is_model = case.referee.__module__ == model_referees.__name__
+    shown: list[bench.Cell] = list(gaps[:3]) if is_model else [None] * len(_OF_MODELS)
+    return (f"{case.kind} {case.formula}", case.sample, *shown, max(gaps), seconds)
+
+
+if __name__ == "__main__":
+    bench.main("answers_exact", run)
