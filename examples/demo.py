@@ -29,13 +29,14 @@ from examples.fair_survey import (
     write_records,
 )
 from examples.wire_meter import WireMeter
-from gencard.client import Analyst
+from gencard.client import Analyst, Answer
+from gencard.client.answers.tables import coefficient_grid
 from gencard.client.audit import Audit
 from gencard.client.card import Card
 from gencard.client.display import Facts
 from gencard.client.release import Release
 from gencard.core.audit.report import Verdict
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, LackingMarginalsError
 
 FOLDER = Path("demo")
 CONTROLLER = FOLDER / "controller"
@@ -44,6 +45,7 @@ ANA, AUD = (CONTROLLER / "people" / name for name in ("ana", "aud"))
 PROGRAMS = Path(os.path.relpath(Path(sys.executable).parent))
 PURPOSE = "How marriage, religion and affairs go together"
 FORMULA = "affairs ~ rate_marriage + age + yrs_married + children + religious + educ"
+RUN_FORMULA, RUN_KIND = "affairs ~ rate_marriage * religious + age", "linear"
 ROWS, SEED = 10_000, 7
 VERBOSE = bool(os.environ.get("VERBOSE"))
 console = Console(highlight=False)
@@ -116,6 +118,7 @@ def negotiate_and_release(meter: WireMeter) -> str:
         agree(meter, card)
         replay(card, make_release(meter, card))
         ask(meter, card)
+        run(meter, card)
         return card.name
 
 
@@ -134,9 +137,16 @@ def propose(meter: WireMeter, analyst: Analyst) -> Card:
     """Propose all three-way marginals; the policy offers fewer."""
     chapter(
         "The analyst proposes more than the policy allows",
-        f'gencard propose fair --marginals-of-order 3 --rows {ROWS} --purpose "{PURPOSE}"',
+        f"gencard propose fair --marginals-of-order 3 --rows {ROWS} --analyses {RUN_KIND} "
+        f'--purpose "{PURPOSE}"',
     )
-    card = analyst.propose("fair", list(combinations(ATTRIBUTES, 3)), purpose=PURPOSE, rows=ROWS)
+    card = analyst.propose(
+        "fair",
+        list(combinations(ATTRIBUTES, 3)),
+        purpose=PURPOSE,
+        rows=ROWS,
+        analyses={"kinds": [RUN_KIND], "checked_runs": 1},
+    )
     number = len(card.negotiation.proposed.marginals)
     say(f"Proposed Phi: all {number} marginals (tables of counts) of three attributes.")
     say("The counter-offer; its price is the number of independent statistics in the offered Phi:")
@@ -181,7 +191,7 @@ def ask(meter: WireMeter, card: Card) -> None:
     chapter("The analyst asks psi", f'gencard answer {card.name} "{FORMULA}" --kind linear')
     meter.since_last()
     answer = card.answer(FORMULA, "linear")
-    console.print(answer if VERBOSE else answer.to_frame().round(4).to_string())
+    show_answer(answer)
     estimates, errors = coded_regression(RECORDS, FORMULA)
     apart = max(
         abs(ours / theirs - 1)
@@ -191,6 +201,31 @@ def ask(meter: WireMeter, card: Card) -> None:
     say("The controller's side may look: statsmodels on the 6,366 records, with the schema's levels,")
     say(f"gives the same estimates and standard errors; largest relative difference {apart:.0e}.")
     crossed(meter, "nothing of the records: the answer is computed from psi, and costs nothing")
+
+
+def run(meter: WireMeter, card: Card) -> None:
+    """What psi does not determine, run once on the records."""
+    command = f'{card.name} "{RUN_FORMULA}" --kind {RUN_KIND}'
+    chapter("One run on the records", f"gencard answer {command}", f"gencard run {command}")
+    try:
+        card.answer(RUN_FORMULA, RUN_KIND)
+    except LackingMarginalsError as lacking:
+        say(f"psi does not have it: {lacking.message}")
+    answer = card.run(RUN_FORMULA, RUN_KIND)
+    show_answer(answer)
+    say("Output rules judged every number, and rounded it to what its standard error earns:")
+    facts = dict(answer.about)
+    for name in ("Released by", "Signed", "Paid"):
+        say(f"  {name}: {facts[name]}")
+    crossed(meter, "a formula, and a signed answer")
+
+
+def show_answer(answer: Answer) -> None:
+    """Print the coefficients; all of the answer where ``VERBOSE`` is set."""
+    if VERBOSE or answer.estimates.coefficients is None:
+        console.print(answer)
+        return
+    console.print(Padding(coefficient_grid(answer.estimates.coefficients).rich(), (0, 0, 0, 2)))
 
 
 def audit(meter: WireMeter, name: str) -> None:

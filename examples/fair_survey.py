@@ -85,9 +85,14 @@ EXACT_COUNTS = {
 """In place of the drafted settings: the survey is public, so exact counts are fine."""
 
 
+ANALYSES = 'analyses = { kinds = ["linear", "logistic", "means", "multinomial"], checked_runs = 3 }'
+"""What may be run on the records for a card."""
+
+
 def offering_exact_counts(settings: str) -> str:
-    """The drafted settings with ``EXACT_COUNTS``."""
+    """The drafted settings with ``EXACT_COUNTS`` and ``ANALYSES``."""
     settings = re.sub(r"(?m)^noise = .*\n", "", settings)
+    settings = re.sub(r"(?m)^# analyses = .*$", ANALYSES, settings)
     for name, value in EXACT_COUNTS.items():
         settings, lines = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", settings)
         if lines != 1:

@@ -104,3 +104,21 @@ def test_the_steward_is_told_how_small_the_cells_are(house):
     numbers = (len(pairs), (counts == 1).sum(), (counts < 10).sum(), len(counts))
     assert numbers[1] > 0
     assert [str(number) for number in numbers] == re.findall(r"\d+", said.rpartition("survey")[2])[:4]
+
+
+def test_a_question_becomes_a_confirmed_answer(house, tmp_path):
+    """The tutorial's chapter: the steward grants runs, somebody asks psi and then the records."""
+    settings = house.folder / "controller.toml"
+    settings.write_text(settings.read_text().replace("# analyses = {", "analyses = {"))
+    house.stop()
+    house.start()
+    folder = tmp_path / "bob"
+    person("enrol", "bob", "-c", folder)
+    given = ("--role", "analyst", "--project", "pilot", "--address", house.address)
+    person("enrol", "--answer", answered(house, request_in(folder), *given), "-c", folder)
+    offered = person("propose", "survey", *PAIRS, "--analyses", "linear", "-c", folder).stdout
+    (card,) = set(re.findall(r"datasets/survey/cards/[0-9a-f]+", offered))
+    person("accept", card, "--yes", "-c", folder)
+    run = person("run", card, *QUESTION, "-c", folder).stdout
+    assert "Released by" in run
+    assert "released" in person("answers", card, "-c", folder).stdout
