@@ -24,7 +24,8 @@ from gencard.formulas.transformed import transformed_numbers
 MISSING_CHOICES = ("level", "drop")
 """What is done with missing values: a level of its own, or their records are left out."""
 
-_MOST_CONDITION_CELLS = 1_000_000
+_MOST_CONDITION_CELLS = 100_000
+"""Each is looked at, also by the service, before anything is paid."""
 
 
 def answer_of(  # noqa: PLR0913 - what a person may want to say of one question

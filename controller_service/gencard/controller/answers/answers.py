@@ -9,11 +9,12 @@ decision    signed, logged and settled in one transaction; nobody sees a number 
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.controller.answers.asked import Asked
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
@@ -25,8 +26,6 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunStore, RunTier
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
-from gencard.core.coding import Coding
-from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetChangedError,
     InvalidInputError,
@@ -34,8 +33,6 @@ from gencard.core.errors import (
     RecordsProtectedError,
     TooLargeError,
 )
-from gencard.formulas.answering import read_condition
-from gencard.formulas.formulas import read_formula
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT
@@ -75,14 +72,17 @@ class Answers:
 
         def make(tx: Connection) -> bytes:
             usable = self.cards.usable(tx, who, card)
-            dataset_entry = self.entry_of(usable)
-            check_question(question, usable, dataset_entry)
+            self.entry_of(usable)
             known = self.store.asked_before(tx, card, question.digest)
             if known is not None:
                 return self.operation_of(tx, known).encode()
             price = offer_of(usable).terms.analyses.run_price
             return self.created(tx, who, usable, question, price, {}).encode()
 
+        with self.database.reading() as tx:
+            usable = None if request.answer(tx, who) else self.cards.usable(tx, who, card)
+        if usable is not None:  # outside the transaction, which lets nobody else write meanwhile
+            check_question(question, usable, self.entry_of(usable))
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return self.operations.begin(name.decode())
@@ -202,18 +202,8 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card, which has: {granted}"
         )
-    attributes = set(attributes_of(question, dataset_entry.schema.coding))
+    attributes = Asked.of(asdict(question), dataset_entry.schema.coding).attributes
     for forbidden in dataset_entry.policy.forbidden:
         if attributes.issuperset(forbidden):
             why = f"the policy keeps {' and '.join(forbidden)} apart"
             raise RecordsProtectedError(what="The analysis", why=why)
-
-
-def attributes_of(question: Question, coding: Coding) -> Clique:
-    """Attributes that a question looks at together, in the formula and in the condition."""
-    formula = read_formula(question.formula, coding)
-    response = () if formula.response is None else (formula.response,)
-    named = {name for term in formula.terms for name in term}.union(response)
-    if question.where:
-        named.update(read_condition(question.where, coding, question.values)[0])
-    return coding.domain.canonical(sorted(named))

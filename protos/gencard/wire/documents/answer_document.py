@@ -55,6 +55,11 @@ class Question:
             raise InvalidInputError(field="missing", problem="must be 'level' or 'drop'")
         if self.options and json_bytes(self._options).decode() != self.options:
             raise InvalidInputError(field="options", problem="must be RFC 8785 JSON")
+        for name, value in self._options.items():
+            if name != "values" and not _is_plain(value):
+                problem = "must be a number, a word, or a list of these"
+                raise InvalidInputError(field="options", problem=problem)
+        _ = self.values
 
     @property
     def _options(self) -> Document:
@@ -77,6 +82,11 @@ class Question:
     def digest(self) -> str:
         """SHA-256, in hex, of the canonical JSON."""
         return digest_of(DOCUMENT.write(self))
+
+
+def _is_plain(value: object) -> bool:
+    parts = value if isinstance(value, list) else [value]
+    return all(isinstance(part, int | float | str) for part in parts)
 
 
 def _are_numbers(value: object) -> bool:

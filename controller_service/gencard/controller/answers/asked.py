@@ -1,0 +1,102 @@
+"""What a run is asked, read by the schema alone: by the service before it is paid, and by the job."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.answers.answer import Answer
+from gencard.core.answers.design import Question, observed_levels
+from gencard.core.answers.kinds import answered
+from gencard.core.answers.margins import RecordMargins
+from gencard.core.coding import Coding
+from gencard.core.domain import Clique, Domain
+from gencard.core.output_checks.judgement import told_cliques
+from gencard.core.output_checks.populations import EVERYBODY, Condition, Output, not_missing
+from gencard.core.statistics.formula import Formula, analysis_of
+from gencard.formulas.answering import read_condition, read_question
+from gencard.formulas.design import Values
+from gencard.formulas.formulas import read_formula
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One run, as a job or the state describes it, read by the schema alone.
+
+    Args:
+        values: Numbers of levels that the analyst gave.
+        output: Which records it is about, and which of their marginals it tells.
+    """
+
+    question: Question
+    values: Values
+    output: Output
+
+    @classmethod
+    def of(cls, run: Mapping[str, Any], coding: Coding) -> "Asked":
+        """Raises as ``read_question`` and ``read_condition`` do."""
+        options = json.loads(run["options"] or "{}")
+        values = options.pop("values", {})
+        kind = analysis_of(run["kind"])
+        given = {name: _hashable(value) for name, value in options.items()}
+        named = attributes_of(read_formula(run["formula"], coding))
+        conditions = [_condition(run["where"], coding, values)] if run["where"] else []
+        if run["missing"] == "drop":
+            with_missing = [name for name in named if coding.attribute(name).coding.missing]
+            conditions += not_missing(with_missing, coding.domain)
+        possible = {name: _possible(name, conditions, coding.domain) for name in named}
+        question = read_question(
+            run["formula"], kind, coding, values=values, observed=possible, options=given
+        )
+        output = Output((EVERYBODY, *conditions), told_cliques(question, possible))
+        return cls(question, values, output)
+
+    def on(self, margins: RecordMargins) -> Answer:
+        """The answer at the records, of whose levels some may be held by nobody."""
+        return answered(self.at(margins), margins)
+
+    def at(self, margins: RecordMargins) -> Question:
+        """The question with columns for the levels alone that somebody has."""
+        one = self.question
+        return read_question(
+            one.text,
+            one.kind,
+            one.coding,
+            values=self.values,
+            observed=observed_levels(margins, attributes_of(one.formula)),
+            options=one.options,
+        )
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """All that the run looks at together, in the formula and in the condition."""
+        return frozenset((*attributes_of(self.question.formula), *self.output.attributes))
+
+
+def _condition(text: str, coding: Coding, values: Values) -> Condition:
+    attributes, chosen = read_condition(text, coding, values)
+    return Condition(attributes, chosen)
+
+
+def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:
+    """The levels that a population leaves."""
+    possible = np.ones(domain.size(name), dtype=bool)
+    for one in conditions:
+        if name in one.attributes:
+            axis = one.attributes.index(name)
+            others = tuple(other for other in range(one.cells.ndim) if other != axis)
+            possible &= one.cells.any(axis=others)
+    return possible
+
+
+def attributes_of(formula: Formula) -> Clique:
+    """All attributes of a formula, the response first."""
+    response = () if formula.response is None else (formula.response,)
+    return tuple(dict.fromkeys((*response, *(name for term in formula.terms for name in term))))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
