@@ -11,7 +11,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError
 from gencard.core.output_checks import differencing
-from gencard.core.output_checks.differencing import differences
+from gencard.core.output_checks.differencing import differences, nearly_natural
 from gencard.core.output_checks.populations import (
     EVERYBODY,
     Condition,
@@ -141,3 +141,21 @@ def test_cells_of_wide_tables_are_numbered_as_they_occur():
     records = Dataset(wide, rng.integers(0, 2, (50, 5)) * 60)
     numbers, many = cell_numbers(records, wide.attributes)
     assert many == len(np.unique(records.codes, axis=0)) == numbers.max() + 1
+
+
+@pytest.mark.parametrize(("number", "refused"), [(0, True), (1, True), (9, True), (10, False)])
+def test_nobody_is_as_few_as_somebody_beside_natural_groups(number, refused):
+    """Else the answer would say that nobody is there, and the refusal that somebody is."""
+    records = with_few(number, age=3, job=2)
+    assert nearly_natural(but(cell(age=3, job=2)), records, T) == refused
+    of_an_age = Condition(("age", "job"), cell(age=3).cells[:, None] & ~cell(job=2).cells)
+    assert nearly_natural(of_an_age, records, T) == refused
+
+
+def test_a_natural_group_is_no_difference_to_itself():
+    records = with_few(0, age=3)
+    assert not nearly_natural(
+        Condition(("age", "job"), np.tile(cell(age=4).cells[:, None], 4)), records, T
+    )
+    assert not nearly_natural(cell(age=4), records, T)
+    assert nearly_natural(but(cell(age=3)), records, T)

@@ -28,11 +28,13 @@ class Asked:
 
     Args:
         values: Numbers of levels that the analyst gave.
+        where: Which records were asked for; None for all.
         output: Which records it is about, and which of their marginals it tells.
     """
 
     question: Question
     values: Values
+    where: Condition | None
     output: Output
 
     @classmethod
@@ -43,7 +45,8 @@ class Asked:
         kind = analysis_of(run["kind"])
         given = {name: _hashable(value) for name, value in options.items()}
         named = attributes_of(read_formula(run["formula"], coding))
-        conditions = [_condition(run["where"], coding, values)] if run["where"] else []
+        where = _condition(run["where"], coding, values) if run["where"] else None
+        conditions = [] if where is None else [where]
         if run["missing"] == "drop":
             with_missing = [name for name in named if coding.attribute(name).coding.missing]
             conditions += not_missing(with_missing, coding.domain)
@@ -52,7 +55,7 @@ class Asked:
             run["formula"], kind, coding, values=values, observed=possible, options=given
         )
         output = Output((EVERYBODY, *conditions), told_cliques(question, possible))
-        return cls(question, values, output)
+        return cls(question, values, where, output)
 
     def on(self, margins: RecordMargins) -> Answer:
         """The answer at the records, of whose levels some may be held by nobody."""

@@ -5,7 +5,7 @@ they are, costs nothing. What fails at the records afterwards ends in a code and
 """
 
 from collections.abc import Sequence
-from itertools import chain, combinations
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_checks.differencing import differences
+from gencard.core.output_checks.differencing import differences, nearly_natural
 from gencard.core.output_checks.judgement import judged
 from gencard.core.output_checks.populations import EVERYBODY, Output
 from gencard.core.output_checks.released import released
@@ -31,9 +31,6 @@ from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress
 from gencard.formulas.answering import answer_of
 from gencard.wire.codecs.privacy_codec import privacy_of_document
-
-_MOST_ATTRIBUTES = 8
-"""Of one condition of which all subsets are looked at."""
 
 NO_ANSWER = "no-answer"
 """The analysis has no result at these records; why is not told, for it depends on them."""
@@ -46,15 +43,21 @@ def answer(job: Job, progress: Progress) -> Job:
     asked = Asked.of(job, coding)
     if job["privacy"] is not None:
         return _noisy(job, asked, coding)
-    told, rules = _told_before(job, asked, coding), rules_of(job)
+    told, rules = _told_before(job, coding), rules_of(job)
     attributes = _attributes([asked.output, *told], asked.question)
     dataset = records_over([attributes], job["records"], most_records=job["most_records"])
-    if differences(asked.output, told, dataset, rules.checks.threshold):
+    if _tells_of_few(asked, told, dataset, rules.checks.threshold):
         return _refused([Rule.DIFFERENCING])
     try:
         return _checked(asked, dataset.take(np.flatnonzero(asked.output.kept(dataset))), rules)
     except GencardError:
         return _refused([NO_ANSWER])
+
+
+def _tells_of_few(asked: Asked, told: Sequence[Output], dataset: Dataset, threshold: int) -> bool:
+    """Whether the population is that of something told before, or of a natural group, but for a few."""
+    natural = asked.where is not None and nearly_natural(asked.where, dataset, threshold)
+    return natural or differences(asked.output, told, dataset, threshold)
 
 
 def _checked(asked: Asked, dataset: Dataset, rules: Rules) -> Job:
@@ -110,22 +113,10 @@ def rules_of(job: Job) -> Rules:
     return PLAIN.read(Rules, job["limits"], field="limits") if job.get("limits") else USUAL_RULES
 
 
-def _told_before(job: Job, asked: Asked, coding: Coding) -> list[Output]:
-    """Earlier outputs on the same records: runs, exact statistics of cards, what anybody may know."""
+def _told_before(job: Job, coding: Coding) -> list[Output]:
+    """Earlier outputs on the same records: runs, exact statistics of cards, how many there are."""
     runs = [Asked.of({"options": "", **run}, coding).output for run in job["earlier"]]
-    psi = Output((EVERYBODY,), cliques_of(job.get("released", ())))
-    return [*runs, psi, _of_everybody(asked.output)]
-
-
-def _of_everybody(output: Output) -> Output:
-    """How many there are in each cell of what a population is chosen by, as if everybody knew.
-
-    Somebody may be told so later, by a card or from elsewhere. So a run on all but a few of a natural
-    group is refused even where it is the first one.
-    """
-    about = sorted(output.attributes)[:_MOST_ATTRIBUTES]
-    subsets = chain.from_iterable(combinations(about, size) for size in range(len(about)))
-    return Output((EVERYBODY,), tuple(subsets))
+    return [*runs, Output((EVERYBODY,), cliques_of(job.get("released", ())))]
 
 
 def _attributes(outputs: Sequence[Output], question: Question) -> Clique:

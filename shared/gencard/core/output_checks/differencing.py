@@ -6,13 +6,16 @@ is refused where
 * **pairs**: the population of one output is, but for 1 to ``threshold - 1`` records, a union of cells of
   the other (all records, or the 40-year-olds that a table of ages shows), in all or within a cell of the
   attributes that both rest on;
+* **natural groups**: the same beside groups that anybody may be told of later, all cells of fewer of the
+  attributes that the population is chosen by: everybody but a few is refused at once, and so is
+  everybody but nobody, lest the refusal say that there is somebody;
 * **chains**: a sum of populations, each taken once, several times or subtracted, leaves fewer than
   ``threshold`` records. With the populations as rows and their common refinement as columns, such a sum
   is a vector of the row space that is zero on all large columns: searched exactly where few
   combinations have to be tried, and refused unsearched where many would.
 
-What this does not catch: chains through cells *inside* tables (pairs alone look there), and what an
-attacker knows besides. Nor does it know a population that another system has published.
+What this does not catch: that a refusal itself says "fewer than the threshold"; chains through cells
+*inside* tables (pairs alone look there); what an attacker knows besides, or another system published.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.populations import Kept, Output, cell_numbers
+from gencard.core.output_checks.populations import Condition, Kept, Output, cell_numbers
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 2_000
 """Sparse combinations that are tried before a chain is refused without a search."""
+
+_MOST_ATTRIBUTES = 8
+"""Of one condition of which all subsets are looked at."""
 
 _ZERO = 1e-7
 
@@ -50,6 +56,28 @@ def differences(new: Output, earlier: Sequence[Output], dataset: Dataset, thresh
     ):
         return True
     return _in_a_chain([judged.kept, *(told.kept for told in before)], threshold)
+
+
+def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bool:
+    """Whether a population is a union of cells of fewer attributes, but for less than a few records.
+
+    None at all are too few as well, unless the union is the population by its very definition.
+    """
+    names = condition.attributes[:_MOST_ATTRIBUTES]
+    kept, everybody = condition.kept(dataset), np.ones(len(dataset), dtype=bool)
+    for size in range(len(names)):
+        for inside in combinations(names, size):
+            gap = _gap(kept, everybody, dataset, (), inside)
+            if gap.near and gap.total < threshold and not _depends_on(condition, inside):
+                return True
+    return False
+
+
+def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
+    """Whether some of its attributes decide alone who is in."""
+    others = tuple(axis for axis, name in enumerate(condition.attributes) if name not in names)
+    decided = condition.cells.all(axis=others) == condition.cells.any(axis=others)
+    return bool(np.all(decided))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,18 +106,31 @@ def _distinct(outputs: Sequence[Output]) -> list[Output]:
 
 def _nearly_told(narrow: _Told, wide: _Told, dataset: Dataset, threshold: int) -> bool:
     """Whether unions of the wide output's cells come near to the narrow output, but not quite."""
-    return any(_is_small(table, threshold) for table in _gaps(narrow, wide, dataset))
+    return any(gap.is_small(threshold) for gap in _gaps(narrow, wide, dataset))
 
 
-def _is_small(gaps: IntArray, threshold: int) -> bool:
-    return bool(np.any((gaps > 0) & (gaps < threshold)))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gap:
+    """By how many records the nearest union of cells differs from a population.
 
-
-def _gaps(narrow: _Told, wide: _Told, dataset: Dataset) -> Iterator[IntArray]:
-    """For each pair of cliques, by how many records the nearest unions of cells differ.
-
-    One entry for each cell of the attributes that both cliques have; the first entry is the sum.
+    Args:
+        records: One entry for each cell of the attributes that both rest on, 0 where no cell of the wide
+            output belongs to the union.
+        near: Whether any cell belongs to it.
+        total: Of all entries together, also of those where no cell belongs to it.
     """
+
+    records: IntArray
+    near: bool
+    total: int
+
+    def is_small(self, threshold: int) -> bool:
+        few = np.append(self.records, self.total * self.near)
+        return bool(np.any((few > 0) & (few < threshold)))
+
+
+def _gaps(narrow: _Told, wide: _Told, dataset: Dataset) -> Iterator[_Gap]:
+    """For each pair of cliques, how far the nearest unions of cells are."""
     about = narrow.output.attributes
     for clique in [(), *wide.output.cliques]:
         told = [name for name in clique if name in about]
@@ -99,10 +140,8 @@ def _gaps(narrow: _Told, wide: _Told, dataset: Dataset) -> Iterator[IntArray]:
             yield _gap(narrow.kept, wide.kept, dataset, within, told)
 
 
-def _gap(
-    narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], told: Sequence[str]
-) -> IntArray:
-    """Records between a population and the nearest union of another one's cells, by cells of ``within``.
+def _gap(narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], told: Sequence[str]) -> _Gap:
+    """How far a population is from the nearest union of another one's cells, by cells of ``within``.
 
     A cell of ``told`` that is for the greater part in belongs to the nearest union; what it holds of the
     others is the difference, and so is what lies outside the wide population. Where no cell belongs to
@@ -116,7 +155,7 @@ def _gap(
     beyond = np.bincount(rows[narrow & ~wide], minlength=many)
     gaps = np.minimum(inside, outside).sum(axis=1) + beyond
     nearest = (inside > outside).any(axis=1)
-    return np.append(np.where(nearest, gaps, 0), gaps.sum() if nearest.any() else 0)
+    return _Gap(np.where(nearest, gaps, 0), bool(nearest.any()), int(gaps.sum()))
 
 
 def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:

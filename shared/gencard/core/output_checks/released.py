@@ -8,12 +8,12 @@ from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
 from gencard.core.output_checks import rounding
 from gencard.core.output_checks.rules import Rules
 
-_COUNTS = {"counts", "confusion", "nobs", "n"}
+_COUNTS = {"counts", "count", "confusion", "nobs", "n"}
 """Names of tables and columns that hold numbers of records."""
 
 _SHARES = {
-    "rsquared", "rsquared_adj", "prsquared", "accuracy", "cramers_v", "phi", "pearsonr", "spearmanr",
-    "kendalltau", "auc", "mutual_information", "lambda", "eta_squared",
+    "rsquared", "rsquared_adj", "prsquared", "accuracy", "baseline", "cramers_v", "phi", "pearsonr",
+    "spearmanr", "kendalltau", "auc", "mutual_information", "lambda", "eta_squared",
 }  # fmt: skip
 """Names of scalars between -1 and 1."""
 
@@ -77,7 +77,11 @@ def _number(name: str, value: float, error: float | None, records: float, rules:
         return _count(value, rules)
     if name in _PVALUES:
         return rounding.of_probability(value)
-    return rounding.of_share(value, records) if name in _SHARES else rounding.of_size(value, records)
+    return (
+        rounding.of_share(value, records, rules.checks.rounding)
+        if name in _SHARES
+        else rounding.of_size(value, records)
+    )
 
 
 def _table(table: Table, records: float, rules: Rules) -> Table:
@@ -103,9 +107,10 @@ def _cell(
         return rounding.to_error(value, error)
     if column == "std_mean":
         return rounding.to_digits(value, 2)
-    name = column if column in _COUNTS | _PVALUES else table
-    if name == table and table not in _COUNTS | _PVALUES and abs(value) <= 1:
-        return rounding.of_share(value, records)
+    of_table = "counts" if table.startswith("counts") else table  # "counts within ..."
+    name = column if column in _COUNTS | _PVALUES else of_table
+    if name == of_table and of_table not in _COUNTS | _PVALUES and abs(value) <= 1:
+        return rounding.of_share(value, records, rules.checks.rounding)
     return _number(name, value, None, records, rules)
 
 

@@ -10,7 +10,7 @@ References:
        JCGM 100:2008, section 7.2.6.
 """
 
-from math import floor, isfinite, log10, sqrt
+from math import ceil, floor, isfinite, log10, sqrt
 
 import numpy as np
 
@@ -68,13 +68,18 @@ def of_size(value: float, records: float) -> float:
     return to_error(value, abs(value) / sqrt(max(records, 1.0))) if value else 0.0
 
 
-def of_share(value: float, records: float) -> float:
+def of_share(value: float, records: float, base: int = 1) -> float:
     """A number between 0 and 1, or -1 and 1: its error is at most 1 / 2 / sqrt(records).
 
-    >>> of_share(0.123456, 10_000)
-    0.1235
+    Args:
+        base: Counts are told as multiples of it, so a share is told no finer.
+
+    >>> of_share(0.123456, 10_000), of_share(0.123456, 10_000, 5), of_share(0.123456, 500, 5)
+    (0.1235, 0.123, 0.12)
     """
-    return to_error(value, 0.5 / sqrt(max(records, 1.0)))
+    size = max(records, 1.0)
+    unit = 10.0 ** ceil(log10(base / size) - 1e-9)
+    return to_error(value, max(0.5 / sqrt(size), 10 * unit))
 
 
 def of_probability(value: float) -> float:
