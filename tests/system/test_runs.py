@@ -1,6 +1,7 @@
 """Checked runs over a real service: asked for, judged, paid, signed, verified; and attacks on them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 
 import grpc
 import pytest
@@ -26,6 +27,7 @@ from gencard.core.errors import (
 )
 from gencard.v1 import answers_pb2 as pb
 from tests.system.house import build, request_id, survey
+from tests.system.noisy import noisy, propose
 from tests.system.raw_calls import call, configure, enrolled, state_unchanged
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("age",)]
@@ -117,7 +119,7 @@ class TestJudgedBeforeAnyWork:
             (FORMULA, "linear", "sex", InvalidInputError),
         ],
     )
-    def test_nothing_is_spent_or_stored(self, house, card, formula, kind, where, error):
+    def test_s52_nothing_is_spent_or_stored(self, house, card, formula, kind, where, error):
         with state_unchanged(house), pytest.raises(error):
             card.run(formula, kind, where=where or None, progress=False)
 
@@ -152,7 +154,7 @@ class TestJudgedBeforeAnyWork:
 
 
 class TestCaps:
-    def test_64_racing_runs_never_exceed_the_runs_of_the_card(self, house, ana):
+    def test_s52_64_racing_runs_never_exceed_the_runs_of_the_card(self, house, ana):
         card = proposed(ana, checked_runs=5)
         formulas = [f"age ~ {a} + {b}" for a in ("sex", "health") for b in ("region", "sex", "health")]
 
@@ -170,7 +172,7 @@ class TestCaps:
         assert len(runs) == 5, ends
         assert {"ran", "TOO_LARGE"} == set(ends)
 
-    def test_racing_runs_never_exceed_the_ledger(self, house, ana, monkeypatch):
+    def test_s52_racing_runs_never_exceed_the_ledger(self, house, ana, monkeypatch):
         card = proposed(ana, numbers=50)
         spent = ana.budget("survey").spent.statistics
         held = []
@@ -196,7 +198,7 @@ class TestCaps:
 
 
 class TestInsiders:
-    def test_anothers_card_and_answer_read_as_what_never_was(self, house, card):
+    def test_s52_anothers_card_and_answer_read_as_what_never_was(self, house, card):
         card.run(FORMULA, "linear", progress=False)
         name = next(iter(card.answers())).name
         channel = house.channel(enrolled(house, "bob"))
@@ -236,7 +238,7 @@ class TestInsiders:
 
 
 class TestEnds:
-    def test_a_failure_says_nothing_and_keeps_its_price(self, house, ana, card, monkeypatch):
+    def test_s52_a_failure_says_nothing_and_keeps_its_price(self, house, ana, card, monkeypatch):
         def fails(self, run):
             raise ZeroDivisionError("CANARY of 17 records")
 
@@ -263,6 +265,18 @@ class TestEnds:
         card.run(FORMULA, "linear", progress=False)  # asked before: free
 
 
+def test_a_run_under_noise_spends_its_own_budget(tmp_path):
+    with noisy(tmp_path, analyses=POLICY) as house, house.analyst() as ana:
+        asked = GRANTED | {"epsilon": "0.25"}
+        card = propose(ana, epsilon="0.5", neighbouring="replace-one", analyses=asked).accept()
+        assert card.analyses_price.epsilon == 12 * Decimal("0.25")
+        answer = card.run("work ~ sex", "crosstab", progress=False)
+        line = ana.spends()[0]
+        assert (line.kind, line.state) == ("run", SpendState.SETTLED)
+        assert (line.price.statistics, line.price.epsilon) == (0, Decimal("0.25"))
+        assert "noise" in answer.estimates.noise
+
+
 @pytest.fixture
 def own_house(tmp_path):
     made = build(tmp_path, survey(600))
@@ -278,7 +292,7 @@ def desk(house):
 
 
 class TestStewards:
-    def test_an_answer_waits_and_is_released(self, own_house):
+    def test_s52_an_answer_waits_and_is_released(self, own_house):
         with own_house.analyst() as ana:
             card = proposed(ana)
             with pytest.raises(AnswerWaitingError):
