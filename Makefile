@@ -38,7 +38,7 @@ demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VER
 	@VERBOSE=$(VERBOSE) $(BIN)/python -m examples.demo
 
 test: $(READY)  ## every test, on all cores (four at most), with coverage of the core
-	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --max-worker-restart=0 --cov
+	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --cov
 
 mutation: $(READY) ## 60 deliberate defects, of which the tests must notice 57
 	@$(BIN)/python -m tests.mutation
