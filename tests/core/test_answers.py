@@ -28,7 +28,8 @@ from gencard.core.statistics.counting import count
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of, read_condition
+from gencard.formulas.answering import answer_of
+from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import numbers_of, read_design
 from gencard.formulas.formulas import read_formula
 
@@ -254,13 +255,23 @@ class TestParts:
             read_condition(text, CODING)
 
     def test_a_missing_number_fulfils_no_condition(self):
-        _, mask = read_condition("income != 1.5", CODING)
+        _, mask = read_condition("not 1 <= income < 2", CODING)
         assert mask.tolist() == [True, False, True, True, False]
+
+    @pytest.mark.parametrize("text", ["age < 41", "age <= 20", "age == 30", "sex == 'm' and income > 6"])
+    def test_no_condition_cuts_through_an_interval(self, text):
+        with pytest.raises(InvalidInputError, match="edges"):
+            read_condition(text, CODING)
+
+    def test_whole_numbers_end_before_the_next_edge(self):
+        whole = Coding((Attribute("age", Edges((0, 20, 40, 90), decimals=0)),))
+        assert read_condition("age <= 39", whole)[1].tolist() == [True, True, False]
+        assert read_condition("age > 1", whole, {"age": [0, 1, 2]})[1].tolist() == [False, False, True]
 
     def test_within_is_the_same_for_psi_and_records(self):
         dataset = records()
         psi = PsiMargins.of(measure_dataset(dataset, [("sex", "age", "ill")]))
-        attributes, mask = read_condition("ill == 'yes' or age > 50", CODING)
+        attributes, mask = read_condition("ill == 'yes' or age >= 60", CODING)
         ours, theirs = within(psi, attributes, mask), within(RecordMargins.of(dataset), attributes, mask)
         for clique in [(), ("sex",), ("age", "sex"), ("ill", "sex", "age")]:
             np.testing.assert_array_equal(ours.counts(clique), theirs.counts(clique))

@@ -21,7 +21,8 @@ from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.consistency import agreeing
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of, read_condition, read_question
+from gencard.formulas.answering import answer_of, read_question
+from gencard.formulas.conditions import read_condition
 from tests.core.seeded_noise import SeededNoise
 from tests.core.test_reconcile import each_stddev, least_squares, noisy_workloads, psi_of
 

@@ -239,7 +239,7 @@ class Analyst:
             dataset: Name of the dataset.
             formula: Model formula as in R or patsy, such as ``grade ~ group + C(birth) * family``; names
                 with spaces are written in backticks or as ``Q("...")``.
-            kind: "logistic", "multinomial", "linear" or "crosstab".
+            kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             generator: Name of the generator in the catalogue.
             rows: Most rows in one release; default: the policy's limit.
             measured: How the marginals are measured; see ``Measured``.
@@ -281,7 +281,7 @@ class Analyst:
             dataset: Name of the dataset.
             formula: Model formula; see ``plan``.
             rows: Number of rows, and most rows of one release on the card.
-            kind: "logistic", "multinomial", "linear" or "crosstab".
+            kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             purpose: What the data will be used for; default: the analysis in words.
             generator: Name of the generator in the catalogue.
             seed: Random seed; card, psi and seed determine every byte of the rows.

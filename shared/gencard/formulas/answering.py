@@ -1,7 +1,6 @@
 """From a formula to its answer: for the analyst from psi, for the controller from records."""
 
 from collections.abc import Mapping
-from itertools import product
 
 import numpy as np
 
@@ -12,20 +11,15 @@ from gencard.core.answers.margins import Margins, Mask, check_determined, within
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.core.answers.noise.reconciled import noisy_whole, wider_clique
 from gencard.core.coding import Coding
-from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis, Formula, sufficient_cliques
+from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values, numbers_of, read_design
-from gencard.formulas.evaluation import Levels, Numbers, evaluated
 from gencard.formulas.formulas import read_formula
-from gencard.formulas.functions import NotUsableError, attributes_of_call
 from gencard.formulas.transformed import transformed_numbers
 
 MISSING_CHOICES = ("level", "drop")
 """What is done with missing values: a level of its own, or their records are left out."""
-
-_MOST_CONDITION_CELLS = 100_000
-"""Each is looked at, also by the service, before anything is paid."""
 
 
 def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
@@ -102,49 +96,6 @@ def read_question(
         return Question(kind, text, formula, coding, numbers, options=told)
     design = read_design(text, coding, values=values, observed=observed)
     return Question(kind, text, formula, coding, numbers_of(coding, values), design, told)
-
-
-def read_condition(text: str, coding: Coding, values: Values | None = None) -> tuple[Clique, Mask]:
-    """Which levels of which attributes a condition chooses.
-
-    A missing number fulfils no condition; a missing label is a label like others.
-
-    Returns:
-        The attributes, and True for each chosen cell of them.
-
-    Raises:
-        InvalidInputError: The condition cannot be read.
-        UnknownAttributeError: It names an attribute that is not declared.
-        TooLargeError: Its attributes have too many cells.
-    """
-    try:
-        attributes = coding.domain.canonical(attributes_of_call(text, coding))
-        sizes = coding.domain.project(attributes).sizes
-        if np.prod(sizes, dtype=np.float64) > _MOST_CONDITION_CELLS:
-            limit = _MOST_CONDITION_CELLS
-            raise TooLargeError(what="The number of cells of the condition", limit=limit)
-        return attributes, _chosen(text, attributes, sizes, coding, values)
-    except NotUsableError as error:
-        raise InvalidInputError(field="where", problem=error.problem) from None
-
-
-def _chosen(
-    text: str, attributes: Clique, sizes: tuple[int, ...], coding: Coding, values: Values | None
-) -> Mask:
-    cells = np.array(list(product(*map(range, sizes))), dtype=np.int64)
-    all_numbers = numbers_of(coding, values)
-    labels, numbers = {}, {}
-    absent = np.zeros(len(cells), dtype=bool)
-    for axis, name in enumerate(attributes):
-        labels[name] = Levels(cells[:, axis], coding.attribute(name).coding.level_names)
-        if name in all_numbers:
-            numbers[name] = np.array(all_numbers[name])[cells[:, axis]]
-            absent |= np.isnan(numbers[name])
-    value = evaluated(text, numbers, labels)
-    if not isinstance(value, Numbers):
-        raise NotUsableError("a condition is true or false; compare with ==, <, > or in")
-    chosen: Mask = (value.values != 0) & ~np.isnan(value.values) & ~absent
-    return chosen.reshape(sizes)
 
 
 def _part(

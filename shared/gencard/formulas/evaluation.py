@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.types import FloatArray, IntArray
-from gencard.formulas.functions import NotUsableError, function_of, parsed
+from gencard.formulas.functions import (
+    BINARY,
+    COMPARED,
+    OF_MORE,
+    OF_ONE,
+    UNARY,
+    NotUsableError,
+    function_of,
+    parsed,
+)
 
 Cells = NDArray[Any]
 """One value for each cell: numbers, or the labels of levels."""
@@ -46,56 +55,6 @@ class Levels:
 
 Factor = Numbers | Levels
 
-_BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.Div: np.divide,
-    ast.FloorDiv: np.floor_divide,
-    ast.Mod: np.mod,
-    ast.Pow: np.power,
-    ast.BitAnd: np.logical_and,
-    ast.BitOr: np.logical_or,
-}
-_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
-    ast.UAdd: np.positive,
-    ast.USub: np.negative,
-    ast.Not: np.logical_not,
-    ast.Invert: np.logical_not,
-}
-_COMPARED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_OF_ONE: dict[str, Callable[..., Any]] = {
-    "abs": np.abs,
-    "as_integer": np.trunc,
-    "as_logical": lambda x: x != 0,
-    "as_numeric": np.positive,
-    "ceil": np.ceil,
-    "ceiling": np.ceil,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "floor": np.floor,
-    "I": np.positive,
-    "log": np.log,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "round": np.round,
-    "sign": np.sign,
-    "sqrt": np.sqrt,
-}
-_OF_MORE: dict[str, Callable[..., Any]] = {
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "pmax": np.maximum,
-    "pmin": np.minimum,
-}
 _CHOICES = {"ifelse", "where"}
 _LISTS = {"c", "list", "set", "tuple"}
 _CODINGS = {"C", "factor", "as_factor", "ordered", "as_ordered", "relevel"}
@@ -237,10 +196,10 @@ class _Evaluation:
     def _joined(self, node: ast.expr) -> Any:
         """Of an operator and its sides."""
         match node:
-            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in _BINARY:
-                return _BINARY[type(symbol)](*(self._numeric(self._value(x)) for x in (left, right)))
-            case ast.UnaryOp(op=symbol, operand=operand) if type(symbol) in _UNARY:
-                return _UNARY[type(symbol)](self._numeric(self._value(operand)))
+            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in BINARY:
+                return BINARY[type(symbol)](*(self._numeric(self._value(x)) for x in (left, right)))
+            case ast.UnaryOp(op=symbol, operand=operand) if type(symbol) in UNARY:
+                return UNARY[type(symbol)](self._numeric(self._value(operand)))
             case ast.BoolOp(op=symbol, values=parts):
                 join = np.logical_and if isinstance(symbol, ast.And) else np.logical_or
                 return reduce(join, (self._numeric(self._value(part)) for part in parts))
@@ -265,9 +224,9 @@ class _Evaluation:
                 among = [_pair(operator.eq, left, self._value(part)) for part in _parts(following)]
                 inside = reduce(np.logical_or, among, np.zeros(self._cells, dtype=bool))
                 result = result & (inside if isinstance(symbol, ast.In) else ~inside)
-            elif type(symbol) in _COMPARED:
+            elif type(symbol) in COMPARED:
                 right = self._value(following)
-                result = result & _pair(_COMPARED[type(symbol)], left, right)
+                result = result & _pair(COMPARED[type(symbol)], left, right)
                 left = right
             else:
                 raise NotUsableError("'is' cannot stand in a function; write ==")
@@ -276,11 +235,11 @@ class _Evaluation:
     def _called(self, call: ast.Call) -> Any:
         name = function_of(call)
         parts = [self._value(part) for part in call.args] if name not in _LISTS else []
-        if name in _OF_ONE and len(parts) == 1 and not call.keywords:
+        if name in OF_ONE and len(parts) == 1 and not call.keywords:
             only = self._of_labels(call.args[0], parts[0]) if name.startswith("as_") else parts[0]
-            return _OF_ONE[name](self._numeric(only))
-        if name in _OF_MORE and len(parts) > 1 and not call.keywords:
-            return reduce(_OF_MORE[name], map(self._numeric, parts))
+            return OF_ONE[name](self._numeric(only))
+        if name in OF_MORE and len(parts) > 1 and not call.keywords:
+            return reduce(OF_MORE[name], map(self._numeric, parts))
         if name in _CHOICES and len(parts) == 3:
             return np.where(self._numeric(parts[0]) != 0, *map(self._numeric, parts[1:]))
         raise NotUsableError(f"'{name}' with these arguments {_OF_RECORDS}")

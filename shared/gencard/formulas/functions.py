@@ -5,8 +5,12 @@ analysis needs of it. Functions of other rows, random ones and unknown ones are 
 """
 
 import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from gencard.core.coding import Coding, Labels
 from gencard.core.domain import Clique
@@ -42,6 +46,59 @@ _REFUSED = {
 _QUOTED = re.compile("`([^`]+)`")
 _DOTTED = re.compile(r"\b(as|is)\.(?=\w+\()")
 """R's ``as.factor``: "as" and "is" are words of Python, which reads the code."""
+
+
+BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: np.power,
+    ast.BitAnd: np.logical_and,
+    ast.BitOr: np.logical_or,
+}
+UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
+    ast.UAdd: np.positive,
+    ast.USub: np.negative,
+    ast.Not: np.logical_not,
+    ast.Invert: np.logical_not,
+}
+COMPARED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+OF_ONE: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "as_integer": np.trunc,
+    "as_logical": lambda x: x != 0,
+    "as_numeric": np.positive,
+    "ceil": np.ceil,
+    "ceiling": np.ceil,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "I": np.positive,
+    "log": np.log,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "round": np.round,
+    "sign": np.sign,
+    "sqrt": np.sqrt,
+}
+OF_MORE: dict[str, Callable[..., Any]] = {
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "pmax": np.maximum,
+    "pmin": np.minimum,
+}
+"""What is evaluated: operators, and functions of one number or of several, in each cell."""
 
 
 class NotUsableError(Exception):

@@ -17,7 +17,8 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.output_checks.judgement import told_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Output, not_missing
 from gencard.core.statistics.formula import Formula, analysis_of
-from gencard.formulas.answering import read_condition, read_question
+from gencard.formulas.answering import read_question
+from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
 from gencard.formulas.formulas import read_formula
 

@@ -1,0 +1,91 @@
+"""Conditions that choose a part of the records by levels of the schema, and never by less."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from gencard.core.answers.margins import Mask
+from gencard.core.coding import Coding, Edges
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.types import IntArray
+from gencard.formulas.design import Values, numbers_of
+from gencard.formulas.evaluation import Levels, Numbers, evaluated
+from gencard.formulas.functions import NotUsableError, attributes_of_call
+
+MOST_CELLS = 100_000
+"""Cells of a condition's attributes: each is looked at, also by the service, before anything is paid."""
+
+
+def read_condition(text: str, coding: Coding, values: Values | None = None) -> tuple[Clique, Mask]:
+    """Which levels of which attributes a condition chooses.
+
+    A missing number fulfils no condition; a missing label is a label like others. All numbers of an
+    interval must be on one side of a condition: a part of a level cannot be chosen.
+
+    Returns:
+        The attributes, and True for each chosen cell of them.
+
+    Raises:
+        InvalidInputError: The condition cannot be read, or it cuts through an interval.
+        UnknownAttributeError: It names an attribute that is not declared.
+        TooLargeError: Its attributes have too many cells.
+    """
+    try:
+        attributes = coding.domain.canonical(attributes_of_call(text, coding))
+        sizes = coding.domain.project(attributes).sizes
+        if np.prod(sizes, dtype=np.float64) > MOST_CELLS:
+            limit = MOST_CELLS
+            raise TooLargeError(what="The number of cells of the condition", limit=limit)
+        return attributes, _chosen(text, attributes, sizes, coding, values)
+    except NotUsableError as error:
+        raise InvalidInputError(field="where", problem=error.problem) from None
+
+
+def _chosen(
+    text: str, attributes: Clique, sizes: tuple[int, ...], coding: Coding, values: Values | None
+) -> Mask:
+    cells = np.array(list(product(*map(range, sizes))), dtype=np.int64)
+    middle = numbers_of(coding, values)
+    chosen = _fulfilling(text, attributes, cells, coding, middle)
+    for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):
+        numbers = {name: end for name, end in zip(attributes, ends, strict=True) if end is not None}
+        if not np.array_equal(_fulfilling(text, attributes, cells, coding, numbers), chosen):
+            raise NotUsableError("an interval of the schema lies on both sides; compare with its edges")
+    return chosen.reshape(sizes)
+
+
+def _ends(
+    coding: Coding, name: str, values: Values | None, middle: Mapping[str, Sequence[float]]
+) -> tuple[Sequence[float] | None, Sequence[float] | None]:
+    """The least and the largest number of each level of an attribute; None where it has none."""
+    one = coding.attribute(name).coding
+    if not isinstance(one, Edges) or name in (values or {}):
+        return middle.get(name), middle.get(name)
+    edges = np.asarray(one.edges, dtype=np.float64)
+    last = np.nextafter(edges[1:], edges[:-1]) if one.decimals is None else edges[1:] - 0.1**one.decimals
+    absent = (np.nan,) * one.missing
+    return (*edges[:-1], *absent), (*last[:-1], edges[-1], *absent)
+
+
+def _fulfilling(
+    text: str,
+    attributes: Clique,
+    cells: IntArray,
+    coding: Coding,
+    level_numbers: Mapping[str, Sequence[float]],
+) -> Mask:
+    """Which cells fulfil a condition; a missing number fulfils none."""
+    labels, numbers = {}, {}
+    absent = np.zeros(len(cells), dtype=bool)
+    for axis, name in enumerate(attributes):
+        labels[name] = Levels(cells[:, axis], coding.attribute(name).coding.level_names)
+        if name in level_numbers:
+            numbers[name] = np.array(level_numbers[name])[cells[:, axis]]
+            absent |= np.isnan(numbers[name])
+    value = evaluated(text, numbers, labels)
+    if not isinstance(value, Numbers):
+        raise NotUsableError("a condition is true or false; compare with ==, <, > or in")
+    chosen: Mask = (value.values != 0) & ~np.isnan(value.values) & ~absent
+    return chosen
