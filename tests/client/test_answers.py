@@ -21,6 +21,7 @@ from gencard.core.card.card import CardState
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import RECORDS
+from tests.client.test_card_report import drawn, report
 from tests.client.test_report import text_of
 from tests.client.test_views import rich_text
 
@@ -105,12 +106,19 @@ class TestFromPsi:
             ("health ~ sex", {"missing": "no"}, errors.InvalidInputError, "level or drop"),
             ("health ~ sex", {"kind": "quantiles", "q": 2}, errors.InvalidInputError, "shares"),
             ("health ~ sex", {"where": "sex ="}, errors.InvalidInputError, "where"),
+            (LINEAR, {"values": {"age": [1, 2, 1e300]}}, errors.InvalidInputError, "one number"),
+            (
+                LINEAR,
+                {"values": {"age": [1, 2, float("nan")]}},
+                errors.InvalidInputError,
+                "one num",
+            ),
             ("health ~ sex", {"values": {"age": "old"}}, errors.InvalidInputError, "for each level"),
         ],
     )
     def test_what_is_wrong_is_named(self, agreed, formula, options, error, words):
         with pytest.raises(error, match=words):
-            agreed.answer(formula, **options)
+            agreed.answer(formula, **{"kind": "linear" if formula == LINEAR else "logistic"} | options)
 
     def test_only_some_of_the_records(self, agreed):
         young = agreed.answer(LINEAR, "linear", where="health != 'bad'")
@@ -203,6 +211,19 @@ class TestViews:
         assert "std err" in made_up.summary()
         assert "\x1b" not in made_up.summary()
 
+    def test_a_report_shows_it_and_lets_nothing_in(self, made_up):
+        page = report(drawn(180, 3), answers=(made_up,))
+        assert "<script" not in page.html
+        assert page.html.count("<svg") == len(page.available) + 1
+        assert "&lt;script&gt;" in page.html.partition('id="answers"')[2].partition("<h2")[0]
+        assert page.document()["answers"] == [made_up.document()]
+        assert "answers" not in report(drawn(180, 3)).document()
+        assert f"y ~ {EVIL}" in rich_text(page)
+
+    def test_a_long_formula_is_cut_in_a_line(self, made_up):
+        long = Answer(replace(made_up.estimates, formula="y ~ " + "x + " * 100))
+        assert len(repr(long)) < 160
+
 
 class TestBars:
     def test_zero_estimate_and_ends_stand_where_they_are(self):
@@ -240,6 +261,9 @@ class TestShell:
         frame = pd.read_csv(tmp_path / "a.csv", index_col=0)
         assert frame["coef"].tolist() == document["answer"]["coefficients"]["params"]
         assert (tmp_path / "a.svg").stat().st_size > 1_000
+
+    def test_what_is_neither_card_nor_folder_is_named(self, run):
+        assert "no/such is no folder" in run("no/such", LINEAR).stderr
 
     def test_what_is_lacking_comes_with_the_command_that_proposes_it(self, run, agreed):
         shown = run(agreed.name, "age ~ sex + health", "--kind", "linear")

@@ -64,8 +64,9 @@ def test_from_a_plan_to_a_report(house, ana, tmp_path):
         answered = person("answer", source, *QUESTION, "-c", ana).stdout
         assert "noise of standard deviation" in answered
         assert "●" in answered
-    assert person("report", card, "--html", tmp_path / "report.html", "-c", ana).exit_code == 0
-    assert (tmp_path / "report.html").stat().st_size > 10_000
+    page, asked = tmp_path / "report.html", f"linear: {QUESTION[0]}"
+    assert person("report", card, "--html", page, "--answer", asked, "-c", ana).exit_code == 0
+    assert f">{QUESTION[0]}</h3>" in page.read_text()
 
 
 def test_exact_counts_are_not_to_be_had(house, ana):

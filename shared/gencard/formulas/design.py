@@ -36,6 +36,9 @@ Values = Mapping[str, Sequence[float]]
 
 MOST_COLUMNS = 1_000
 
+_LARGEST = 1e50
+"""Of numbers that levels stand for: their squares, counted, are still numbers."""
+
 _CONTRASTS = {
     "": None,
     "Treatment": contrasts.TreatmentContrasts,
@@ -79,7 +82,7 @@ def _are_numbers(labels: Sequence[str]) -> bool:
 def _given(coding: Coding, name: str, given: Sequence[float]) -> tuple[float, ...]:
     one = coding.attribute(name).coding
     full = tuple(map(float, given)) + (np.nan,) * (one.size - len(given) if one.missing else 0)
-    if len(full) != one.size or not all(np.isfinite(full[: one.size - one.missing])):
+    if len(full) != one.size or not all(np.abs(full[: one.size - one.missing]) <= _LARGEST):
         problem = f"needs one number for each of the {one.size - one.missing} levels of '{name}'"
         raise InvalidInputError(field="values", problem=problem)
     return full

@@ -26,6 +26,8 @@ MOST_CLIQUES = 6
 """Names of marginals in a panel."""
 
 _SUMMARY_WIDTH = 100
+_LONGEST = 100
+"""Characters of a formula in one line."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,7 +186,8 @@ class Answer(WrittenAsJson, Displayable):
 
     def __repr__(self) -> str:
         """A line for lists; a shell shows ``print(answer.summary())``."""
-        return f"<Answer {self.kind}: {self.formula}; {self.nobs:,.6g} records, {self.estimates.noise}>"
+        formula = self.formula if len(self.formula) <= _LONGEST else f"{self.formula[:_LONGEST]}…"
+        return f"<Answer {self.kind}: {formula}; {self.nobs:,.6g} records, {self.estimates.noise}>"
 
     @property
     def _coefficients(self) -> Coefficients:

@@ -38,7 +38,6 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "ttest": ("alpha", "test", "value"),
     "anova": ("test", "typ"),
     "correlation": ("alpha", "method"),
-    "polychoric": ("alpha",),
     "components": ("components", "matrix"),
     "correspondence": ("components",),
     "naive-bayes": ("smoothing",),

@@ -1,6 +1,7 @@
 """answer: an analysis of psi, from a card or from a saved release."""
 
 import shlex
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,6 @@ from gencard.client.shell.terminal import (
     AsJson,
     CardName,
     Folder,
-    Kind,
     ModelFormula,
     connected,
     console,
@@ -51,10 +51,13 @@ Options = Annotated[
 ]
 
 
+PsiKind = Annotated[Analysis, typer.Option(help="Type of analysis, see above.", metavar="KIND")]
+
+
 def answer(
     source: Source,
     formula: ModelFormula,
-    kind: Kind = Analysis.LOGISTIC,
+    kind: PsiKind = Analysis.LOGISTIC,
     values: LevelValues = None,
     where: Where = "",
     missing: Missing = "level",
@@ -151,7 +154,13 @@ def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) 
 _RUN_NAMES = [head.lower() for head in LIST_HEADS]
 
 answer.__doc__ = "\n".join(
-    [answer.__doc__ or "", "", "\b", "Kinds:", *(f"  {kind:<15} {what}" for kind, what in KINDS.items())]
+    [
+        cleandoc(answer.__doc__ or ""),
+        "",
+        "\b",
+        "Kinds:",
+        *(f"  {kind:<15} {what}" for kind, what in KINDS.items()),
+    ]
 )
 
 
