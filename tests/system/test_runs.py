@@ -362,3 +362,18 @@ class TestRestart:
                 card.run(FORMULA, "linear", progress=False)
             assert ana.spends()[0].state is SpendState.VOIDED
             assert not list(card.answers())
+
+
+@pytest.mark.parametrize(
+    ("analyses", "more"),
+    [
+        ("{ checked_runs = 2 }", {}),
+        (POLICY, {"transform": "{ rounding = 5 }"}),
+        ("{ reviewed_runs = 1 }", {"transform": "{ rounding = 5 }"}),
+    ],
+)
+def test_runs_that_no_card_could_have_are_refused_at_the_start(tmp_path, analyses, more):
+    made = build(tmp_path, survey(300))
+    configure(made, "datasets.policy", analyses=analyses, **more)
+    with pytest.raises(InvalidInputError, match=r"policy\.analyses"):
+        made.start()

@@ -24,6 +24,7 @@ from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.moment import MomentKind
 from gencard.core.privacy.distances.gower import Missing
+from gencard.core.statistics.formula import Analysis
 from gencard.core.transform import Transform
 from gencard.core.utility.gap import GapWords
 
@@ -154,7 +155,7 @@ class Release(StrEnum):
 class AnalysesTable(Section):
     """Runs on the records that a card may ask for; see ``policy.AnalysesPolicy``."""
 
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[Analysis, ...] = ()
     checked_runs: int = 0
     numbers: int = NO_ANALYSES.numbers
     reviewed_runs: int = 0
@@ -169,7 +170,7 @@ class AnalysesTable(Section):
 
     def policy(self) -> AnalysesPolicy:
         """Raises InvalidInputError or InvalidNumberError where it offers what there cannot be."""
-        names = {name: tuple(sorted(getattr(self, name))) for name in ("kinds", "libraries")}
+        names = {name: tuple(sorted(map(str, getattr(self, name)))) for name in ("kinds", "libraries")}
         most = {name: value for name, value in dict(self).items() if name != "release"} | names
         return AnalysesPolicy(Analyses(**most), steward=self.release is Release.STEWARD)
 

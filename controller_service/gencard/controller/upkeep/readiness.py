@@ -15,6 +15,7 @@ from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings.boxes import BuiltInBox, ProgramBox
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger
+from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.errors import InvalidInputError
@@ -107,6 +108,26 @@ def check_evaluations(catalogue: Catalogue) -> None:
             gap_of(declared.gap, dataset_entry.schema.coding)
         for problem in _vain_measures(dataset_entry):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.measures", problem=problem)
+        for problem in _vain_runs(dataset_entry.policy):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses", problem=problem)
+
+
+def _vain_runs(policy: Policy) -> Iterator[str]:
+    """Why runs on the records that the policy offers can be had under no card."""
+    most = policy.analyses.most
+    if most == NO_ANALYSES:
+        return
+    exact = Mechanism.EXACT in policy.mechanisms
+    if most.reviewed_runs and (policy.transform != AS_COUNTED or not exact):
+        yield "offers reviewed runs, which need exact counts without rounding or checks"
+    if (
+        most.checked_runs
+        and policy.transform != AS_COUNTED
+        and set(policy.mechanisms) == {Mechanism.EXACT}
+    ):
+        yield "offers checked runs, but exact counts with rounding or checks alone"
+    if most.checked_runs and not most.kinds:
+        yield "offers checked runs, but no kinds"
 
 
 def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
