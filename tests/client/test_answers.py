@@ -16,6 +16,7 @@ from gencard.client.answers.tables import digits
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.answers import answer as core_answer
+from gencard.core.answers import kinds
 from gencard.core.answers.answer import Scalar, Table, coefficients_of
 from gencard.core.card.card import CardState
 from gencard.core.statistics.formula import Analysis
@@ -126,7 +127,8 @@ class TestFromPsi:
 
     def test_each_kind_has_a_line_and_its_options_are_known(self):
         assert {*KINDS} == {*Analysis}
-        assert {*TAKES} <= {*KINDS}
+        core = {str(kind): {*how.options} for kind, how in kinds.KINDS.items()}
+        assert {kind: {*TAKES.get(kind, ())} for kind in core} == core
         assert {name for names in TAKES.values() for name in names} <= {*AnswerOptions.__annotations__}
 
 

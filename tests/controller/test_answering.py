@@ -186,3 +186,37 @@ class TestDifferencing:
 def limits(**checks):
     """The usual rules with some numbers changed."""
     return PLAIN.write(replace(USUAL_RULES, checks=replace(USUAL_RULES.checks, **checks)))
+
+
+class TestTables:
+    def test_no_number_rests_on_more_than_what_was_judged(self, ask):
+        """A classifier's accuracy takes all attributes together; the rules look at pairs."""
+        result = ask("naive-bayes", "ill ~ sex + age", missing="drop")
+        given = Answer.of_json(result["answer"])
+        assert {scalar.name for scalar in given.scalars} == {"baseline"}
+        assert "confusion" not in {table.name for table in given.tables}
+
+    @pytest.mark.parametrize(
+        ("kind", "formula"),
+        [
+            ("crosstab", "sex ~ region + ill"),
+            ("naive-bayes", "sex ~ region"),
+            ("chow-liu", "~ sex + region"),
+            ("correspondence", "~ sex + region"),
+            ("means", "income ~ region"),
+            ("anova", "income ~ region + sex"),
+            ("discriminant", "region ~ income"),
+        ],
+    )
+    def test_nine_people_on_the_isle_are_in_no_table(self, ask, kind, formula):
+        result = ask(kind, formula)
+        assert result["answer"] is None
+        assert "threshold" in " ".join(result["reasons"])
+
+    def test_counts_of_each_of_several_tables_are_rounded(self, ask):
+        result = ask("crosstab", "sex ~ ill + age", missing="drop")
+        tables = Answer.of_json(result["answer"]).tables
+        base = USUAL_RULES.checks.rounding
+        counts = [table for table in tables if table.name.startswith("counts")]
+        assert len(counts) == 2
+        assert all(value % base == 0 for table in counts for row in table.values for value in row)

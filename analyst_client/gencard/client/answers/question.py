@@ -36,7 +36,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "means": ("alpha",),
     "quantiles": ("q",),
     "ttest": ("alpha", "test", "value"),
-    "anova": ("test", "typ"),
+    "anova": ("alpha", "test", "typ"),
     "correlation": ("alpha", "method"),
     "components": ("components", "matrix"),
     "correspondence": ("components",),

@@ -11,16 +11,51 @@ from numpy.typing import NDArray
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Question, observed_levels
 from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
+from gencard.core.answers.margins import Margins, Occupied, RecordMargins
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
+from gencard.core.errors import LackingMarginalsError
 from gencard.core.output_checks.judgement import told_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Output, not_missing
 from gencard.core.statistics.formula import Formula, analysis_of
+from gencard.core.types import FloatArray
 from gencard.formulas.answering import read_question
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
 from gencard.formulas.formulas import read_formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limited:
+    """Margins of which some cliques may be asked for and nothing else.
+
+    An answer is judged by the marginals that its question needs. Limited to these, it cannot use what
+    nobody judged, such as a classifier's accuracy, which takes all attributes together.
+    """
+
+    whole: Margins
+    cliques: tuple[Clique, ...]
+
+    @property
+    def domain(self) -> Domain:
+        return self.whole.domain
+
+    def counts(self, clique: Clique) -> FloatArray:
+        return self.whole.counts(self._allowed(clique))
+
+    def variances(self, clique: Clique) -> FloatArray:
+        return self.whole.variances(self._allowed(clique))
+
+    def occupied(self, clique: Clique) -> Occupied:
+        return self.whole.occupied(self._allowed(clique))
+
+    def source(self, clique: Clique) -> Clique:
+        return self.whole.source(self._allowed(clique))
+
+    def _allowed(self, clique: Clique) -> Clique:
+        if not any({*clique} <= {*wide} for wide in self.cliques):
+            raise LackingMarginalsError.of([clique])
+        return clique
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +95,8 @@ class Asked:
 
     def on(self, margins: RecordMargins) -> Answer:
         """The answer at the records, of whose levels some may be held by nobody."""
-        return answered(self.at(margins), margins)
+        question = self.at(margins)
+        return answered(question, Limited(margins, question.cliques))
 
     def at(self, margins: RecordMargins) -> Question:
         """The question with columns for the levels alone that somebody has."""

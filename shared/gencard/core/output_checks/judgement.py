@@ -27,12 +27,13 @@ _COUNTED = {
     Analysis.NAIVE_BAYES,
     Analysis.CORRESPONDENCE,
     Analysis.QUANTILES,
+    Analysis.CHOW_LIU,
 }
 """Tell the cells of the marginals that they need."""
 
 _CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
 _GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
-_PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC, Analysis.CHOW_LIU}
+_PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ def _parts(
     if kind in _PAIRED:
         small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
         yield from ((_name(clique), _of_cells(margins, clique, rules)) for clique in small)
+    if kind is Analysis.DISCRIMINANT:
+        yield from _of_class_means(margins, question, rules)
     if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
         response = (question.formula.response or "",)
         yield _name(response), _of_cells(margins, response, rules)
@@ -219,6 +222,16 @@ def _of_groups(
     numbers = np.asarray(question.values[response], dtype=np.float64)
     for term in question.formula.terms or ((),):
         yield _name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
+
+
+def _of_class_means(
+    margins: RecordMargins, question: Question, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Of the mean of each feature in each class."""
+    response = question.formula.response or ""
+    for name in dict.fromkeys(name for term in question.formula.terms for name in term):
+        numbers = np.asarray(question.values[name], dtype=np.float64)
+        yield _name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
 
 
 def _of_sums(

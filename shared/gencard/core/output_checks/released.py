@@ -8,12 +8,13 @@ from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
 from gencard.core.output_checks import rounding
 from gencard.core.output_checks.rules import Rules
 
-_COUNTS = {"counts", "count", "confusion", "nobs", "n"}
+_COUNTS = {"counts", "confusion", "nobs", "n"}
 """Names of tables and columns that hold numbers of records."""
 
 _SHARES = {
     "rsquared", "rsquared_adj", "prsquared", "accuracy", "baseline", "cramers_v", "phi", "pearsonr",
-    "spearmanr", "kendalltau", "auc", "mutual_information", "lambda", "eta_squared",
+    "spearmanr", "kendalltau", "auc", "mutual_information", "lambda", "eta_squared", "omega_squared",
+    "wilks_lambda", "normal_error",
 }  # fmt: skip
 """Names of scalars between -1 and 1."""
 
@@ -73,6 +74,7 @@ def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
 def _number(name: str, value: float, error: float | None, records: float, rules: Rules) -> float:
     if error is not None:
         return rounding.to_error(value, error)
+    name = _kind_of_number(name)
     if name in _COUNTS:
         return _count(value, rules)
     if name in _PVALUES:
@@ -82,6 +84,11 @@ def _number(name: str, value: float, error: float | None, records: float, rules:
         if name in _SHARES
         else rounding.of_size(value, records)
     )
+
+
+def _kind_of_number(name: str) -> str:
+    """The name without what tells several apart: "counts" of "counts[sex × edu]"."""
+    return name.partition("[")[0]
 
 
 def _table(table: Table, records: float, rules: Rules) -> Table:
@@ -107,9 +114,9 @@ def _cell(
         return rounding.to_error(value, error)
     if column == "std_mean":
         return rounding.to_digits(value, 2)
-    of_table = "counts" if table.startswith("counts") else table  # "counts within ..."
-    name = column if column in _COUNTS | _PVALUES else of_table
-    if name == of_table and of_table not in _COUNTS | _PVALUES and abs(value) <= 1:
+    table = _kind_of_number(table)
+    name = column if column in _COUNTS | _PVALUES else table
+    if name == table and table not in _COUNTS | _PVALUES and abs(value) <= 1:
         return rounding.of_share(value, records, rules.checks.rounding)
     return _number(name, value, None, records, rules)
 

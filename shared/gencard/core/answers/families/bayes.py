@@ -105,7 +105,7 @@ def _model_tables(model: NaiveBayes) -> tuple[Table, ...]:
     names = [":".join(term) for term in model.terms]
     prior = np.stack([model.sizes, model.sizes / model.sizes.sum()], axis=1)
     return (
-        table_of("class_prior", model.tables[0].rows.names, ("count", "prior"), prior),
+        table_of("class_prior", model.tables[0].rows.names, ("nobs", "prior"), prior),
         _feature_table(names, model.tables),
         *(
             table.table(f"probabilities[{name}]", np.exp(logs))

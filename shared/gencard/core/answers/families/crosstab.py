@@ -70,7 +70,7 @@ def _one_way(answer: Answer, table: LevelTable, alpha: float) -> Answer:
     counts = table.counts[:, 0]
     lower, upper = contingency.share_intervals(counts, alpha)
     values = np.stack([counts, counts / counts.sum(), lower, upper], axis=1)
-    columns = ("count", "share", "lower", "upper")
+    columns = ("nobs", "share", "lower", "upper")
     return replace(answer, tables=(table_of("shares", table.rows.names, columns, values),))
 
 
@@ -88,16 +88,25 @@ def _two_way(answer: Answer, table: LevelTable, alpha: float) -> Answer:
         table.table("expected", contingency.expected_counts(counts)),
         table.table("standardized_resids", contingency.adjusted_residuals(counts)),
     ]
-    ratios, tested = _ratios(counts), _independence(counts)
-    if ratios:
-        tables.append(_ratio_table(ratios, alpha))
-        tested += _ratio_scalars(ratios)
+    answer = replace(answer, scalars=_independence(counts), notes=(CODED, *_notes(counts)))
+    if counts.shape != (2, 2):
+        return replace(answer, tables=tuple(tables))
+    return _fourfold(replace(answer, tables=tuple(tables)), table, alpha)
+
+
+def _fourfold(answer: Answer, table: LevelTable, alpha: float) -> Answer:
+    """The answer with odds ratio and risk ratio of a 2 x 2 table."""
+    if not np.all(table.counts > 0):
+        note = "a cell is empty, so odds ratio and risk ratio are 0 or infinite"
+        return replace(answer, notes=(*answer.notes, note))
+    ratios = coefficients_of(("log_oddsratio", "log_riskratio"), *contingency.log_ratios(table.counts))
+    (one, other), first = table.rows.names, table.columns.names[0]
     return replace(
         answer,
         coefficients=ratios,
-        scalars=tested,
-        tables=tuple(tables),
-        notes=(CODED, *_notes(counts, ratios)),
+        scalars=(*answer.scalars, *_ratio_scalars(ratios)),
+        tables=(answer.tables[0], _ratio_table(ratios, alpha), *answer.tables[1:]),
+        notes=(*answer.notes, f"ratios are of '{first}', '{one}' to '{other}'"),
     )
 
 
@@ -112,13 +121,6 @@ def _independence(counts: FloatArray) -> tuple[Scalar, ...]:
         Scalar("cramers_v", contingency.cramers_v(counts)),
         Scalar("mutual_information", ratio.statistic / 2 / float(counts.sum())),
     )
-
-
-def _ratios(counts: FloatArray) -> Coefficients | None:
-    """Logarithms of odds and risk ratio of a 2 x 2 table; None for another one, or an empty cell."""
-    if counts.shape != (2, 2) or not np.all(counts > 0):
-        return None
-    return coefficients_of(("log_oddsratio", "log_riskratio"), *contingency.log_ratios(counts))
 
 
 def _ratio_scalars(ratios: Coefficients) -> tuple[Scalar, ...]:
@@ -140,13 +142,10 @@ def _ratio_table(ratios: Coefficients, alpha: float) -> Table:
     return table_of("ratios", rows, ("estimate", "lower", "upper"), values)
 
 
-def _notes(counts: FloatArray, ratios: Coefficients | None) -> tuple[str, ...]:
-    notes = []
-    if contingency.expected_counts(counts).min() < _ROUGH:
-        notes.append(f"some expected counts are below {_ROUGH}: the p values of chi2 and g are rough")
-    if counts.shape == (2, 2) and ratios is None:
-        notes.append("a cell is empty, so odds ratio and risk ratio are 0 or infinite")
-    return tuple(notes)
+def _notes(counts: FloatArray) -> tuple[str, ...]:
+    if contingency.expected_counts(counts).min() >= _ROUGH:
+        return ()
+    return (f"some expected counts are below {_ROUGH}: the p values of chi2 and g are rough",)
 
 
 def _stratified(answer: Answer, margins: Margins, question: Question, clique: Clique) -> Answer:
@@ -156,7 +155,7 @@ def _stratified(answer: Answer, margins: Margins, question: Question, clique: Cl
     counts = whole.reshape(*whole.shape[:2], -1)[np.ix_(flat.rows.places, flat.columns.places)]
     names = level_names(question, clique[2:])
     held = np.flatnonzero(counts.sum(axis=(0, 1)) > 0)
-    tables = tuple(flat.table(f"counts within {names[place]}", counts[:, :, place]) for place in held)
+    tables = tuple(flat.table(f"counts[{names[place]}]", counts[:, :, place]) for place in held)
     scalars = _conditional([counts[:, :, place] for place in held])
     if counts.shape[:2] != (2, 2):
         return replace(answer, scalars=scalars, tables=tables)
