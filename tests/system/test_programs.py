@@ -5,7 +5,9 @@ from importlib.util import find_spec
 import pytest
 
 from gencard.core.errors import BlackBoxError, GencardError
-from gencard.core.program_outputs import Mark, difference_in_shape, judged
+from gencard.core.output_checks.programs import judged
+from gencard.core.output_checks.rules import Rule
+from gencard.core.program_outputs import difference_in_shape
 from tests.system import programs
 from tests.system.programs import EXAMPLES, HOSTILE, INTO_DIGITS, rows, sandboxed, schema
 from tests.system.sandboxes import needs_sandbox
@@ -65,8 +67,8 @@ def test_a_level_without_records_keeps_its_place():
     dry = sandboxed(text).outputs(whole, schema(), seed=0)
     outputs = sandboxed(text).agreed_outputs(few, schema(), dry, seed=0)
     assert sum(value for row in outputs[0].values for value in row) == 3
-    marks = {mark for row in judged(outputs)[0] for mark, _ in row}
-    assert marks == {Mark.RED, Mark.AMBER}
+    broken = {verdict.broken for row in judged(outputs)[0] for verdict in row}
+    assert broken == {(Rule.THRESHOLD,), (Rule.ZERO,)}
 
 
 def test_an_undeclared_library_is_not_there():

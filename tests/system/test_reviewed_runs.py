@@ -2,7 +2,9 @@
 
 import json
 
+import grpc
 import pytest
+from google.longrunning import operations_pb2, operations_pb2_grpc
 from typer.testing import CliRunner
 
 from gencard.client.answers.programs import dry_run, run_program
@@ -13,8 +15,10 @@ from gencard.core.errors import (
     ProgramNotRunError,
     ProgramRunFailedError,
 )
+from gencard.v1 import answers_pb2, answers_pb2_grpc
 from gencard.wire.signatures.canonical import sha256
 from tests.system.house import House, build
+from tests.system.recorder import Recorder
 from tests.system.sandboxes import needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.timeout(300)]
@@ -25,6 +29,7 @@ frame = records()
 output.table("sex by health", frame.groupby(["sex", "health"], observed=True).size().unstack())
 output.scalar("mean age", frame["age"].mean())
 output.scalar("few", len(frame) % 7, count=True)
+output.scalar("canary", 8642.5 if len(frame) == 3_000 else 0.0)
 """
 FAILS_HERE = "raise ValueError"
 FAILS_THERE = """
@@ -32,6 +37,9 @@ from gencard.run import output, records
 assert len(records()) != 3_000, "CANARY"
 output.scalar("n", 1.0)
 """
+CANARY = "8642"
+"""Digits that only a number of the records has."""
+
 OTHER = "from gencard.run import output\noutput.scalar('x', 1.0)"
 PROGRAMS = (GOOD, FAILS_HERE, FAILS_THERE)
 
@@ -90,6 +98,19 @@ def rehearsed(release, tmp_path):
     return rehearse
 
 
+def everything_sent(house, card: str, answer: str) -> str:
+    """All that the service sends of a run to its analyst: the answer, lists, operations."""
+    recorder = Recorder()
+    channel = grpc.intercept_channel(house.channel(), recorder)
+    answers = answers_pb2_grpc.AnswersServiceStub(channel)
+    answers.GetAnswer(answers_pb2.GetAnswerRequest(name=answer))
+    answers.ListAnswers(answers_pb2.ListAnswersRequest(parent=card))
+    listed = operations_pb2.ListOperationsRequest(page_size=100)
+    operations_pb2_grpc.OperationsStub(channel).ListOperations(listed)
+    assert any(answer in said for said in recorder.said)
+    return "".join(recorder.said)
+
+
 def run_waiting(card, program) -> str:
     """The name of the answer that waits."""
     with pytest.raises(AnswerWaitingError) as caught:
@@ -97,27 +118,30 @@ def run_waiting(card, program) -> str:
     return caught.value.fields["answer"]
 
 
-def test_from_a_dry_run_to_a_signed_answer(card, rehearsed, steward, tmp_path):
+def test_from_a_dry_run_to_a_signed_answer(card, rehearsed, steward, tmp_path, house):
     dry, program = rehearsed(GOOD), tmp_path / "analysis.py"
     name = run_waiting(card, program)
     assert run_waiting(card, program) == name, "asked twice, run once"
     assert [one.state for one in card.answers()] == ["waiting for a steward"]
 
+    assert CANARY not in everything_sent(house, card.name, name)
+
     assert name in steward("list")
     numbers = json.loads(steward("show", name, "--json"))["numbers"]
-    assert len(numbers) == dry.numbers == 10
+    assert len(numbers) == dry.numbers == 11
     assert {one["mark"] for one in numbers} == {"green", "amber", "red"}
     assert steward("show", name, "--program").strip() == GOOD.strip()
-    assert "rests on fewer than 10 records" in steward("show", name)
+    assert "threshold" in steward("show", name)
 
     said = steward("release", name, "--withhold", "sex by health/male/good", "--digits", "3")
-    assert "8 numbers charged" in said
+    assert "9 numbers charged" in said
     answer = card.run(program=program, seed=3, progress=False).estimates
     table = answer.table("sex by health")
     assert table.values[table.row_names.index("male")][table.column_names.index("good")] is None
     kept = {(one["row"], one["column"]): one["value"] for one in numbers}
     female = table.values[table.row_names.index("female")]
     assert female == pytest.approx([kept["female", each] for each in table.column_names], rel=5e-3)
+    assert answer.table("canary").values == ((8640.0,),), "rounded to three digits"
     assert answer.table("few").values == ((None,),), "red numbers stay"
     difference = answer.table("mean age: difference to the synthetic rows").values[0][0]
     assert difference == pytest.approx(

@@ -30,6 +30,9 @@ LONGEST_NAME = 120
 DIGITS = 5
 """Significant digits of a number that is no count."""
 
+MOST_RECORDS = 10**9
+"""A count beyond it is not defined."""
+
 LARGEST, LEAST = 1e12, 1e-12
 """A number beyond LARGEST is not defined, and one closer to zero than LEAST is zero."""
 
@@ -111,7 +114,7 @@ class Output:
     def _rounded(self, column: str, value: Number) -> Number:
         if column in self.counts and value is not None:
             value = float(round(value))
-            return value if abs(value) <= LARGEST else None
+            return value if 0 <= value <= MOST_RECORDS else None
         return significant(value, DIGITS)
 
 
@@ -160,65 +163,6 @@ def _to_error(estimate: Number, error: float) -> Number:
         return significant(estimate, DIGITS)
     to_error = round(estimate, 1 - floor(log10(error))) + 0.0
     return significant(to_error, DIGITS)
-
-
-class Mark(StrEnum):
-    """What a rule says of a number: may leave, must be looked at, should not leave."""
-
-    GREEN = "green"
-    AMBER = "amber"
-    RED = "red"
-
-
-THRESHOLD = 10
-"""Least records that a number may rest on, and least residual degrees of freedom."""
-
-Judged = tuple[Mark, str]
-"""A mark and the rule behind it, for a steward."""
-
-_UNJUDGED: Judged = (Mark.AMBER, "no rule can judge it: read the program")
-_FEW: Judged = (Mark.RED, f"rests on fewer than {THRESHOLD} records")
-_FEW_DEGREES: Judged = (Mark.RED, f"fewer than {THRESHOLD} residual degrees of freedom")
-
-
-def judged(outputs: Sequence[Output]) -> tuple[tuple[tuple[Judged, ...], ...], ...]:
-    """Marks of all numbers, in the shape of the outputs.
-
-    Counts and degrees of freedom are those that the program gives: a green mark helps a steward to read,
-    and is worth no more than the program's text.
-    """
-    degrees = {output.name.removesuffix(FIT): _cell(output, "df_resid", "value") for output in outputs}
-    return tuple(
-        tuple(_judged_row(output, row, degrees.get(output.name)) for row in output.values)
-        for output in outputs
-    )
-
-
-def _judged_row(output: Output, row: tuple[Number, ...], degrees: Number) -> tuple[Judged, ...]:
-    cells = dict(zip(output.column_names, row, strict=True))
-    counts = [cells[name] for name in output.counts]
-    few = len(counts) < len(cells) and any(count is None or count < THRESHOLD for count in counts)
-    return tuple(_judged(output, name, value, few=few, degrees=degrees) for name, value in cells.items())
-
-
-def _judged(output: Output, column: str, value: Number, *, few: bool, degrees: Number) -> Judged:
-    if column in output.counts:
-        if not value:
-            return Mark.AMBER, "an empty cell tells that nobody is in it"
-        return _FEW if value < THRESHOLD else (Mark.GREEN, f"a count of at least {THRESHOLD}")
-    if few:
-        return _FEW
-    if output.kind is OutputKind.COEFFICIENTS and degrees is not None:
-        enough = (Mark.GREEN, f"at least {THRESHOLD} residual degrees of freedom")
-        return _FEW_DEGREES if degrees < THRESHOLD else enough
-    return _UNJUDGED
-
-
-def _cell(output: Output, row: str, column: str) -> Number:
-    """One number; None where the output has no such cell."""
-    if row not in output.row_names or column not in output.column_names:
-        return None
-    return output.values[output.row_names.index(row)][output.column_names.index(column)]
 
 
 def outputs_to_json(outputs: Sequence[Output]) -> Json:

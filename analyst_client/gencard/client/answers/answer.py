@@ -176,7 +176,7 @@ class Answer(WrittenAsJson, Displayable):
         more = len(estimates.rests_on) - len(rests_on)
         return [
             ("Analysis", estimates.kind),
-            ("Records", f"{estimates.n:,.6g}"),
+            *([("Records", f"{estimates.n:,.6g}")] if estimates.n else []),
             *([("Rests on", "; ".join([*rests_on, *([f"and {more:,} more"] if more > 0 else [])]))]
               if rests_on else []),
             ("Noise", estimates.noise),
@@ -187,7 +187,8 @@ class Answer(WrittenAsJson, Displayable):
     def __repr__(self) -> str:
         """A line for lists; a shell shows ``print(answer.summary())``."""
         formula = self.formula if len(self.formula) <= _LONGEST else f"{self.formula[:_LONGEST]}…"
-        return f"<Answer {self.kind}: {formula}; {self.nobs:,.6g} records, {self.estimates.noise}>"
+        records = f"{self.nobs:,.6g} records, " if self.nobs else ""  # a program does not say
+        return f"<Answer {self.kind}: {formula}; {records}{self.estimates.noise}>"
 
     @property
     def _coefficients(self) -> Coefficients:

@@ -44,12 +44,12 @@ from gencard.core.errors import (
     JobLimitError,
     ProgramNotRunError,
 )
+from gencard.core.output_checks.rules import RULES_VERSION
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import Document, document_of
 from gencard.wire.signatures.identity import Identity
 
-RULES = "gencard.program-rules.v1"
 MOST_DRY_RUN = 1 << 20
 """Bytes."""
 
@@ -188,7 +188,7 @@ class ProgramRun:
         program = run.request["program"]
         answer = answer_of(question_of(row).formula, outputs, rehearsed)
         marks = marks_document(program, outputs, rehearsed)
-        outcome = Outcome(answer, numbers_in(outputs), (), RULES, marks=marks)
+        outcome = Outcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
         with answers.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))
             answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())

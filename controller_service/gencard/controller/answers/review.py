@@ -7,12 +7,12 @@ from typing import Any
 from gencard.controller.answers.decisions import Outcome
 from gencard.core.answers.answer import Answer, Table
 from gencard.core.errors import InvalidInputError
+from gencard.core.output_checks.programs import judged
+from gencard.core.output_checks.rules import Colour, Verdict
 from gencard.core.program_outputs import (
-    Mark,
     Number,
     Output,
     Outputs,
-    judged,
     outputs_of_json,
     outputs_to_json,
     significant,
@@ -35,7 +35,7 @@ class Cell:
 
     Args:
         dry: The number at its place on the synthetic rows.
-        rule: Why it has its mark.
+        verdict: What the output rules say of it.
     """
 
     output: str
@@ -43,8 +43,7 @@ class Cell:
     column: str
     value: Number
     dry: Number
-    mark: Mark
-    rule: str
+    verdict: Verdict
 
     def is_named_by(self, name: str) -> bool:
         """Whether a name means this cell: its output, or output, row and column with "/" between."""
@@ -56,7 +55,9 @@ class Cell:
 
     def leaves(self, withheld: Collection[str], *, red: bool) -> bool:
         """Whether it is among what a steward releases."""
-        return (red or self.mark is not Mark.RED) and not any(map(self.is_named_by, withheld))
+        return (red or self.verdict.colour is not Colour.RED) and not any(
+            map(self.is_named_by, withheld)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +86,10 @@ class Review:
 
     def cells(self) -> Iterator[Cell]:
         """Every number, in its order."""
-        for output, dry, marks in zip(self.outputs, self.dry, judged(self.outputs), strict=True):
-            for row, values, before, judgements in zip(
-                output.row_names, output.values, dry.values, marks, strict=True
-            ):
-                for column, value, old, (mark, rule) in zip(
-                    output.column_names, values, before, judgements, strict=True
-                ):
-                    yield Cell(output.name, row, column, value, old, mark, rule)
+        for output, dry, verdicts in zip(self.outputs, self.dry, judged(self.outputs), strict=True):
+            for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
+                for column, value, before, verdict in zip(output.column_names, *lines, strict=True):
+                    yield Cell(output.name, row, column, value, before, verdict)
 
     def released(
         self, digest: str, withheld: Collection[str], digits: int | None, *, red: bool

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.answers.decisions import STEWARD, AnswerDesk, Outcome, question_of
-from gencard.controller.answers.review import Review
+from gencard.controller.answers.review import Cell, Review
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -25,7 +25,8 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.runs import RunRow, RunTier
 from gencard.core.errors import InvalidInputError
-from gencard.core.program_outputs import DIGITS, Mark, Number
+from gencard.core.output_checks.rules import Colour
+from gencard.core.program_outputs import DIGITS, Number
 from gencard.shell import new_typer
 from gencard.wire.signatures.canonical import time_text
 
@@ -33,7 +34,7 @@ app = new_typer(help="Show, release or refuse answers that wait for a steward.",
 
 AnswerName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD/answers/ANSWER")]
 
-_COLOURS = {Mark.GREEN: "green", Mark.AMBER: "yellow", Mark.RED: "red"}
+_STYLES = {Colour.GREEN: "green", Colour.AMBER: "yellow", Colour.RED: "red"}
 
 
 @app.command("list")
@@ -142,14 +143,17 @@ def _say(row: RunRow, review: Review) -> None:
     console.print(f"  program   {question_of(row).formula} (show --program prints it)", soft_wrap=True)
     cells = list(review.cells())
     for output in review.outputs:
-        lines = table(escape(output.name), "row", "column", "records", "dry run", "mark", "rule")
+        lines = table(escape(output.name), "row", "column", "records", "dry run", "mark", "rules")
         for cell in (one for one in cells if one.output == output.name):
-            mark = f"[{_COLOURS[cell.mark]}]{cell.mark}[/]"
+            colour = cell.verdict.colour
+            mark = f"[{_STYLES[colour]}]{colour}[/]"
             values = _text(cell.value), _text(cell.dry)
-            lines.add_row(escape(cell.row), escape(cell.column), *values, mark, cell.rule)
+            lines.add_row(
+                escape(cell.row), escape(cell.column), *values, mark, ", ".join(cell.verdict.broken)
+            )
         console.print(lines)
-    marks = [cell.mark for cell in cells]
-    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in Mark)
+    colours = [cell.verdict.colour for cell in cells]
+    counts = ", ".join(f"{colours.count(colour)} {colour}" for colour in Colour)
     console.print(f"{len(cells)} numbers: {counts}. A mark is worth what the program's text is.")
 
 
@@ -168,6 +172,6 @@ def _facts(row: RunRow) -> dict[str, Any]:
     }
 
 
-def _cell_document(cell: Any) -> dict[str, Any]:
-    names = ("output", "row", "column", "value", "dry", "mark", "rule")
-    return {name: getattr(cell, name) for name in names}
+def _cell_document(cell: Cell) -> dict[str, Any]:
+    facts = {name: getattr(cell, name) for name in ("output", "row", "column", "value", "dry")}
+    return facts | {"mark": cell.verdict.colour, "rules": list(cell.verdict.broken)}
