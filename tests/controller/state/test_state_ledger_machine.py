@@ -75,6 +75,19 @@ class LedgerMachine(RuleBasedStateMachine):
         self.refused(self.ledger.void, line)
         self.refused(self.ledger.settle, line)
 
+    @rule(line=consumes(lines), share=st.sampled_from([0, 1, 2]))
+    def settle_at(self, line, share):
+        """At what it came to: nothing, half, or all; more than was held is refused."""
+        accounts, held = self.counted[line]
+        more = Price(held.statistics + 1, held.epsilon)
+        self.refused(lambda tx, number, now: self.ledger.settle_at(tx, number, more, now), line)
+        price = Price(held.statistics * share // 2, held.epsilon)
+        with self.database.transaction() as tx:
+            self.ledger.settle_at(tx, line, price, NOW)
+        self.counted[line] = (accounts, price)
+        self.refused(self.ledger.void, line)
+        self.refused(self.ledger.settle, line)
+
     @rule(line=consumes(lines))
     def void(self, line):
         with self.database.transaction() as tx:
