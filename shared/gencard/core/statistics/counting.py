@@ -6,6 +6,7 @@ inside it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -165,6 +166,11 @@ def cover(domain: Domain, cliques: Sequence[Clique], most_cells: int) -> tuple[C
     >>> cover(Domain.of({"a": 2, "b": 2, "c": 2, "d": 2}), [("a", "b"), ("b", "c"), ("c", "d")], 8)
     (('a', 'b', 'c'), ('c', 'd'))
     """
+    return _cover(domain, tuple(map(tuple, cliques)), most_cells)
+
+
+@lru_cache(maxsize=32)  # an audit counts the same marginals of each output of a box
+def _cover(domain: Domain, cliques: tuple[Clique, ...], most_cells: int) -> tuple[Clique, ...]:
     wanted = maximal(cliques)
     if not wanted:
         return ()
