@@ -35,7 +35,7 @@ def test_each_step_of_the_first_hour_shows_its_result(notebook):
         "ORDER_TOO_HIGH",
         "agreed",
         "Every byte agrees",
-        "psi's SHA-256",
+        "psi SHA-256",
         "Unique rows and small counts",
         "not named on the card",
         "Evidence of leakage",

@@ -73,7 +73,7 @@ class TestFromPsi:
     def test_it_says_what_it_rests_on(self, agreed):
         text = rich_text(agreed.answer(LINEAR, "linear"))
         assert text.count("as on the coded records") == 1
-        for words in ("age × health", "exact", agreed.name, "psi's SHA-256", "2,000"):
+        for words in ("age × health", "exact", agreed.name, "psi SHA-256", "2,000"):
             assert words in text
 
     def test_levels_stand_for_what_the_analyst_says(self, agreed):
@@ -142,7 +142,7 @@ class TestSaved:
         assert sum(world.faults.calls.values()) == calls
         assert "not checked" in dict(offline.about)["Verified"]
         assert "not checked" not in dict(signed.about)["Verified"]
-        assert dict(offline.about)["psi's SHA-256"] == dict(online.about)["psi's SHA-256"]
+        assert dict(offline.about)["psi SHA-256"] == dict(online.about)["psi SHA-256"]
 
     def test_another_psi_is_refused_without_a_key(self, kept):
         document = json.loads((kept / "psi.json").read_bytes())

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.markup import escape as markup_escape
 from rich.padding import Padding
@@ -87,6 +88,8 @@ class Grid:
 
     def rich(self) -> Table:
         table = Table(header_style="bold")
+        if self.numbers:  # without lines between columns: coefficients fit into 80 characters
+            table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         for head in self.heads:
             right = self.numbers and len(table.columns) > 0
             table.add_column(plain(head), overflow="fold", justify="right" if right else "left")

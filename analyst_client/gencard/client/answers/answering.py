@@ -58,7 +58,7 @@ def answer_from(
         missing=question.missing,
         options=question.options,
     )
-    return Answer(estimates, (*about, ("psi's SHA-256", sha256(psi_document(psi)))))
+    return Answer(estimates, (*about, ("psi SHA-256", sha256(psi_document(psi)))))
 
 
 def answer_of_card(card: "Card", question: Question) -> Answer:
