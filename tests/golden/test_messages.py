@@ -70,7 +70,11 @@ def parts(message: Message) -> Iterator[Message]:
 
 INSIDE = [part for message in MESSAGES for part in parts(message)]
 BUILT = messages()
-GOLDEN = {name: base64.b64decode(content) for name, content in golden_json("messages.json").items()}
+GOLDEN = {
+    name: base64.b64decode(content)
+    for file in ("messages.json", "messages-of-analyses.json")
+    for name, content in golden_json(file).items()
+}
 
 
 def test_every_golden_message_has_a_content():
