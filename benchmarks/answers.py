@@ -59,7 +59,7 @@ class Draws:
     replicates: int
 
 
-FULL = Draws(noise=1_000, rows=200, bootstraps=12, replicates=200)
+FULL = Draws(noise=1_000, rows=60, bootstraps=6, replicates=150)
 QUICK = Draws(noise=100, rows=10, bootstraps=1, replicates=100)
 
 

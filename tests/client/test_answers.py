@@ -10,8 +10,9 @@ import statsmodels.api as sm
 from typer.testing import CliRunner
 
 from gencard.client import Answer, answer
+from gencard.client.answers.answering import answer_from
 from gencard.client.answers.intervals import CoefficientPlot, Interval
-from gencard.client.answers.question import KINDS, TAKES, AnswerOptions
+from gencard.client.answers.question import KINDS, TAKES, AnswerOptions, Question
 from gencard.client.answers.tables import digits
 from gencard.client.shell.main import app
 from gencard.core import errors
@@ -19,12 +20,16 @@ from gencard.core.answers import answer as core_answer
 from gencard.core.answers import kinds
 from gencard.core.answers.answer import Scalar, Table, coefficients_of
 from gencard.core.card.card import CardState
+from gencard.core.card.noise import Mechanism, laplace
+from gencard.core.noise.mechanisms import noisy
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.signatures.canonical import json_bytes
-from tests.client.fake_world import RECORDS
+from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_card_report import drawn, report
 from tests.client.test_report import text_of
 from tests.client.test_views import rich_text
+from tests.core.seeded_noise import SeededNoise
 
 EVIL = '=cmd|<script>alert("1")</script>[bold]'
 LINEAR = "age ~ C(health)"
@@ -106,6 +111,8 @@ class TestFromPsi:
             ("health ~ sex", {"test": "welch"}, errors.InvalidInputError, "no option of kind logistic"),
             ("health ~ sex", {"missing": "no"}, errors.InvalidInputError, "level or drop"),
             ("health ~ sex", {"kind": "quantiles", "q": 2}, errors.InvalidInputError, "shares"),
+            ("health ~ sex", {"bootstrap": 7}, errors.InvalidNumberError, "from 100"),
+            (LINEAR, {"kind": "linear", "bootstrap": 100}, errors.InvalidInputError, "exact"),
             ("health ~ sex", {"where": "sex ="}, errors.InvalidInputError, "where"),
             (LINEAR, {"values": {"age": [1, 2, 1e300]}}, errors.InvalidInputError, "one number"),
             (
@@ -130,6 +137,18 @@ class TestFromPsi:
         core = {str(kind): {*how.options} for kind, how in kinds.KINDS.items()}
         assert {kind: {*TAKES.get(kind, ())} for kind in core} == core
         assert {name for names in TAKES.values() for name in names} <= {*AnswerOptions.__annotations__}
+
+    def test_of_noisy_psi_intervals_know_the_noise_and_any_number_has_one_by_bootstrap(self):
+        privacy, cliques = laplace(2, neighbouring="add-remove"), [("age", "health")]
+        psi = noisy(measure_dataset(RECORDS, cliques), privacy, SeededNoise(1))
+        plain, drawn = (
+            answer_from(psi, CODING, Question(LINEAR, "linear", bootstrap=draws), Mechanism.LAPLACE, ())
+            for draws in (0, 100)
+        )
+        assert np.all(plain.bse > reference().bse * 0.99)
+        assert "noise of standard deviation" in rich_text(plain)
+        intervals = drawn.estimates.table("intervals")
+        assert {"Intercept", "rsquared"} <= {*intervals.row_names}
 
 
 class TestSaved:

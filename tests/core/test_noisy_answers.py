@@ -210,6 +210,12 @@ class TestBootstrap:
             corrected.append(rows["cramers_v"][0])
         assert abs(np.mean(corrected)) < np.mean(raw)
 
+    def test_what_psi_does_not_determine_has_no_interval(self):
+        psi = with_noise(population(5_000, seed=12), "1", 13)
+        rows, answer = self.intervals("loglinear", psi, 14)
+        assert {*answer.coefficients.names} < {*rows}
+        assert "deviance" not in rows
+
     def test_one_seed_gives_one_answer(self):
         psi = with_noise(population(5_000, seed=12), "1", 13)
         assert self.intervals("table", psi, 14)[0] == self.intervals("table", psi, 14)[0]

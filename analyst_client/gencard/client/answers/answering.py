@@ -12,10 +12,13 @@ from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt
 from gencard.client.checking.replay import check_psi
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.credentials import Credentials
+from gencard.core.answers.noise.bootstrap import Bootstrap
 from gencard.core.answers.noise.reconciled import margins_of
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, LackingMarginalsError, VerificationError
+from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.statistics.psi import Psi
 from gencard.wire.documents.psi_document import psi_document
@@ -33,11 +36,12 @@ _NO_RECEIPT = "no receipt: nothing confirms the counts of psi"
 
 
 def answer_from(
-    psi: Psi, coding: Coding, question: Question, about: Sequence[tuple[str, str]]
+    psi: Psi, coding: Coding, question: Question, mechanism: Mechanism, about: Sequence[tuple[str, str]]
 ) -> Answer:
     """The answer that psi determines.
 
     Args:
+        mechanism: The law of the noise of psi.
         about: Where psi comes from, in names and values.
 
     Raises:
@@ -45,6 +49,7 @@ def answer_from(
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
             with the formula, or with what it needs.
         NoEstimateError, NotConvergedError: The model has no estimate.
+        NoiseDrownsError: psi has too much noise for it.
     """
     from gencard.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
 
@@ -57,16 +62,23 @@ def answer_from(
         where=question.where,
         missing=question.missing,
         options=question.options,
+        bootstrap=_bootstrap(question, mechanism),
     )
     return Answer(estimates, (*about, ("psi SHA-256", sha256(psi_document(psi)))))
+
+
+def _bootstrap(question: Question, mechanism: Mechanism) -> Bootstrap | None:
+    if not question.bootstrap:
+        return None
+    return Bootstrap(rng_of(question.bootstrap_seed), mechanism, question.bootstrap)
 
 
 def answer_of_card(card: "Card", question: Question) -> Answer:
     """The answer from the psi of an agreed card; see ``Card.answer``."""
     agreement = card.agreement
-    psi = agreement.psi
+    psi, mechanism = agreement.psi, card.terms.privacy.mechanism
     try:
-        return answer_from(psi, agreement.coding, question, [("Card", card.name)])
+        return answer_from(psi, agreement.coding, question, mechanism, [("Card", card.name)])
     except LackingMarginalsError as error:
         error.plan = _plan(card, question)
         if error.plan is not None:
@@ -131,7 +143,7 @@ def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: Question) -> A
     check_psi(card, psi, coding)
     standing = _confirmed(bundle, card, keys)
     about = (("Card", card.name), ("Verified", standing))
-    return answer_from(psi, coding, question, about)
+    return answer_from(psi, coding, question, card.terms.privacy.mechanism, about)
 
 
 def _card(bundle: Bundle, keys: Keys | None) -> CardTerms:

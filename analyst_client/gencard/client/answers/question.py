@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from gencard.core.errors import InvalidInputError, advice_on
+from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 
 Values = Mapping[str, Sequence[float]]
 """By attribute, the number that each level stands for, in the order of the schema."""
@@ -53,6 +53,8 @@ class AnswerOptions(TypedDict, total=False):
             ``{"age": [20, 40, 70]}``; default: whole-number labels, and the midpoints of edges.
         where: Only these records, such as ``"region == 'North' and age < 40"``.
         missing: "level": missing values are a level; "drop": leave out records with one.
+        bootstrap: Draws of a bootstrap, 100 or more: an interval of each number, where psi has noise.
+        bootstrap_seed: From which they are drawn.
         alpha: 1 minus the coverage of intervals in tables.
         test: Of ``ttest``: "pooled", "welch" or "mann-whitney"; of ``anova``, its statistic.
         value: Of ``ttest``: the mean or difference to compare with.
@@ -67,6 +69,8 @@ class AnswerOptions(TypedDict, total=False):
     values: Values | None
     where: str | None
     missing: str | None
+    bootstrap: int | None
+    bootstrap_seed: int | None
     alpha: float | None
     test: str | None
     value: float | None
@@ -78,7 +82,8 @@ class AnswerOptions(TypedDict, total=False):
     smoothing: float | None
 
 
-_OF_ALL = ("values", "where", "missing")
+_OF_ALL = ("values", "where", "missing", "bootstrap", "bootstrap_seed")
+_FEWEST_DRAWS, _MOST_DRAWS = 100, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class Question:
 
     Raises:
         InvalidInputError: The kind does not take one of the options.
+        InvalidNumberError: Too few draws of a bootstrap, or too many, or a seed below 0.
     """
 
     formula: str
@@ -94,6 +100,8 @@ class Question:
     values: Values | None = None
     where: str = ""
     missing: str = "level"
+    bootstrap: int = 0
+    bootstrap_seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -104,6 +112,11 @@ class Question:
         return cls(formula, kind, options=named, **common)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
+        if self.bootstrap and not _FEWEST_DRAWS <= self.bootstrap <= _MOST_DRAWS:
+            expected = f"a whole number from {_FEWEST_DRAWS} to {_MOST_DRAWS}"
+            raise InvalidNumberError(field="bootstrap", expected=expected)
+        if self.bootstrap_seed < 0:
+            raise InvalidNumberError(field="bootstrap_seed", expected="a whole number from 0 up")
         takes = TAKES.get(self.kind, ())
         for name in self.options:
             if name not in takes:

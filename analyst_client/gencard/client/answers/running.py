@@ -12,7 +12,12 @@ from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.core.answers import answer as core_answer
-from gencard.core.errors import AnswerWaitingError, RunRefusedError, VerificationError
+from gencard.core.errors import (
+    AnswerWaitingError,
+    InvalidInputError,
+    RunRefusedError,
+    VerificationError,
+)
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codecs.card_codec import datetime_of
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
@@ -56,8 +61,11 @@ def sent(question: asked.Question) -> Question:
     """What is asked, as it is sent and signed.
 
     Raises:
-        InvalidInputError: A text is too long, or an option has no JSON.
+        InvalidInputError: A text is too long, an option has no JSON, or it is of answers from psi.
     """
+    if question.bootstrap:
+        problem = "is for answers from psi with noise: a run has intervals by itself"
+        raise InvalidInputError(field="bootstrap", problem=problem)
     options = dict(question.options) | ({"values": question.values} if question.values else {})
     return Question(
         kind=question.kind,

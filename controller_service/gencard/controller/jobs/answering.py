@@ -16,7 +16,8 @@ from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.core.answers.design import Question
-from gencard.core.answers.margins import PsiMargins, RecordMargins
+from gencard.core.answers.margins import RecordMargins
+from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -85,7 +86,7 @@ def _noisy(job: Job, asked: Asked, coding: Coding) -> Job:
         result = answer_of(
             question.text,
             question.kind,
-            PsiMargins.of(psi),
+            margins_of(psi),
             question.coding,
             values=asked.values,
             where=job["where"],

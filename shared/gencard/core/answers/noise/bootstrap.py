@@ -58,6 +58,7 @@ class Drawn:
         return self.source_of.domain
 
     def counts(self, clique: Clique) -> FloatArray:
+        self.source(clique)  # the model has a table of all attributes; psi has not
         counts: FloatArray = project(self.table, self.attributes, clique).astype(np.float64)
         return counts + marginal_of(self.domain, tuple(clique), self.noise) if self.noise else counts
 
