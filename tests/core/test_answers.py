@@ -379,6 +379,24 @@ def test_values_take_the_place_of_midpoints():
         answer("visits ~ age", "linear", values={"age": [1, 2, 3, np.inf]})
 
 
+def test_what_would_be_large_is_refused_before_it_is_made():
+    """4,000 levels a side: the columns of the first would fill 2 TB."""
+    huge = Coding(tuple(Attribute(name, Labels(tuple(map(str, range(4_000))))) for name in "abc"))
+    for text in ("~ a:b", "~ a", "~ I(a == b)", "~ a:b:c"):
+        with pytest.raises(TooLargeError):
+            read_design(text, huge)
+    long = Coding(
+        (
+            Attribute("a", Edges(tuple(range(30_001)))),
+            Attribute("b", Labels(tuple("0123456789abcdefghijklmnopqrst"))),
+        )
+    )
+    assert len(read_design("~ a", long).columns) == 2
+    for text in ("~ a:b", "~ C(a)"):
+        with pytest.raises(TooLargeError):
+            read_design(text, long)
+
+
 def test_too_many_columns_are_refused():
     wide = Coding(
         (Attribute("a", Labels(tuple(map(str, range(1_200))))), Attribute("b", Labels(("0", "1"))))

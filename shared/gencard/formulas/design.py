@@ -8,7 +8,8 @@ their joint table.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from math import prod
+from operator import mul
 from typing import Any
 
 import formulaic
@@ -24,9 +25,8 @@ from gencard.core.answers.margins import Mask
 from gencard.core.coding import Coding, Labels, level_values
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
-from gencard.core.statistics.counting import MOST_CELLS
 from gencard.core.statistics.formula import Written
-from gencard.core.types import FloatArray, IntArray
+from gencard.core.types import IntArray
 from gencard.formulas.evaluation import Factor, Levels, Numbers, evaluated
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.functions import NotUsableError
@@ -35,6 +35,10 @@ Values = Mapping[str, Sequence[float]]
 """For some attributes, the number that each level stands for, in the order of the codes."""
 
 MOST_COLUMNS = 1_000
+MOST_TERM_CELLS = 1_000_000
+MOST_NUMBERS = 10_000_000
+"""Of the columns of one term over its cells: 80 MB."""
+
 
 _LARGEST = 1e50
 """Of numbers that levels stand for: their squares, counted, are still numbers."""
@@ -122,11 +126,24 @@ class _Maker:
     observed: dict[str, Mask]
 
     def design(self) -> Design:
+        self._check_size()
         terms = sorted(self.written.terms, key=len)
         columns = [column for term in terms for column in self._columns(term)]
-        if len(columns) > MOST_COLUMNS:
-            raise TooLargeError(what="The number of columns of the model", limit=MOST_COLUMNS)
         return Design(self.text, self._response(), tuple(columns))
+
+    def _check_size(self) -> None:
+        """Refuse what would be large, before it is made."""
+        size = self.coding.domain.size
+        attributes = map(self.written.attributes_of, self.written.terms)
+        cells = [prod(map(size, names)) for names in attributes]
+        if max(cells, default=0) > MOST_TERM_CELLS:
+            raise TooLargeError(what="The number of cells of a term", limit=MOST_TERM_CELLS)
+        columns = [prod(_width(self._factors[factor]) for factor in term) for term in self.written.terms]
+        if sum(columns) > MOST_COLUMNS:
+            raise TooLargeError(what="The number of columns of the model", limit=MOST_COLUMNS)
+        if max(map(mul, cells, columns), default=0) > MOST_NUMBERS:
+            what = "The size of the columns of a term over its cells"
+            raise TooLargeError(what=what, limit=MOST_NUMBERS)
 
     @cached_property
     def _factors(self) -> dict[str, Factor]:
@@ -149,7 +166,7 @@ class _Maker:
             na_action="ignore",
             output="numpy",
         )
-        return spec.get_model_matrix(_rows(rows), context=context).model_spec
+        return spec.get_model_matrix(pd.DataFrame(index=range(rows)), context=context).model_spec
 
     def _columns(self, term: Clique) -> list[Column]:
         """The columns of one term, on the cells of its attributes."""
@@ -157,15 +174,13 @@ class _Maker:
         if attributes:
             attributes = self.coding.domain.canonical(attributes)
         shape = tuple(self.coding.domain.size(name) for name in attributes)
-        if np.prod(shape, dtype=np.float64) > MOST_CELLS:
-            raise TooLargeError(what="The number of cells of a term", limit=MOST_CELLS)
         levels = [np.flatnonzero(self._seen(name)) for name in attributes]
         codes = _product(levels)
         context = {
             name: _series(self._factors[name], self._places(name, attributes, codes)) for name in term
         }
         spec = self._spec.subset(SimpleFormula([_term(term)], _ordering="none"))
-        made = spec.get_model_matrix(_rows(len(codes)), context=context)
+        made = spec.get_model_matrix(pd.DataFrame(index=range(len(codes))), context=context)
         matrix = np.asarray(made, dtype=np.float64)
         columns = []
         for name, column in zip(spec.column_names, matrix.T, strict=True):
@@ -209,18 +224,13 @@ class _Maker:
             for axis, name in enumerate(own)
             if name in self.numbers
         }
-        value = self._value(factor, numbers, labels)
+        try:
+            value = evaluated(factor, numbers, labels)
+        except NotUsableError as error:
+            raise self._wrong(factor, error.problem) from None
         if isinstance(value, Numbers) and not whole:
             self._check_finite(factor, value)
         return value
-
-    def _value(
-        self, factor: str, numbers: Mapping[str, FloatArray], labels: Mapping[str, Levels]
-    ) -> Factor:
-        try:
-            return evaluated(factor, numbers, labels)
-        except NotUsableError as error:
-            raise self._wrong(factor, error.problem) from None
 
     def _check_finite(self, factor: str, value: Numbers) -> None:
         if not np.isfinite(value.values).all():
@@ -253,8 +263,10 @@ def _term(factors: Clique) -> Term:
 
 def _product(levels: Sequence[IntArray]) -> IntArray:
     """Every combination of levels, one a row."""
-    cells = list(product(*levels))
-    return np.array(cells, dtype=np.int64).reshape(len(cells), len(levels))
+    shape = [len(each) for each in levels]
+    places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), dtype=np.int64)
+    cells = [each[place] for each, place in zip(levels, places, strict=True)]
+    return np.stack(cells, axis=1) if cells else np.zeros((1, 0), dtype=np.int64)
 
 
 def _unquoted(column: str, term: Clique) -> str:
@@ -265,12 +277,13 @@ def _unquoted(column: str, term: Clique) -> str:
     return column
 
 
-def _rows(number: int) -> pd.DataFrame:
-    return pd.DataFrame(index=range(number))
-
-
 def _cells(factor: Factor) -> int:
     return len(factor.values if isinstance(factor, Numbers) else factor.codes)
+
+
+def _width(factor: Factor) -> int:
+    """Most columns of a factor."""
+    return 1 if isinstance(factor, Numbers) else len(factor.names)
 
 
 def _series(factor: Factor, places: IntArray) -> Any:
