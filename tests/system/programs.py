@@ -81,8 +81,8 @@ def _copies() -> str:
     return CompiledCopies(Path(work), [], ("pandas", *libraries())).folder()
 
 
-def sandboxed(text: str, **limits: int) -> SandboxedAnalysis:
-    """A program in the sandbox that the service uses."""
-    bounds = replace(LIMITS, **limits)
-    recipe = analysis_recipe(text, libraries(), bounds, Isolation.NAMESPACES, compiled=_copies())
+def sandboxed(text: str, declared: tuple[str, ...] | None = None, **limits: int) -> SandboxedAnalysis:
+    """A program in the sandbox that the service uses; it declares all libraries, or these."""
+    bounds, names = replace(LIMITS, **limits), libraries() if declared is None else declared
+    recipe = analysis_recipe(text, names, bounds, Isolation.NAMESPACES, compiled=_copies())
     return SandboxedAnalysis.of_recipe(recipe, 500)

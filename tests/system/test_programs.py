@@ -4,11 +4,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from gencard.core.errors import BlackBoxError, GencardError
+from gencard.core.errors import BlackBoxError
 from gencard.core.output_checks.programs import judged
 from gencard.core.output_checks.rules import Rule
-from gencard.core.program_outputs import difference_in_shape
-from tests.system import programs
+from gencard.core.program_outputs import Output, OutputKind, difference_in_shape
 from tests.system.programs import EXAMPLES, HOSTILE, INTO_DIGITS, rows, sandboxed, schema
 from tests.system.sandboxes import needs_sandbox
 
@@ -34,15 +33,15 @@ def test_an_example_runs_on_rows_and_on_records(path):
     assert sum(len(row) for marks in judged(outputs) for row in marks) <= 500
 
 
+ONE_NUMBER = (Output(OutputKind.SCALAR, "x", ("value",), ("value",), ((1.0,),)),)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_s30_what_a_hostile_program_carries_stays(name):
     """One error for all, without a word of the program's."""
-    limits = {"cpu_seconds": 4} if name == "never ends" else {}
-    dry = sandboxed("from gencard.run import output\noutput.scalar('x', 1.0)").outputs(
-        rows(), schema(), seed=0
-    )
+    limits = {"cpu_seconds": 3} if name == "never ends" else {}
     with pytest.raises(BlackBoxError) as caught:
-        sandboxed(HOSTILE[name], **limits).agreed_outputs(rows(), schema(), dry, seed=0)
+        sandboxed(HOSTILE[name], **limits).agreed_outputs(rows(), schema(), ONE_NUMBER, seed=0)
     assert caught.value.fields == {"problem": "its run at the records did not finish correctly"}
 
 
@@ -74,6 +73,5 @@ def test_a_level_without_records_keeps_its_place():
 def test_an_undeclared_library_is_not_there():
     module = "sklearn" if find_spec("sklearn") else "duckdb"
     text = f"import {module}\nfrom gencard.run import output\noutput.scalar('x', 1.0)"
-    recipe = programs.analysis_recipe(text, (), programs.LIMITS, programs.Isolation.NAMESPACES)
-    with pytest.raises(GencardError):
-        programs.SandboxedAnalysis.of_recipe(recipe, 500).outputs(rows(), schema(), seed=0)
+    with pytest.raises(BlackBoxError):
+        sandboxed(text, declared=()).outputs(rows(), schema(), seed=0)
