@@ -133,6 +133,19 @@ class TestAnswers:
         assert set(refused["reasons"]) <= {"no-answer", "differencing", "threshold"}
 
 
+class TestSurvival:
+    def test_a_curve_of_coarse_steps_and_a_model_of_hazards(self, ask):
+        curve = Answer.of_json(ask("kaplan-meier", "age ~ ill + sex", missing="drop")["answer"])
+        assert {table.name for table in curve.tables} == {"survival[f]", "survival[m]"}
+        assert all(row[2] >= 10 for table in curve.tables for row in table.values)
+        model = Answer.of_json(ask("cox", "age ~ ill + sex", missing="drop")["answer"])
+        assert model.coefficients.names == ("sex[T.m]",) or len(model.coefficients.names) == 1
+
+    def test_nine_people_of_the_isle_have_no_curve(self, ask):
+        for kind in ("kaplan-meier", "cox"):
+            assert ask(kind, "age ~ ill + region", missing="drop")["answer"] is None
+
+
 class TestDifferencing:
     WITHOUT_NINE = "region != 'Isle'"
 

@@ -12,9 +12,12 @@ import pandas as pd
 import pytest
 from formulaic import ModelSpec, model_matrix
 
+from gencard.core.answers.answer import Table
+from gencard.core.answers.survival import COLUMNS
 from gencard.core.output_checks import models, tables
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule, Verdict, together
-from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, TRUTHS
+from gencard.core.output_checks.survival import coarse_table
+from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, SURVIVAL, TRUTHS
 from tests.shared_data import shared_file
 
 VERDICTS = json.loads((Path(__file__).parents[1] / "fixtures/acro/verdicts.json").read_text())
@@ -135,3 +138,18 @@ def test_at_least_thirty_are_compared():
         == len(VERDICTS["tables"] + VERDICTS["groups"] + VERDICTS["models"])
         == 52
     )
+
+
+def test_survival_tables_are_failures_in_acro_and_few_steps_here():
+    """ACRO's coarse curve sets a step's events against those at risk after it; ours is the exact one."""
+    assert VERDICTS["survival"]["status"] == "fail"
+    name, first = SURVIVAL
+    used = frame(name).head(first)
+    times = np.unique(used["age"])
+    at_risk = [float((used["age"] >= time).sum()) for time in times]
+    died = [float(used["smokes"][used["age"] == time].sum()) for time in times]
+    rows = tuple((float(t), n, d, 1.0, 0.0) for t, n, d in zip(times, at_risk, died, strict=True))
+    few = coarse_table(Table("survival", tuple(map(str, times)), COLUMNS, rows), USUAL_RULES).values
+    theirs = {value for _, value in VERDICTS["survival"]["curve"]}
+    assert 1 <= len(few) < len(theirs) < len(rows)
+    assert all(row[1] >= 10 and row[2] >= 10 for row in few)

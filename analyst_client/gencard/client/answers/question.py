@@ -28,6 +28,8 @@ KINDS = {
     "naive-bayes": "naive Bayes classifier: y ~ a + b + c",
     "chow-liu": "the tree of strongest dependences: ~ a + b + c",
     "discriminant": "linear discriminant analysis: y ~ a + b + c",
+    "kaplan-meier": "survival curves of groups: time ~ event + group",
+    "cox": "Cox regression: time ~ event + a + b",
 }
 """A line for each kind of analysis that psi can determine."""
 

@@ -27,6 +27,7 @@ from gencard.core.answers.noise.models import (
 )
 from gencard.core.answers.noise.reconciled import is_noisy
 from gencard.core.answers.ordinal import ordinal_answer
+from gencard.core.answers.survival import cox_answer, kaplan_meier_answer
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis
@@ -77,6 +78,8 @@ KINDS: Mapping[Analysis, Kind] = {
     Analysis.NAIVE_BAYES: Kind("classifiers", naive_bayes_answer, False, ("smoothing",)),
     Analysis.CHOW_LIU: Kind("classifiers", chow_liu_answer, False),
     Analysis.DISCRIMINANT: Kind("classifiers", discriminant_answer, False, (), ("terms",)),
+    Analysis.KAPLAN_MEIER: Kind("survival", kaplan_meier_answer, False, (), _RESPONSE),
+    Analysis.COX: Kind("survival", cox_answer),
 }
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Column, Design, Question
 from gencard.core.answers.margins import Mask, Occupied, RecordMargins
+from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
-from gencard.core.output_checks import models, tables
+from gencard.core.output_checks import models, survival, tables
 from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.rules import PASSED, Colour, Rules, Verdict, together
 from gencard.core.statistics.formula import Analysis
@@ -34,6 +35,7 @@ _COUNTED = {
 _CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
 _GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
 _PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
+_SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ def _parts(
         yield from _of_groups(margins, question, rules)
     if kind is Analysis.QUANTILES:
         yield from _of_quantiles(margins, question, answer, rules)
+    if kind in _SURVIVAL:
+        yield from _of_survival(margins, question, answer, rules)
     if kind in _PAIRED:
         small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
         yield from ((_name(clique), _of_cells(margins, clique, rules)) for clique in small)
@@ -99,6 +103,22 @@ def _parts(
     if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
         response = (question.formula.response or "",)
         yield _name(response), _of_cells(margins, response, rules)
+
+
+def _of_survival(
+    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Of curves step by step; of a model, events in each cell that has a coefficient of its own."""
+    if question.kind is Analysis.KAPLAN_MEIER:
+        yield "curves", survival.of_curves(answer, rules)
+    elif question.design is not None:
+        event, _ = event_of(question)
+        held = {
+            one.attributes: _occupied(margins, one.attributes).codes for one in question.design.columns
+        }
+        for clique in _fully_coded(question.design, lambda one: len(held[one]), held.__getitem__):
+            table = (event, *(name for name in clique if name != event))
+            yield _name(table), _of_cells(margins, table, rules)
 
 
 def _name(clique: Clique) -> str:
@@ -155,6 +175,8 @@ def told_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Cliq
         return question.cliques
     if question.kind in _GROUPED:
         return question.formula.terms or ((),)
+    if question.kind is Analysis.KAPLAN_MEIER:
+        return (event_of(question)[1],)
     counted = question.kind in _CLASSES and question.formula.response is not None
     response = (question.formula.response or "",) if counted else ()
     if question.design is None:
@@ -178,7 +200,7 @@ def _told_by_dummies(
 ) -> Iterator[tuple[str, Verdict]]:
     """Of tables that the coefficients determine: response by each term with a value for each cell."""
     response = design.response
-    if response is None:
+    if response is None or question.kind in _SURVIVAL:
         return
     held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
     for clique in _fully_coded(design, lambda clique: len(held[clique]), held.__getitem__):

@@ -7,8 +7,10 @@ import numpy as np
 from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
 from gencard.core.output_checks import rounding
 from gencard.core.output_checks.rules import Rules
+from gencard.core.output_checks.survival import coarse
+from gencard.core.statistics.formula import Analysis
 
-_COUNTS = {"counts", "confusion", "nobs", "n"}
+_COUNTS = {"at_risk", "events", "nevents", "counts", "confusion", "nobs", "n"}
 """Names of tables and columns that hold numbers of records."""
 
 _SHARES = {
@@ -33,6 +35,8 @@ def released(answer: Answer, rules: Rules) -> Answer:
     standard error were their size over the square root of the number of records, or half of one over it
     where they are bounded. Notes stay: they name levels, never records.
     """
+    if answer.kind == Analysis.KAPLAN_MEIER:
+        answer = coarse(answer, rules)
     return replace(
         answer,
         n=_count(answer.n, rules),
@@ -112,7 +116,11 @@ def _cell(
 ) -> float:
     if column in _BY_MEAN and error:
         return rounding.to_error(value, error)
-    if column == "std_mean":
+    if column == "time":
+        return value
+    if column == "survival":
+        return rounding.of_share(value, records, rules.checks.rounding)
+    if column in {"std_mean", "std_err"}:
         return rounding.to_digits(value, 2)
     table = _kind_of_number(table)
     name = column if column in _COUNTS | _PVALUES else table

@@ -108,10 +108,15 @@ class Analysis(StrEnum):
     NAIVE_BAYES = "naive-bayes"
     CHOW_LIU = "chow-liu"
     DISCRIMINANT = "discriminant"
+    KAPLAN_MEIER = "kaplan-meier"
+    COX = "cox"
 
 
 _JOINT = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.POISSON}
 """Need the joint marginal of the features."""
+
+_WHOLE = {Analysis.ORDINAL, Analysis.KAPLAN_MEIER, Analysis.COX}
+"""Need the joint marginal of all attributes."""
 
 _PAIRS_OF_TERMS = {Analysis.LINEAR, Analysis.ANOVA}
 
@@ -160,6 +165,8 @@ def sufficient_cliques(formula: Formula, kind: Analysis, domain: Domain) -> tupl
 
     * **Ordinal regression** (proportional odds). The joint marginal of the response and all features:
       the likelihood of a cumulative model is no function of fewer.
+
+    * **Survival** (Kaplan-Meier, Cox): the joint marginal of time, event and features.
 
     * **Poisson regression.** As logistic regression.
 
@@ -219,7 +226,7 @@ def _needed(formula: Formula, kind: Analysis) -> Iterator[Clique]:
         yield from combinations(named, 2)
     elif kind in _JOINT:
         yield _union(*formula.terms)
-    elif kind is Analysis.ORDINAL:
+    elif kind in _WHOLE:
         yield named
 
 
