@@ -10,7 +10,7 @@ from gencard.core.output_checks.rules import Rules
 from gencard.core.output_checks.survival import coarse
 from gencard.core.statistics.formula import Analysis
 
-_COUNTS = {"at_risk", "events", "nevents", "counts", "confusion", "nobs", "n"}
+_COUNTS = {"at_risk", "events", "nevents", "counts", "count", "confusion", "nobs", "n"}
 """Names of tables and columns that hold numbers of records."""
 
 _SHARES = {
