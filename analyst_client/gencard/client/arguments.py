@@ -366,6 +366,8 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("test", "method", "matrix"), text),
     "missing": choice("level", "drop"),
     "components": whole(1, 1_000),
+    "bootstrap": whole(0, 100_000),
+    "bootstrap_seed": whole(0, LARGEST_WORD),
     "q": shares,
     "connection": path,
     "answers": several("Answer", 'Write answers=[card.answer("...")].'),
