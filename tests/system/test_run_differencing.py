@@ -22,7 +22,7 @@ def nine_very_bad():
 def house(tmp_path_factory):
     made = build(tmp_path_factory.mktemp("differencing"), nine_very_bad())
     made.raise_caps()
-    configure(made, "datasets.policy", analyses=POLICY)
+    configure(made, "datasets.policy", analyses=POLICY, largest_order=3)
     yield made.start()
     made.stop()
 

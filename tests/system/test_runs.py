@@ -41,7 +41,9 @@ RUN = "/gencard.v1.AnswersService/RunAnalysis"
 def house(tmp_path_factory):
     made = build(tmp_path_factory.mktemp("runs"), survey(900))
     made.raise_caps()
-    configure(made, "datasets.policy", analyses=POLICY, forbidden='[["region", "work"]]')
+    configure(
+        made, "datasets.policy", analyses=POLICY, forbidden='[["region", "work"]]', largest_order=4
+    )
     yield made.start()
     made.stop()
 
@@ -289,6 +291,17 @@ def own_house(tmp_path):
 
 def desk(house):
     return house.controller.controller_state.answer_desk("spiffe://gencard.local/x/steward/sam")
+
+
+def test_runs_tell_no_wider_tables_than_the_policy_allows(own_house):
+    """Not by a condition either: the tables of women and of men are the wider table."""
+    with own_house.analyst() as ana:
+        card = proposed(ana)
+        for formula, where in (("health ~ sex:work", None), ("health ~ work", "sex == 'female'")):
+            with pytest.raises(RecordsProtectedError, match="allows 2"):
+                card.run(formula, "crosstab", where=where, progress=False)
+        with pytest.raises(AnswerWaitingError):
+            card.run("health ~ sex", "crosstab", progress=False)
 
 
 class TestStewards:

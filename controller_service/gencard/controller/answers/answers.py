@@ -202,8 +202,15 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card, which has: {granted}"
         )
-    attributes = Asked.of(asdict(question), dataset_entry.schema.coding).attributes
-    for forbidden in dataset_entry.policy.forbidden:
-        if attributes.issuperset(forbidden):
+    asked = Asked.of(asdict(question), dataset_entry.schema.coding)
+    policy = dataset_entry.policy
+    for forbidden in policy.forbidden:
+        if asked.attributes.issuperset(forbidden):
             why = f"the policy keeps {' and '.join(forbidden)} apart"
             raise RecordsProtectedError(what="The analysis", why=why)
+    if asked.widest > policy.largest_order:
+        why = (
+            f"it tells cells of {asked.widest} attributes together, those of 'where' among them, "
+            f"and the policy allows {policy.largest_order}"
+        )
+        raise RecordsProtectedError(what="The analysis", why=why)

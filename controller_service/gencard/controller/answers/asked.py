@@ -115,6 +115,12 @@ class Asked:
         """All that the run looks at together, in the formula and in the condition."""
         return frozenset((*attributes_of(self.question.formula), *self.output.attributes))
 
+    @property
+    def widest(self) -> int:
+        """Most attributes of a table whose cells the answer tells, with those that say who is in."""
+        chosen = () if self.where is None else self.where.attributes
+        return max((len({*clique, *chosen}) for clique in self.output.cliques), default=0)
+
 
 def _condition(text: str, coding: Coding, values: Values) -> Condition:
     attributes, chosen = read_condition(text, coding, values)
