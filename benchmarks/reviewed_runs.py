@@ -1,0 +1,120 @@
+"""Reviewed runs: the twelve example programs, each through dry run, run on the records and review.
+
+``python -m benchmarks.reviewed_runs``: at a controller on loopback with Fair's survey. A program dry-runs
+here on a release, runs once in the controller's sandbox on the 6,366 records, waits, and is released by
+the steward's shell but for its red numbers; the analyst fetches the signed answer. Reviews are those of a
+steward who presses one key: what takes a person's time is reading.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import bench
+from examples.local_controller import LocalController, start
+from gencard.client import Analyst
+from gencard.client.card import Card
+from gencard.core.errors import AnswerWaitingError
+from gencard.wire.signatures.canonical import sha256
+
+PROGRAMS = sorted((Path(__file__).parents[1] / "examples" / "analyses").glob("*.py"))
+GRANTED = f"analyses = {{ reviewed_runs = {len(PROGRAMS)}, program_numbers = 500 }}"
+MARGINALS = (("rate_marriage", "affairs"), ("religious", "affairs"), ("children", "affairs"))
+_SHELL = Path(sys.executable).with_name("gencard-controller")
+
+
+def run(quick: bool) -> bench.Result:
+    """One row for each program; ``quick`` takes the first three."""
+    local = start()
+    try:
+        settings = local.people.parent / "controller.toml"
+        _offer(settings)
+        programs = PROGRAMS[:3] if quick else PROGRAMS
+        with Analyst.connect(local.address, folder=local.people / "ana") as analyst:
+            card = _agreed(analyst, programs)
+            release = card.release(rows=1_500, seed=1, progress=False)
+            rows = [_row(card, release.name, program, settings) for program in programs]
+    finally:
+        local.stop()
+    columns = (
+        "program",
+        "numbers",
+        "green",
+        "amber",
+        "red",
+        "released",
+        "dry run s",
+        "run s",
+        "review s",
+    )
+    red = sum(int(row[4]) for row in rows)
+    kept = sum(int(row[1]) - int(row[5]) for row in rows)
+    return bench.Result(
+        tables=[bench.Table("Programs through dry run, run on the records, review", columns, rows)],
+        targets=[
+            bench.Target("programs with a signed answer", len(rows), len(programs), "at least"),
+            bench.Target("numbers held back, beside red ones", kept - red, 0, "at most"),
+        ],
+    )
+
+
+def _offer(settings: Path) -> None:
+    """Reviewed runs by policy, and room in all caps; a running service takes both over."""
+    text, lines = re.subn(r"(?m)^analyses = .*$", GRANTED, settings.read_text(encoding="utf-8"))
+    if lines != 1:
+        raise SystemExit("the drafted settings grant no analyses")
+    settings.write_text(re.sub(r"statistics = \d+", "statistics = 9_999", text), encoding="utf-8")
+
+
+def _agreed(analyst: Analyst, programs: list[Path]) -> Card:
+    """A card that names the programs, once the service offers such cards."""
+    granted = {
+        "programs": sorted(sha256(program.read_bytes()) for program in programs),
+        "reviewed_runs": len(programs),
+    }
+    for _ in range(50):
+        card = analyst.propose("fair", MARGINALS, purpose="Twelve programs", analyses=granted)
+        if not card.changes:
+            return card.accept()
+        time.sleep(0.2)
+    raise SystemExit("the service does not offer reviewed runs")
+
+
+def _row(card: Card, release: str, program: Path, settings: Path) -> tuple[str | int | float, ...]:
+    begin = time.perf_counter()
+    dry = card.dry_run(program, seed=1)
+    dry_seconds = time.perf_counter() - begin
+    name = ""
+    begin = time.perf_counter()
+    try:
+        card.run(program=program, seed=1, progress=False)
+    except AnswerWaitingError as waiting:
+        name = waiting.fields["answer"]
+    run_seconds = time.perf_counter() - begin
+    begin = time.perf_counter()
+    numbers = json.loads(_steward(settings, "show", name, "--json"))["numbers"]
+    _steward(settings, "release", name)
+    answer = card.run(program=program, seed=1, progress=False).estimates
+    released = sum(
+        value is not None
+        for table in answer.tables
+        if "difference to" not in table.name
+        for row in table.values
+        for value in row
+    )
+    marks = [one["mark"] for one in numbers]
+    counts = (marks.count(colour) for colour in ("green", "amber", "red"))
+    seconds = (dry_seconds, run_seconds, time.perf_counter() - begin)
+    return (program.stem, dry.numbers, *counts, released, *(round(one, 1) for one in seconds))
+
+
+def _steward(settings: Path, *words: str) -> str:
+    command = [str(_SHELL), "answers", *words, "--config", str(settings)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+if __name__ == "__main__":
+    bench.main("reviewed_runs", run)
