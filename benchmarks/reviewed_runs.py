@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks import bench
-from examples.local_controller import LocalController, start
+from examples.local_controller import start
 from gencard.client import Analyst
 from gencard.client.card import Card
 from gencard.core.errors import AnswerWaitingError
