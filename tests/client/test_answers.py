@@ -111,6 +111,7 @@ class TestFromPsi:
             ("health ~ sex", {"test": "welch"}, errors.InvalidInputError, "no option of kind logistic"),
             ("health ~ sex", {"missing": "no"}, errors.InvalidInputError, "level or drop"),
             ("health ~ sex", {"kind": "quantiles", "q": 2}, errors.InvalidInputError, "shares"),
+            ("age ~ sex", {"kind": "means", "response": "stored"}, errors.InvalidInputError, "card.run"),
             ("health ~ sex", {"bootstrap": 7}, errors.InvalidNumberError, "from 100"),
             (LINEAR, {"kind": "linear", "bootstrap": 100}, errors.InvalidInputError, "exact"),
             ("health ~ sex", {"where": "sex ="}, errors.InvalidInputError, "where"),

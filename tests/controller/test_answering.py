@@ -11,11 +11,15 @@ from gencard.controller.jobs.answering import answer
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.answer import Answer
+from gencard.core.answers.stored import stored_answer, stored_groups
 from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.errors import InvalidInputError, UnknownAttributeError
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
 from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.core.statistics.formula import analysis_of
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import ignore_progress
+from gencard.formulas.answering import read_question
 
 SALT = b"salt"
 CODING = Coding(
@@ -60,8 +64,12 @@ def survey(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ask(survey):
     """Runs a job, as JSON there and back."""
-    schema = table_of_schema(PublicSchema("t", "d", "b", True, CODING))
-    version = Vault(survey, CODING).version(SALT)
+    return asking(survey)
+
+
+def asking(survey, coding=CODING):
+    schema = table_of_schema(PublicSchema("t", "d", "b", True, coding))
+    version = Vault(survey, coding).version(SALT)
     records = {
         "data": str(survey),
         "schema": schema,
@@ -144,6 +152,127 @@ class TestSurvival:
     def test_nine_people_of_the_isle_have_no_curve(self, ask):
         for kind in ("kaplan-meier", "cox"):
             assert ask(kind, "age ~ ill + region", missing="drop")["answer"] is None
+
+
+STORED = {"response": "stored"}
+
+
+class TestStored:
+    """Numbers of the response as the file has them, not by its edges."""
+
+    def test_means_are_those_of_pandas_rounded(self, ask):
+        result = ask("means", "income ~ sex", options=STORED)
+        given, exact = Answer.of_json(result["answer"]), people().groupby("sex").income
+        table = given.table("means")
+        rows = np.array(table.values)
+        assert table.row_names == ("f", "m")
+        assert (result["reasons"], result["review"]) == ([], False)
+        errors = exact.sem().to_numpy()
+        assert np.all(np.abs(rows[:, 1] - exact.mean()) <= errors / 20)
+        assert [float(f"{error:.2g}") for error in errors] == pytest.approx(rows[:, 4])
+        assert not any(note.startswith("as on the coded") for note in given.notes)
+        coded_means = Answer.of_json(ask("means", "income ~ sex")["answer"]).table("means")
+        assert np.all(np.abs(np.array(coded_means.values)[:, 1] - rows[:, 1]) > 10 * errors)
+
+    def test_quantiles_are_those_of_numpy_rounded(self, ask):
+        shares = [0.25, 0.5, 0.9]
+        options = STORED | {"q": shares}
+        given = Answer.of_json(ask("quantiles", "income ~ sex", options=options)["answer"])
+        exact = people().groupby("sex").income.quantile(shares).unstack().to_numpy()
+        errors = np.array(given.table("standard errors").values)
+        assert np.all(np.abs(np.array(given.table("quantiles").values) - exact) <= errors / 19)
+        assert np.all((errors > 0) & (errors < 0.2 * exact))
+
+    def test_before_rounding_they_are_the_same_to_the_digit(self):
+        frame = people()
+        dataset = Dataset.of_columns(CODING.domain.project(("sex",)), [(frame.sex == "m").to_numpy(int)])
+        values, by_sex = frame.age.to_numpy(), frame.groupby("sex").age
+        for kind, q in (("means", None), ("quantiles", [0.25, 0.5])):
+            options = STORED | ({"q": q} if q else {})
+            question = read_question("age ~ sex", analysis_of(kind), CODING, options=options)
+            exact = stored_answer(question, stored_groups(dataset, question, values))
+            rows = np.array(exact.tables[0].values)
+            if q:
+                assert rows == pytest.approx(by_sex.quantile(q).unstack().to_numpy())
+            else:
+                frames = [by_sex.count(), by_sex.mean(), by_sex.var(), by_sex.std(), by_sex.sem()]
+                assert rows[:, :5] == pytest.approx(np.column_stack(frames))
+            assert exact.n == frame.age.notna().sum()
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_a_group_that_one_record_dominates_has_no_mean(self, tmp_path, sign):
+        """Eleven small incomes and a large one in the west; as debts it is the same."""
+        edges = Edges((-100_000.0, 0.0, 100_000.0))
+        coding = Coding((*CODING.attributes[:4], Attribute("income", edges)))
+        frame = people()[["region", "sex", "age", "ill", "income"]][lambda one: one.region != "Isle"]
+        frame["income"] *= sign
+        west = frame.index[frame.region == "West"]
+        frame.loc[west, "income"] = np.linspace(1, 2, len(west))
+        frame.loc[west[0], "income"] = sign * 90_000
+        frame.to_csv(tmp_path / "records.csv", index=False)
+        run = asking(tmp_path / "records.csv", coding)
+        refused = run("means", "income ~ region", options=STORED)
+        assert refused["answer"] is None
+        assert {"dominance", "p-percent"} <= set(refused["reasons"])
+        assert run("means", "income ~ sex", options=STORED)["answer"] is not None
+
+    @pytest.mark.parametrize(("kind", "rule"), [("means", "threshold"), ("quantiles", "rank")])
+    def test_nine_people_on_the_isle_have_neither(self, ask, kind, rule):
+        refused = ask(kind, "income ~ region", options=STORED)
+        assert refused["answer"] is None
+        assert {"threshold", rule} <= set(refused["reasons"])
+
+    @pytest.mark.parametrize("kind", ["means", "quantiles"])
+    def test_populations_that_differ_by_nine_people(self, ask, kind):
+        both = asked(kind, "income ~ 1", where="region in ['West', 'Isle']")
+        both["options"] = json.dumps(STORED)
+        assert ask(**both)["answer"] is not None
+        west = both | {"where": "region == 'West'"}
+        for earlier in (both, both | {"options": ""}):
+            assert ask(**west, earlier=[earlier])["reasons"] == ["differencing"]
+        assert ask(**both, earlier=[both])["answer"] == ask(**both)["answer"]
+
+    def test_shares_that_enclose_few_records_or_stand_near_an_end(self, ask):
+        where = "region == 'West' and age < 30 and sex == 'f'"  # about 75 people
+        for share, passes in ((0.5, True), (0.25, True), (0.55, False), (0.9, False), (0.51, False)):
+            result = ask("quantiles", "income ~ 1", where=where, options=STORED | {"q": share})
+            assert (result["answer"] is not None) == passes, share
+            assert result["reasons"] == ([] if passes else ["rank"])
+
+    @pytest.mark.parametrize(
+        ("question", "words"),
+        [
+            ({"formula": "region ~ sex"}, "no number with declared edges"),
+            ({"formula": "log(income) ~ sex"}, "neither functions"),
+            ({"options": STORED | {"values": {"income": [1, 2, 3, 4]}}}, "neither functions"),
+            ({"options": {"response": "raw"}}, "coded, stored"),
+            ({"kind": "ttest"}, "no 'response'"),
+            ({"kind": "quantiles", "options": STORED | {"q": 0.001}}, "multiples of 0.01"),
+            ({"kind": "quantiles", "formula": "income ~ sex + ill"}, "one term"),
+            ({"privacy": {"mechanism": "laplace"}}, "intervals only"),
+        ],
+    )
+    def test_what_cannot_be_had_is_refused_before_the_records_are_read(
+        self, survey, tmp_path, question, words
+    ):
+        path = tmp_path / "records.csv"
+        path.write_bytes(survey.read_bytes())
+        run = asking(path)
+        path.unlink()
+        usual = {
+            "kind": "means",
+            "formula": "income ~ sex",
+            "options": STORED,
+        }
+        with pytest.raises(InvalidInputError, match=words):
+            run(**usual | question)
+
+    def test_numbers_outside_the_edges_are_refused_as_in_every_reading(self, tmp_path):
+        frame = people()
+        frame.loc[0, "income"] = 100_001
+        frame.to_csv(tmp_path / "records.csv", index=False)
+        with pytest.raises(UndeclaredLevelError):
+            asking(tmp_path / "records.csv")("means", "income ~ sex", options=STORED)
 
 
 class TestDifferencing:

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import grpc
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -95,6 +96,16 @@ class TestStory:
         assert line.state is SpendState.SETTLED
         assert 1 <= line.price.statistics <= 5
         assert [one.state for one in card.answers()] == ["refused"]
+
+    def test_means_of_stored_numbers(self, house, ana):
+        card = proposed(ana, kinds=["means"])
+        answer = card.run("age ~ sex", "means", response="stored", progress=False)
+        exact, rows = survey(900).groupby("sex").age, answer.estimates.table("means")
+        errors = exact.sem()[list(rows.row_names)]
+        means = [row[1] for row in rows.values]
+        assert np.all(np.abs(means - exact.mean()[list(rows.row_names)]) <= errors / 19)
+        again = card.run("age ~ sex", "means", progress=False)
+        assert again.estimates.table("means") != rows
 
     def test_the_shell_runs_and_lists(self, house, card):
         folder = house.person("ana")
@@ -269,9 +280,11 @@ class TestEnds:
 
 def test_a_run_under_noise_spends_its_own_budget(tmp_path):
     with noisy(tmp_path, analyses=POLICY) as house, house.analyst() as ana:
-        asked = GRANTED | {"epsilon": "0.25"}
+        asked = GRANTED | {"kinds": ["crosstab", "linear", "means"], "epsilon": "0.25"}
         card = propose(ana, epsilon="0.5", neighbouring="replace-one", analyses=asked).accept()
         assert card.analyses_price.epsilon == 12 * Decimal("0.25")
+        with state_unchanged(house), pytest.raises(InvalidInputError, match="intervals only"):
+            card.run("age ~ sex", "means", response="stored", progress=False)
         answer = card.run("work ~ sex", "crosstab", progress=False)
         line = ana.spends()[0]
         assert (line.kind, line.state) == ("run", SpendState.SETTLED)

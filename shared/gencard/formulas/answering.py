@@ -10,6 +10,7 @@ from gencard.core.answers.kinds import answered, kind_of, plain_answer
 from gencard.core.answers.margins import Margins, Mask, check_determined, within
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.core.answers.noise.reconciled import noisy_whole, wider_clique
+from gencard.core.answers.stored import check_coded
 from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis, Formula, sufficient_cliques
@@ -57,6 +58,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     formula = read_formula(text, coding)
     cliques = sufficient_cliques(formula, kind, coding.domain)
     kind_of(kind, options or ())
+    check_coded(options or {})
     part = _part(margins, formula, coding, values, where, missing)
     check_determined(part, cliques)
     named = coding.domain.covered_by(cliques).attributes

@@ -35,8 +35,8 @@ KINDS = {
 
 TAKES: Mapping[str, tuple[str, ...]] = {
     "crosstab": ("alpha",),
-    "means": ("alpha",),
-    "quantiles": ("q",),
+    "means": ("alpha", "response"),
+    "quantiles": ("q", "response"),
     "ttest": ("alpha", "test", "value"),
     "anova": ("alpha", "test", "typ"),
     "correlation": ("alpha", "method"),
@@ -62,6 +62,8 @@ class AnswerOptions(TypedDict, total=False):
         value: Of ``ttest``: the mean or difference to compare with.
         typ: Of ``anova``: type of the sums of squares.
         q: Of ``quantiles``: shares, such as ``[0.25, 0.5, 0.75]``.
+        response: Of ``means`` and ``quantiles``, in a run on the records: "stored" for their numbers
+            instead of intervals; default "coded".
         method: Of ``correlation``: "pearson", "spearman" or "kendall".
         matrix: Of ``components``: "correlation" or "covariance".
         components: Of ``components`` and ``correspondence``: how many.
@@ -78,6 +80,7 @@ class AnswerOptions(TypedDict, total=False):
     value: float | None
     typ: float | None
     q: Sequence[float] | None
+    response: str | None
     method: str | None
     matrix: str | None
     components: int | None

@@ -196,13 +196,15 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         InvalidInputError, InvalidFormulaError, UnknownAttributeError, RecordsProtectedError,
         TooLargeError: As ``Answers.start`` says.
     """
-    kinds = offer_of(card).terms.analyses.kinds
+    analyses = offer_of(card).terms.analyses
+    kinds = analyses.kinds
     if question.kind not in kinds:
         granted = ", ".join(kinds) or "none"
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card, which has: {granted}"
         )
     asked = Asked.of(asdict(question), dataset_entry.schema.coding)
+    asked.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
     for forbidden in policy.forbidden:
         if asked.attributes.issuperset(forbidden):

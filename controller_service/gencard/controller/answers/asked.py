@@ -12,6 +12,7 @@ from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Question, observed_levels
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import Margins, Occupied, RecordMargins
+from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import LackingMarginalsError
@@ -66,12 +67,14 @@ class Asked:
         values: Numbers of levels that the analyst gave.
         where: Which records were asked for; None for all.
         output: Which records it is about, and which of their marginals it tells.
+        stored: The response, where its stored numbers are asked for.
     """
 
     question: Question
     values: Values
     where: Condition | None
     output: Output
+    stored: Clique = ()
 
     @classmethod
     def of(cls, run: Mapping[str, Any], coding: Coding) -> "Asked":
@@ -91,7 +94,13 @@ class Asked:
             run["formula"], kind, coding, values=values, observed=possible, options=given
         )
         output = Output((EVERYBODY, *conditions), told_cliques(question, possible))
-        return cls(question, values, where, output)
+        stored = (question.formula.response or "",) if wants_stored(question) else ()
+        return cls(question, values, where, output, stored)
+
+    def check_noise(self, *, noisy: bool) -> None:
+        """Raises InvalidInputError where a run with noise is asked for stored numbers."""
+        if noisy:
+            check_coded(self.question.options)
 
     def on(self, margins: RecordMargins) -> Answer:
         """The answer at the records, of whose levels some may be held by nobody."""

@@ -11,25 +11,28 @@ from typing import Any
 import numpy as np
 
 from gencard.controller.answers.asked import Asked, attributes_of
-from gencard.controller.jobs.measurement import measured, records_over
+from gencard.controller.jobs.measurement import measured, records_as_stored
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
+from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Question
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.reconciled import margins_of
+from gencard.core.answers.stored import stored_answer, stored_groups
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks.differencing import differences, nearly_natural
-from gencard.core.output_checks.judgement import judged
+from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.populations import EVERYBODY, Output
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
+from gencard.core.output_checks.stored import judged_stored, released_stored
 from gencard.core.statistics.closure import maximal
 from gencard.core.typed_json import PLAIN
-from gencard.core.types import Progress
+from gencard.core.types import FloatArray, Progress
 from gencard.formulas.answering import answer_of
 from gencard.wire.codecs.privacy_codec import privacy_of_document
 
@@ -42,15 +45,21 @@ def answer(job: Job, progress: Progress) -> Job:
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
     asked = Asked.of(job, coding)
+    asked.check_noise(noisy=job["privacy"] is not None)
     if job["privacy"] is not None:
         return _noisy(job, asked, coding)
     told, rules = _told_before(job, coding), rules_of(job)
     attributes = _attributes([asked.output, *told], asked.question)
-    dataset = records_over([attributes], job["records"], most_records=job["most_records"])
+    dataset, numbers = records_as_stored(
+        [attributes], asked.stored, job["records"], most_records=job["most_records"]
+    )
     if _tells_of_few(asked, told, dataset, rules.checks.threshold):
         return _refused([Rule.DIFFERENCING])
     try:
-        return _checked(asked, dataset.take(np.flatnonzero(asked.output.kept(dataset))), rules)
+        rows = np.flatnonzero(asked.output.kept(dataset))
+        stored = [numbers[name][rows] for name in asked.stored]
+        judge = _checked_stored if stored else _checked
+        return judge(asked, dataset.take(rows), rules, *stored)
     except GencardError:
         return _refused([NO_ANSWER])
 
@@ -68,8 +77,21 @@ def _checked(asked: Asked, dataset: Dataset, rules: Rules) -> Job:
     judgement = judged(margins, asked.at(margins), result, rules)
     if judgement.colour is Colour.RED:
         return _refused(judgement.verdict.broken, judgement.marks)
+    return _passed(released(result, rules), judgement)
+
+
+def _checked_stored(asked: Asked, dataset: Dataset, rules: Rules, numbers: FloatArray) -> Job:
+    """The same of the response's stored numbers; nothing is computed of groups that are refused."""
+    groups = stored_groups(dataset, asked.question, numbers)
+    judgement = judged_stored(asked.question, groups, rules)
+    if judgement.colour is Colour.RED:
+        return _refused(judgement.verdict.broken, judgement.marks)
+    return _passed(released_stored(stored_answer(asked.question, groups), rules), judgement)
+
+
+def _passed(result: Answer, judgement: Judgement) -> Job:
     return {
-        "answer": released(result, rules).to_json(),
+        "answer": result.to_json(),
         "reasons": [],
         "rules": RULES_VERSION,
         "review": judgement.colour is Colour.AMBER,

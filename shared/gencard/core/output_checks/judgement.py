@@ -88,7 +88,9 @@ def _parts(
         yield "model", _of_design(margins, question.design, answer, rules)
         yield from _told_by_dummies(margins, question, question.design, rules)
     if kind in _COUNTED:
-        yield from ((_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques)
+        yield from (
+            (clique_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques
+        )
     if kind in _GROUPED:
         yield from _of_groups(margins, question, rules)
     if kind is Analysis.QUANTILES:
@@ -97,12 +99,12 @@ def _parts(
         yield from _of_survival(margins, question, answer, rules)
     if kind in _PAIRED:
         small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
-        yield from ((_name(clique), _of_cells(margins, clique, rules)) for clique in small)
+        yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in small)
     if kind is Analysis.DISCRIMINANT:
         yield from _of_class_means(margins, question, rules)
     if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
         response = (question.formula.response or "",)
-        yield _name(response), _of_cells(margins, response, rules)
+        yield clique_name(response), _of_cells(margins, response, rules)
 
 
 def _of_survival(
@@ -118,10 +120,11 @@ def _of_survival(
         }
         for clique in _fully_coded(question.design, lambda one: len(held[one]), held.__getitem__):
             table = (event, *(name for name in clique if name != event))
-            yield _name(table), _of_cells(margins, table, rules)
+            yield clique_name(table), _of_cells(margins, table, rules)
 
 
-def _name(clique: Clique) -> str:
+def clique_name(clique: Clique) -> str:
+    """Attributes as they stand in a judgement."""
     return " × ".join(clique) or "all"
 
 
@@ -206,10 +209,10 @@ def _told_by_dummies(
     for clique in _fully_coded(design, lambda clique: len(held[clique]), held.__getitem__):
         if question.kind in _CLASSES:
             table = (response.attribute, *clique)
-            yield _name(table), _of_cells(margins, table, rules)
+            yield clique_name(table), _of_cells(margins, table, rules)
         else:
             numbers = np.where(np.isnan(response.values), 0.0, response.values)
-            yield _name(clique), _of_sums(margins, clique, response.attribute, numbers, rules)
+            yield clique_name(clique), _of_sums(margins, clique, response.attribute, numbers, rules)
 
 
 def _fully_coded(
@@ -243,7 +246,7 @@ def _of_groups(
     response = question.formula.response or ""
     numbers = np.asarray(question.values[response], dtype=np.float64)
     for term in question.formula.terms or ((),):
-        yield _name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
+        yield clique_name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
 
 
 def _of_class_means(
@@ -253,7 +256,7 @@ def _of_class_means(
     response = question.formula.response or ""
     for name in dict.fromkeys(name for term in question.formula.terms for name in term):
         numbers = np.asarray(question.values[name], dtype=np.float64)
-        yield _name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
+        yield clique_name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
 
 
 def _of_sums(

@@ -56,7 +56,7 @@ def anova_answer(margins: Margins, question: Question) -> Answer:
 
 def _one_way(margins: Margins, question: Question, term: Clique, test: str) -> Answer:
     part = compared(margins, question, term)
-    groups, means = part.groups, means_table(part, question)
+    groups, means = part.groups, means_table(part.names, part.groups, question)
     if len(part.names) < 2 or not groups.squares.sum() > 0:
         raise _nothing_varies(question)
     if test == "pooled":

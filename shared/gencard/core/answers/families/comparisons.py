@@ -9,7 +9,7 @@ from scipy import special
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
 from gencard.core.answers.design import Question
 from gencard.core.answers.families import groups as by_group
-from gencard.core.answers.families.groups import Difference, Groups
+from gencard.core.answers.families.groups import Difference, Groups, Moments
 from gencard.core.answers.families.levels import (
     choice,
     level,
@@ -51,7 +51,8 @@ def compared(margins: Margins, question: Question, term: Clique) -> Compared:
     return Compared(Groups(table.counts, table.columns.keys), table.rows.names, answer)
 
 
-def _one_term(question: Question, what: str) -> Clique:
+def one_term(question: Question, what: str) -> Clique:
+    """The term of a formula, () where it has none; raises InvalidInputError where it has several."""
     terms = question.formula.terms
     if len(terms) > 1:
         raise InvalidInputError(field="formula", problem=f"{what} has one term; write several as a:b")
@@ -63,22 +64,28 @@ def means_answer(margins: Margins, question: Question) -> Answer:
     terms = question.formula.terms or ((),)
     parts = [compared(margins, question, term) for term in terms]
     tables = tuple(
-        means_table(part, question, "means" if len(parts) == 1 else f"means[{' × '.join(term)}]")
+        means_table(
+            part.names,
+            part.groups,
+            question,
+            "means" if len(parts) == 1 else f"means[{' × '.join(term)}]",
+        )
         for part, term in zip(parts, terms, strict=True)
     )
     return replace(parts[0].answer, tables=tables)
 
 
-def means_table(part: Compared, question: Question, name: str = "means") -> Table:
+def means_table(
+    names: tuple[str, ...], groups: Moments, question: Question, name: str = "means"
+) -> Table:
     """Records, mean, variance and Student's interval of each group."""
     alpha = level(question)
-    groups = part.groups
     deviations = np.sqrt(groups.variances)
     errors = deviations / np.sqrt(groups.sizes)
     columns = ("nobs", "mean", "var", "std", "std_mean", "lower", "upper")
     values = [groups.sizes, groups.means, groups.variances, deviations, errors]
     return table_of(
-        name, part.names, columns, np.column_stack([*values, *by_group.mean_intervals(groups, alpha)])
+        name, names, columns, np.column_stack([*values, *by_group.mean_intervals(groups, alpha)])
     )
 
 
@@ -87,10 +94,10 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
 
     A level without a number is counted by its place, from 1, in the declared order.
     """
-    response, term = response_of(question), _one_term(question, "a table of quantiles")
+    response, term = response_of(question), one_term(question, "a table of quantiles")
     keys = {response: order(question, response)}
     table = level_table(margins, question, term, (response,), keys)
-    wanted = _quantiles(question)
+    wanted = quantile_shares(question)
     places = [by_group.quantile_places(table.counts, q) for q in wanted]
     inside = np.column_stack([table.columns.keys[place] for place in places])
     shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
@@ -108,7 +115,7 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
     )
 
 
-def _quantiles(question: Question) -> tuple[float, ...]:
+def quantile_shares(question: Question) -> tuple[float, ...]:
     """The option ``q``: one share or several, default the quartiles."""
     given = question.options.get("q", (0.25, 0.5, 0.75))
     wanted = (given,) if isinstance(given, str | int | float) else tuple(given)
@@ -122,10 +129,10 @@ def ttest_answer(margins: Margins, question: Question) -> Answer:
 
     Without a term, one mean against the number ``value``, default 0.
     """
-    term = _one_term(question, "a t test")
+    term = one_term(question, "a t test")
     part = compared(margins, question, term)
     test = choice(question, "test", ("pooled", "welch", "mann-whitney"))
-    answer = replace(part.answer, tables=(means_table(part, question),))
+    answer = replace(part.answer, tables=(means_table(part.names, part.groups, question),))
     if not term:
         return _one_mean(answer, part.groups, number(question, "value", 0.0))
     if len(part.names) != 2:

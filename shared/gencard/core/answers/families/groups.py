@@ -6,12 +6,24 @@ With :math:`n_{gk}` records of group g at level k, whose value is :math:`v_k`, s
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Protocol
 
 import numpy as np
 from scipy import special, stats
 
 from gencard.core.answers.families.contingency import Test
 from gencard.core.types import FloatArray, IntArray
+
+
+class Moments(Protocol):
+    """What the table of means needs: one number for each group."""
+
+    @property
+    def sizes(self) -> FloatArray: ...
+    @property
+    def means(self) -> FloatArray: ...
+    @property
+    def variances(self) -> FloatArray: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +190,7 @@ def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> Int
     return places
 
 
-def mean_intervals(groups: Groups, alpha: float = 0.05) -> FloatArray:
+def mean_intervals(groups: Moments, alpha: float = 0.05) -> FloatArray:
     """Student's interval of each group's mean; shape ``(2, groups)``."""
     with np.errstate(divide="ignore", invalid="ignore"):
         half = stats.t.isf(alpha / 2, groups.sizes - 1) * np.sqrt(groups.variances / groups.sizes)
