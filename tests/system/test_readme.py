@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = {
     '"fair"': '"survey"',
     '["rate_marriage", "religious", "affairs"]': '["sex", "health", "work"]',
+    '"affairs ~ religious", "linear"': '"sex ~ work", "logistic"',
     '"smuggler"': '"leaky", runs=6',
 }
 PLAN = {'"fair"': '"survey"', "affairs ~ religious + rate_marriage": "work ~ sex + health"}
