@@ -27,7 +27,7 @@ from gencard.client.connection.tables import fetch_rows
 from gencard.client.files import folder
 from gencard.client.files.psi_tables import NamedPsi
 from gencard.client.release import Release
-from gencard.core.card.card import Card
+from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -138,12 +138,20 @@ class Agreement:
 
         Raises:
             NoPsiError: The card is of tier private.
+            CardStateError: There is no release yet, with which psi is measured; or the card has ended.
         """
         if self.card.tier is Tier.PRIVATE:
             raise NoPsiError
         request = pb.StreamPsiRequest(card=self.card.name)
         stub = self.connection.synthesis
-        psi, digest = psi_of_chunks(self.connection.stream(stub.StreamPsi, request))
+        try:
+            psi, digest = psi_of_chunks(self.connection.stream(stub.StreamPsi, request))
+        except CardStateError as error:
+            if error.fields.get("state") == CardState.AGREED:
+                error.advice = (
+                    "psi is measured with the first release: `card.generate(...)`, then ask again."
+                )
+            raise
         check_psi(self.card, psi, self.coding)
         if any(receipt.psi_digest != digest for receipt in self.receipts()):
             raise VerificationError(problem="a receipt of this card names another psi")
