@@ -62,9 +62,11 @@ class Commands(LazyGroup):
         "run": Home(
             ANSWERING,
             "run",
-            "Run an analysis on the records, once, through output rules, under a card that grants it.",
+            "Run an analysis on the records, once, through output rules.",
         ),
-        "answers": Home(ANSWERING, "answers", "List the runs on the records under a card."),
+        "answers": Home(
+            ANSWERING, "answers", "List the runs on the records under a card, newest first."
+        ),
         "fidelity": Home(
             REPORTS,
             "fidelity",

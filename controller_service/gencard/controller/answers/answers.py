@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.asked import Asked
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
@@ -203,6 +202,8 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card, which has: {granted}"
         )
+    from gencard.controller.answers.asked import Asked  # noqa: PLC0415 - loads formulaic and pandas
+
     asked = Asked.of(asdict(question), dataset_entry.schema.coding)
     asked.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy

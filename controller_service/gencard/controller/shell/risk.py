@@ -37,10 +37,11 @@ WIDEST_HEAT_MAP = 16
 def risk(
     name: CardName, config: ConfigFile = HERE, steward: StewardName = None, as_json: AsJson = False
 ) -> None:
-    """Show what the exact counts of a card would reveal about records, with all granted before.
+    """Show what the exact counts of a card would reveal about records.
 
-    Reads the records, and prints numbers about them: for the steward alone. Nothing is decided by
-    them; the log records who looked. Statistics with noise are not looked at: epsilon bounds them.
+    All exact counts granted before are taken with it. Reads the records, and prints numbers about
+    them: for the steward alone. Nothing is decided by them; the log records who looked. Statistics
+    with noise are not looked at: epsilon bounds them.
     """
     with controller_state(config) as opened:
         dataset_entry = opened.cards.catalogue.named(dataset_of(name))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from gencard.core.domain import Clique
 from gencard.core.json_codecs import Json
@@ -63,7 +63,7 @@ class Coefficients:
 
     @property
     def _distribution(self) -> Any:
-        return stats.norm() if self.degrees is None else stats.t(self.degrees)
+        return scipy.stats.norm() if self.degrees is None else scipy.stats.t(self.degrees)
 
 
 @dataclass(frozen=True, slots=True)
