@@ -173,6 +173,8 @@ def test_a_refusal_says_where_and_what(tmp_path):
         ('[[black_boxes]]\nname = "x"\nkind = "honest"\ngenerator = "canary"\n', "docs/methods.md"),
         (DATASET.replace("most_rows", 'measures = ["CANARY"]\nmost_rows'), "docs/methods.md"),
         (DATASET.replace("most_rows", 'analyses = { kinds = ["CANARY"] }\nmost_rows'), "kinds"),
+        (DATASET.replace("most_rows", "analyses = { threshold = 9 }\nmost_rows"), "threshold"),
+        (DATASET.replace("most_rows", "analyses = { rounding = 1 }\nmost_rows"), "rounding"),
         (DATASET.replace("most_rows", "analyses = { checked_runs = 2_000 }\nmost_rows"), "analyses"),
         (DATASET.replace("most_rows", "valid_days = 99999999\nmost_rows"), "must be 36500 or less"),
     ],

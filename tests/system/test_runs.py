@@ -292,6 +292,23 @@ def test_a_run_under_noise_spends_its_own_budget(tmp_path):
         assert "noise" in answer.estimates.noise
 
 
+def test_rules_that_the_policy_makes_stricter(tmp_path):
+    made = build(tmp_path, survey(900))
+    made.raise_caps()
+    configure(
+        made, "datasets.policy", analyses=POLICY.replace(" }", ", threshold = 600, rounding = 50 }")
+    )
+    made.start()
+    try:
+        with made.analyst() as ana:
+            card = proposed(ana, kinds=["means"])
+            assert card.run("age ~ 1", "means", progress=False).nobs % 50 == 0
+            with pytest.raises(RunRefusedError, match="threshold"):
+                card.run("age ~ sex", "means", progress=False)
+    finally:
+        made.stop()
+
+
 @pytest.fixture
 def own_house(tmp_path):
     made = build(tmp_path, survey(600))

@@ -143,6 +143,7 @@ class Descriptions:
             "records": self._records(dataset_entry, version),
             **asdict(question),
             "numbers": numbers,
+            "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
             "earlier": list(map(asdict, earlier)),
             "released": [list(clique) for clique in released],

@@ -10,6 +10,7 @@ from gencard.core.card.terms import Change, Proposal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import Moment, MomentKind
+from gencard.core.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.statistics.closure import dimension
 from gencard.core.transform import AS_COUNTED, Transform
 
@@ -68,10 +69,12 @@ class AnalysesPolicy:
     Args:
         most: Kinds and libraries on offer, most runs and numbers of a card; it names no program.
         steward: Answers of checked runs wait for a steward, as those of reviewed runs always do.
+        rules: By which every number of a checked run is judged.
     """
 
     most: Analyses = NO_ANALYSES
     steward: bool = False
+    rules: Rules = USUAL_RULES
 
 
 RUNS_NOTHING = AnalysesPolicy()

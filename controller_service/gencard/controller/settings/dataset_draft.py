@@ -64,7 +64,8 @@ remainder_percent = 10, rounding = 5 }}
 # measured as the card is: exactly, or with noise of a budget of their own. With release = "steward"
 # every answer waits for you; answers of analysts' programs always do. See docs/controllers.md.
 # analyses = {{ kinds = ["linear", "logistic", "crosstab"], checked_runs = 5, numbers = 100, \
-release = "policy", reviewed_runs = 0, libraries = [], program_numbers = 500 }}
+threshold = 10, rounding = 5, release = "policy", \
+reviewed_runs = 0, libraries = [], program_numbers = 500 }}
 
 # Most that may ever be spent: review me. What everybody together may learn from noisy counts is
 # rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of

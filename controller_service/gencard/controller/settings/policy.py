@@ -1,6 +1,7 @@
 """The settings tables of a dataset's policy, caps and evaluations."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
@@ -23,6 +24,7 @@ from gencard.core.evaluation.material import Declared
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.moment import MomentKind
+from gencard.core.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.privacy.distances.gower import Missing
 from gencard.core.statistics.formula import Analysis
 from gencard.core.transform import Transform
@@ -152,8 +154,15 @@ class Release(StrEnum):
     STEWARD = "steward"
 
 
+_CHECKS = USUAL_RULES.checks
+_MOST_RECORDS = 1_000_000
+
+
 class AnalysesTable(Section):
-    """Runs on the records that a card may ask for; see ``policy.AnalysesPolicy``."""
+    """Runs on the records that a card may ask for; see ``policy.AnalysesPolicy``.
+
+    The output rules may be made stricter than usual, and no laxer.
+    """
 
     kinds: tuple[Analysis, ...] = ()
     checked_runs: int = 0
@@ -162,6 +171,8 @@ class AnalysesTable(Section):
     libraries: tuple[str, ...] = ()
     program_numbers: int = NO_ANALYSES.program_numbers
     release: Release = Release.POLICY
+    threshold: Annotated[int, Field(ge=_CHECKS.threshold, le=_MOST_RECORDS)] = _CHECKS.threshold
+    rounding: Annotated[int, Field(ge=_CHECKS.rounding, le=_MOST_RECORDS)] = _CHECKS.rounding
 
     @model_validator(mode="after")
     def _is_a_policy(self) -> "AnalysesTable":
@@ -171,8 +182,11 @@ class AnalysesTable(Section):
     def policy(self) -> AnalysesPolicy:
         """Raises InvalidInputError or InvalidNumberError where it offers what there cannot be."""
         names = {name: tuple(sorted(map(str, getattr(self, name)))) for name in ("kinds", "libraries")}
-        most = {name: value for name, value in dict(self).items() if name != "release"} | names
-        return AnalysesPolicy(Analyses(**most), steward=self.release is Release.STEWARD)
+        others = {"release", "threshold", "rounding"}
+        most = {name: value for name, value in dict(self).items() if name not in others} | names
+        checks = replace(_CHECKS, threshold=self.threshold, rounding=self.rounding)
+        rules = Rules(checks, survival=max(USUAL_RULES.survival, self.threshold))
+        return AnalysesPolicy(Analyses(**most), self.release is Release.STEWARD, rules)
 
 
 class PolicyTable(Section):
