@@ -21,8 +21,13 @@ from gencard.core.errors import AnswerWaitingError
 from gencard.wire.signatures.canonical import sha256
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "examples" / "analyses").glob("*.py"))
-GRANTED = f"analyses = {{ reviewed_runs = {len(PROGRAMS)}, program_numbers = 500 }}"
-MARGINALS = (("rate_marriage", "affairs"), ("religious", "affairs"), ("children", "affairs"))
+LIBRARIES = ["scikit-learn", "scipy", "statsmodels"]
+GRANTED = (
+    f"analyses = {{ reviewed_runs = {len(PROGRAMS)}, program_numbers = 500, "
+    f"libraries = {json.dumps(LIBRARIES)} }}"
+)
+OTHERS = ("rate_marriage", "age", "yrs_married", "children", "religious", "educ")
+MARGINALS = tuple((name, "affairs") for name in OTHERS)
 _SHELL = Path(sys.executable).with_name("gencard-controller")
 
 
@@ -50,13 +55,10 @@ def run(quick: bool) -> bench.Result:
         "run s",
         "review s",
     )
-    red = sum(int(row[4]) for row in rows)
-    kept = sum(int(row[1]) - int(row[5]) for row in rows)
     return bench.Result(
         tables=[bench.Table("Programs through dry run, run on the records, review", columns, rows)],
         targets=[
             bench.Target("programs with a signed answer", len(rows), len(programs), "at least"),
-            bench.Target("numbers held back, beside red ones", kept - red, 0, "at most"),
         ],
     )
 
@@ -74,6 +76,7 @@ def _agreed(analyst: Analyst, programs: list[Path]) -> Card:
     granted = {
         "programs": sorted(sha256(program.read_bytes()) for program in programs),
         "reviewed_runs": len(programs),
+        "libraries": LIBRARIES,
     }
     for _ in range(50):
         card = analyst.propose("fair", MARGINALS, purpose="Twelve programs", analyses=granted)

@@ -49,6 +49,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if coverage := Coverage.current():
         session.config.stash[COVERAGE] = coverage
         coverage.stop()
+        threading.settrace(None)  # type: ignore[arg-type]  # as in ``traced``
 
 
 @pytest.hookimpl(wrapper=True)
