@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Question, observed_levels
-from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import Margins, Occupied, RecordMargins
 from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
@@ -101,11 +99,6 @@ class Asked:
         """Raises InvalidInputError where a run with noise is asked for stored numbers."""
         if noisy:
             check_coded(self.question.options)
-
-    def on(self, margins: RecordMargins) -> Answer:
-        """The answer at the records, of whose levels some may be held by nobody."""
-        question = self.at(margins)
-        return answered(question, Limited(margins, question.cliques))
 
     def at(self, margins: RecordMargins) -> Question:
         """The question with columns for the levels alone that somebody has."""

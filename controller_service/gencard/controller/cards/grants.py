@@ -16,7 +16,7 @@ from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import sums_price
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.state.cards import CardRow, CardStore, offer_of, signed_card
+from gencard.controller.state.cards import CardStore, offer_of, signed_card
 from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
 from gencard.core.card.noise import Mechanism
@@ -69,7 +69,9 @@ class Grants:
         measured = self.store.measured(tx, dataset_entry.name)
         return {
             card.name: card.terms.marginals
-            for card, expires in map(_granted_card, self.store.granted(tx, dataset_entry.name))
+            for card, expires in (
+                _granted_card(row.body) for row in self.store.granted(tx, dataset_entry.name)
+            )
             if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
             and not card.terms.privacy.noisy
             and (self.clock() < expires or card.name in measured)
@@ -98,19 +100,18 @@ class Grants:
                 yield granted_by_card
 
 
-def _granted_card(row: CardRow) -> tuple[CardTerms, datetime]:
+def _granted_card(body: bytes) -> tuple[CardTerms, datetime]:
     """A card that was granted, and its end."""
-    card = card_of_bytes(row.body)
+    card = card_of_bytes(body)
     return signed_card(card), offer_of(card).expire_time
 
 
 @lru_cache(maxsize=1_000)
 def _grant_and_expiry(body: bytes) -> tuple[Grant | Neighbouring | None, datetime]:
     """What a granted card tells, and until when it may: exact counts, or the relation of its noise."""
-    card = card_of_bytes(body)
-    signed = signed_card(card)
+    signed, expires = _granted_card(body)
     exact = not signed.terms.privacy.noisy
-    return _grant_of(signed) if exact else signed.terms.privacy.neighbouring, offer_of(card).expire_time
+    return _grant_of(signed) if exact else signed.terms.privacy.neighbouring, expires
 
 
 def _grant_of(card: CardTerms) -> Grant:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from gencard.controller.answers.asked import Asked, attributes_of
+from gencard.controller.answers.asked import Asked, Limited, attributes_of
 from gencard.controller.jobs.measurement import measured, records_as_stored
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Question
+from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.answers.stored import stored_answer, stored_groups
@@ -38,6 +39,9 @@ from gencard.wire.codecs.privacy_codec import privacy_of_document
 
 NO_ANSWER = "no-answer"
 """The analysis has no result at these records; why is not told, for it depends on them."""
+
+UNJUDGED = Judgement(())
+"""Of an answer from noisy counts, which may leave whatever it says."""
 
 
 def answer(job: Job, progress: Progress) -> Job:
@@ -73,8 +77,9 @@ def _tells_of_few(asked: Asked, told: Sequence[Output], dataset: Dataset, thresh
 def _checked(asked: Asked, dataset: Dataset, rules: Rules) -> Job:
     """The answer, judged and rounded."""
     margins = RecordMargins.of(dataset)
-    result = asked.on(margins)
-    judgement = judged(margins, asked.at(margins), result, rules)
+    question = asked.at(margins)
+    result = answered(question, Limited(margins, question.cliques))
+    judgement = judged(margins, question, result, rules)
     if judgement.colour is Colour.RED:
         return _refused(judgement.verdict.broken, judgement.marks)
     return _passed(released(result, rules), judgement)
@@ -89,7 +94,7 @@ def _checked_stored(asked: Asked, dataset: Dataset, rules: Rules, numbers: Float
     return _passed(released_stored(stored_answer(asked.question, groups), rules), judgement)
 
 
-def _passed(result: Answer, judgement: Judgement) -> Job:
+def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> Job:
     return {
         "answer": result.to_json(),
         "reasons": [],
@@ -117,13 +122,7 @@ def _noisy(job: Job, asked: Asked, coding: Coding) -> Job:
         )
     except GencardError:
         return _refused([NO_ANSWER])
-    return {
-        "answer": result.to_json(),
-        "reasons": [],
-        "rules": RULES_VERSION,
-        "review": False,
-        "marks": [],
-    }
+    return _passed(result)
 
 
 def _refused(reasons: Sequence[str], marks: Any = None) -> Job:

@@ -5,7 +5,6 @@ from itertools import chain
 
 from rich.markup import escape
 
-from gencard.controller.cards.grants import Grants
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
@@ -69,7 +68,7 @@ def _tables(
     """
     with opened.database.reading() as tx:
         card = opened.cards.card(tx, name)
-        granted = Grants(opened.cards.store, opened.cards.clock).exact_tables(tx, dataset_entry)
+        granted = opened.cards.grants.exact_tables(tx, dataset_entry)
     others = {other: cliques for other, cliques in granted.items() if other != name}
     return (*_own_tables(card), *chain.from_iterable(others.values())), sorted(others)
 
