@@ -96,13 +96,12 @@ class AnswerRun:
 
     def _exact_cliques(self, tx: Connection, row: RunRow) -> list[Clique]:
         """Marginals of the same records that cards have released exactly, to anybody."""
-        cards, told = self.answers.cards, set[Clique]()
-        for one in cards.store.granted(tx, row.dataset):
-            if cards.store.measured(tx, one.name):
-                signed = signed_card(cards.card(tx, one.name))
-                if signed.version == row.version and not signed.terms.privacy.noisy:
-                    told.update(signed.terms.marginals)
-        return sorted(told)
+        cards, cliques = self.answers.cards, set[Clique]()
+        for name in cards.store.measured(tx, row.dataset):
+            signed = signed_card(cards.card(tx, name))
+            if signed.version == row.version and not signed.terms.privacy.noisy:
+                cliques.update(signed.terms.marginals)
+        return sorted(cliques)
 
 
 def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
