@@ -59,3 +59,17 @@ def test_everybody_but_one_man_and_his_like_never(card):
                 text = f"{sign}(sex == '{sex}' and work == '{work}' and health == 'very bad')"
                 with pytest.raises(RunRefusedError):
                     card.run("age ~ sex", "linear", where=text, progress=False)
+
+
+def test_what_psi_tells_is_told_before(card):
+    """Among men the group is those in fair health, whom psi counts, and a few more.
+
+    Before the release the group is far from any other. This test releases psi, so it is the last one.
+    """
+    women = "(health == 'bad' and sex == 'female' and work == 'part')"
+    men = "(health == 'very bad' and sex == 'male' and work == 'none')"
+    group = f"health == 'fair' or {women} or {men}"
+    assert card.run("age ~ sex", "linear", where=group, progress=False).nobs > 100
+    card.release(rows=100, seed=1, progress=False)
+    with pytest.raises(RunRefusedError, match="differencing"):
+        card.run("age ~ C(sex)", "linear", where=group, progress=False)
