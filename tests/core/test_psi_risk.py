@@ -154,6 +154,16 @@ def test_small_cells_are_counted():
     assert psi_risk(dataset, [("a", "b")], threshold=3).small.small == 1
 
 
+def test_small_counts_by_pair_of_attributes():
+    dataset = Dataset(
+        Domain.of({"a": 2, "b": 2, "c": 2}), np.array([[0, 0, 0]] * 12 + [[0, 1, 0]] * 3 + [[1, 1, 1]])
+    )
+    risk = psi_risk(dataset, [("a", "b"), ("c",)])
+    assert risk.small_pairs == ((1, 2, 0), (2, 1, 0), (0, 0, 1))
+    pairs = psi_risk(dataset, [("a", "b", "c")]).small_pairs
+    assert pairs == ((1, 2, 1), (2, 1, 2), (1, 2, 1)), "from the wider table"
+
+
 def test_tables_of_other_records_are_noticed():
     """The control of the check: with foreign tables, claims are wrong and are counted so."""
     dataset, other = clustered(seed=1), clustered(seed=2)

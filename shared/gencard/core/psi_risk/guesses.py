@@ -1,7 +1,7 @@
 """Confident guesses from tables that were not released, and their cells that certainly hold somebody.
 
 A guess is that of the maximum-entropy distribution with the released marginals inside key and target,
-fitted by iterative proportional fitting; where key and target were released together, their own shares.
+fitted as the generator ``ipf`` fits it; where key and target were released together, their own shares.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,14 @@ from itertools import combinations
 import numpy as np
 
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.generators.maximum_entropy.block_table import PlainTable
+from gencard.core.generators.maximum_entropy.fitting import relax
+from gencard.core.generators.targets import TargetMarginal
 from gencard.core.psi_risk.bounds import Margins
 from gencard.core.psi_risk.released import ReleasedTables
 from gencard.core.statistics.counting import count
-from gencard.core.types import Counts, FloatArray
+from gencard.core.types import Counts, FloatArray, Table
 
 CONFIDENT = 0.9
 """Least probability of a confident guess."""
@@ -103,20 +107,25 @@ def _held(width: int, counts: Counts, lower: Counts) -> Guesses:
     return Guesses(width, held=int(held.sum()), unexpected=unexpected, wrong=wrong)
 
 
-def maximum_entropy(shape: tuple[int, ...], margins: Margins, records: int) -> FloatArray:
-    """The table of largest entropy with these marginals, by iterative proportional fitting.
+def maximum_entropy(shape: tuple[int, ...], margins: Margins, records: int) -> Table:
+    """The table of largest entropy with these marginals, by the generators' proportional fitting.
+
+    Unlike a generator, a guess needs no exact fit: one that converges slowly is taken as it is.
 
     Returns:
         Expected counts, as near to the marginals as ``_SWEEPS`` sweeps come.
     """
-    table = np.full(shape, records / np.prod(shape))
-    for _ in range(_SWEEPS):
-        error = 0.0
-        for axes, margin in margins.items():
-            away = tuple(axis for axis in range(len(shape)) if axis not in axes)
-            wanted, sums = np.expand_dims(margin, away), table.sum(axis=away, keepdims=True)
-            error = max(error, float(np.abs(wanted - sums).max()))
-            table *= np.divide(wanted, sums, out=np.zeros(sums.shape), where=sums > 0)
-        if error <= _TOLERANCE * records:
-            break
-    return table
+    domain = Domain(tuple(map(str, range(len(shape)))), shape)
+    cliques = {tuple(map(str, axes)): margin for axes, margin in margins.items()}
+    table = PlainTable(domain, list(cliques), [])
+    targets = [
+        [
+            TargetMarginal.of(clique, margin, block)
+            for clique, margin in cliques.items()
+            if set(clique) <= set(block)
+        ]
+        for block in table.blocks
+    ]
+    if records:
+        relax(table, targets, _TOLERANCE, _SWEEPS, steepest=np.inf)
+    return table.expanded() * records

@@ -48,7 +48,7 @@ class ReleasedTables:
     def within(self, attributes: Clique) -> Margins:
         """The widest released tables inside a set of attributes, by the places of theirs in it."""
         inside = maximal(tuple(name for name in attributes if name in clique) for clique in self.tables)
-        return {tuple(map(attributes.index, names)): self._marginal(names) for names in inside if names}
+        return {tuple(map(attributes.index, names)): self.marginal(names) for names in inside if names}
 
     def releases(self, attributes: Iterable[str]) -> bool:
         """Whether a table holds all these attributes."""
@@ -81,7 +81,8 @@ class ReleasedTables:
         width = min(len(keys), WIDEST - 1)
         return [part for part in combinations(keys, width) if self.fits((*part, target))]
 
-    def _marginal(self, names: Clique) -> Counts:
+    def marginal(self, names: Clique) -> Counts:
+        """The counts of some attributes that a released table holds, from the smallest that does."""
         wide = min((clique for clique in self.tables if set(names) <= set(clique)), key=self._cells)
         return project(self.tables[wide], wide, names)
 

@@ -8,6 +8,7 @@ was not released, and which attributes can be guessed with confidence.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,9 @@ class PsiRisk:
         worst: The ten keys that determine an attribute of the most records.
         certain: By attribute of the key, then by target: share of the records for which the one alone
             determines the other; in the order of ``attributes``.
+        small_pairs: By attribute and attribute: cells of fewer than ``threshold`` records in the table
+            of the two that the released ones give, 0 where none holds both; of one attribute on the
+            diagonal.
         guesses: Confident guesses and cells that certainly hold somebody, for keys of one and two.
     """
 
@@ -100,6 +104,7 @@ class PsiRisk:
     facts: tuple[KeyFacts, ...]
     worst: tuple[Combination, ...]
     certain: tuple[tuple[float, ...], ...] = field(repr=False)
+    small_pairs: tuple[tuple[int, ...], ...] = field(repr=False)
     guesses: tuple[Guesses, ...]
 
     @property
@@ -163,5 +168,18 @@ def psi_risk(
         facts=facts.by_width,
         worst=facts.worst,
         certain=tuple(tuple(map(float, row)) for row in facts.share),
+        small_pairs=small_pairs(released, threshold),
         guesses=tuple(guesses),
     )
+
+
+def small_pairs(released: ReleasedTables, threshold: int) -> tuple[tuple[int, ...], ...]:
+    """Small cells of each pair of attributes that some table holds; see ``PsiRisk``."""
+    names = released.domain.attributes
+    counts = np.zeros((len(names), len(names)), dtype=np.int64)
+    for (row, one), (column, other) in combinations_with_replacement(enumerate(names), 2):
+        if released.releases((one, other)):
+            pair = (one,) if one == other else (one, other)
+            small = small_cells(pair, released.marginal(pair), threshold).small
+            counts[row, column] = counts[column, row] = small
+    return tuple(tuple(map(int, row)) for row in counts)
