@@ -11,7 +11,7 @@ from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.stored import stored_answer, stored_groups, wants_stored
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.judgement import judged, told_cliques
+from gencard.core.output_checks.judgement import judged, output_cliques
 from gencard.core.output_checks.programs import judged as judged_outputs
 from gencard.core.output_checks.released import numbers_in, released
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule
@@ -102,7 +102,7 @@ def test_an_answer_of_many_leaves_rounded(kind, formula):
     kept = [json.dumps(mark) for mark in judgement.marks]
     assert all(str(len(MANY)) not in mark for mark in kept), "marks hold no number of the records"
     possible = {one.name: np.ones(one.coding.size, dtype=bool) for one in CODING.attributes}
-    assert {name for clique in told_cliques(question, possible) for name in clique} <= set(possible)
+    assert {name for clique in output_cliques(question, possible) for name in clique} <= set(possible)
 
 
 @pytest.mark.parametrize(("kind", "formula"), [one for one in KINDS if one[1] in NAMES_OF_FEW])

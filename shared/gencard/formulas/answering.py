@@ -92,12 +92,12 @@ def read_question(
     Raises:
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
-    formula, how, told = read_formula(text, coding), kind_of(kind, options or ()), dict(options or {})
+    formula, how, chosen = read_formula(text, coding), kind_of(kind, options or ()), dict(options or {})
     if not how.has_design:
         numbers = transformed_numbers(text, how, coding, values)
-        return Question(kind, text, formula, coding, numbers, options=told)
+        return Question(kind, text, formula, coding, numbers, options=chosen)
     design = read_design(text, coding, values=values, observed=observed)
-    return Question(kind, text, formula, coding, numbers_of(coding, values), design, told)
+    return Question(kind, text, formula, coding, numbers_of(coding, values), design, chosen)
 
 
 def _part(

@@ -113,7 +113,7 @@ def answer(
     kind: str = "logistic",
     *,
     connection: str | Path | None = None,
-    **asked: Unpack[AnswerOptions],
+    **options: Unpack[AnswerOptions],
 ) -> Answer:
     """An analysis of the psi in a saved release: offline, free, any number of times.
 
@@ -123,7 +123,7 @@ def answer(
         kind: Type of analysis; ``gencard answer --help`` lists them.
         connection: A connection folder, whose keys check the signatures of card and receipts. Without
             one only digests are compared, and the answer says so.
-        asked: See ``AnswerOptions``.
+        options: See ``AnswerOptions``.
 
     Raises:
         LackingMarginalsError: psi does not determine the analysis; names the marginals it lacks.
@@ -133,7 +133,7 @@ def answer(
     """
     bundle = Bundle.of([Path(folder)])
     keys = None if connection is None else Keys.of(Credentials.of_folder(Path(connection)))
-    return answer_of_bundle(bundle, keys, Question.of(formula, kind, asked))
+    return answer_of_bundle(bundle, keys, Question.of(formula, kind, options))
 
 
 def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: Question) -> Answer:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
-from gencard.client.answers import question as asked
 from gencard.client.answers.answer import Answer
+from gencard.client.answers.question import Question as AnalystQuestion
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer
@@ -57,8 +57,8 @@ def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
     return run.name, run.kind, run.formula, run.state, str(run.statistics)
 
 
-def sent(question: asked.Question) -> Question:
-    """What is asked, as it is sent and signed.
+def sent(question: AnalystQuestion) -> Question:
+    """The question as it is sent and signed.
 
     Raises:
         InvalidInputError: A text is too long, an option has no JSON, or it is of answers from psi.

@@ -202,18 +202,19 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card, which has: {granted}"
         )
-    from gencard.controller.answers.asked import Asked  # noqa: PLC0415 - loads formulaic and pandas
+    from gencard.controller.answers.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
+        RunQuestion,
+    )
 
-    asked = Asked.of(asdict(question), dataset_entry.schema.coding)
-    asked.check_noise(noisy=analyses.privacy.noisy)
+    run = RunQuestion.of(asdict(question), dataset_entry.schema.coding)
+    run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
-    for forbidden in policy.forbidden:
-        if asked.attributes.issuperset(forbidden):
-            why = f"the policy keeps {' and '.join(forbidden)} apart"
-            raise RecordsProtectedError(what="The analysis", why=why)
-    if asked.widest > policy.largest_order:
+    if (apart := policy.kept_apart(run.attributes)) is not None:
+        why = f"the policy keeps {' and '.join(apart)} apart"
+        raise RecordsProtectedError(what="The analysis", why=why)
+    if run.widest > policy.largest_order:
         why = (
-            f"it tells cells of {asked.widest} attributes together, those of 'where' among them, "
+            f"it tells cells of {run.widest} attributes together, those of 'where' among them, "
             f"and the policy allows {policy.largest_order}"
         )
         raise RecordsProtectedError(what="The analysis", why=why)

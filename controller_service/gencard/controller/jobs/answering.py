@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gencard.controller.answers.asked import Asked, Limited, attributes_of
+from gencard.controller.answers.run_question import Limited, RunQuestion, attributes_of
 from gencard.controller.jobs.measurement import measured, records_as_stored
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
@@ -38,7 +38,7 @@ from gencard.formulas.answering import answer_of
 from gencard.wire.codecs.privacy_codec import privacy_of_document
 
 NO_ANSWER = "no-answer"
-"""The analysis has no result at these records; why is not told, for it depends on them."""
+"""The analysis has no result at these records. Why is withheld: the reason depends on them."""
 
 UNJUDGED = Judgement(())
 """Of an answer from noisy counts, which may leave whatever it says."""
@@ -48,36 +48,38 @@ def answer(job: Job, progress: Progress) -> Job:
     """Records -> an answer that the output checks let pass, or the codes of the rules that refuse it."""
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
-    asked = Asked.of(job, coding)
-    asked.check_noise(noisy=job["privacy"] is not None)
+    run = RunQuestion.of(job, coding)
+    run.check_noise(noisy=job["privacy"] is not None)
     if job["privacy"] is not None:
-        return _noisy(job, asked, coding)
-    told, rules = _told_before(job, coding), rules_of(job)
-    attributes = _attributes([asked.output, *told], asked.question)
+        return _noisy(job, run, coding)
+    earlier, rules = _earlier_outputs(job, coding), rules_of(job)
+    attributes = _attributes([run.output, *earlier], run.question)
     dataset, numbers = records_as_stored(
-        [attributes], asked.stored, job["records"], most_records=job["most_records"]
+        [attributes], run.stored, job["records"], most_records=job["most_records"]
     )
-    if _tells_of_few(asked, told, dataset, rules.checks.threshold):
+    if _differs_by_few(run, earlier, dataset, rules.checks.threshold):
         return _refused([Rule.DIFFERENCING])
     try:
-        rows = np.flatnonzero(asked.output.kept(dataset))
-        stored = [numbers[name][rows] for name in asked.stored]
+        rows = np.flatnonzero(run.output.kept(dataset))
+        stored = [numbers[name][rows] for name in run.stored]
         judge = _checked_stored if stored else _checked
-        return judge(asked, dataset.take(rows), rules, *stored)
+        return judge(run, dataset.take(rows), rules, *stored)
     except GencardError:
         return _refused([NO_ANSWER])
 
 
-def _tells_of_few(asked: Asked, told: Sequence[Output], dataset: Dataset, threshold: int) -> bool:
-    """Whether the population is that of something told before, or of a natural group, but for a few."""
-    natural = asked.where is not None and nearly_natural(asked.where, dataset, threshold)
-    return natural or differences(asked.output, told, dataset, threshold)
+def _differs_by_few(
+    run: RunQuestion, earlier: Sequence[Output], dataset: Dataset, threshold: int
+) -> bool:
+    """Whether the population is that of an earlier output, or of a natural group, but for a few."""
+    natural = run.where is not None and nearly_natural(run.where, dataset, threshold)
+    return natural or differences(run.output, earlier, dataset, threshold)
 
 
-def _checked(asked: Asked, dataset: Dataset, rules: Rules) -> Job:
+def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> Job:
     """The answer, judged and rounded."""
     margins = RecordMargins.of(dataset)
-    question = asked.at(margins)
+    question = run.at(margins)
     result = answered(question, Limited(margins, question.cliques))
     judgement = judged(margins, question, result, rules)
     if judgement.colour is Colour.RED:
@@ -85,13 +87,13 @@ def _checked(asked: Asked, dataset: Dataset, rules: Rules) -> Job:
     return _passed(released(result, rules), judgement)
 
 
-def _checked_stored(asked: Asked, dataset: Dataset, rules: Rules, numbers: FloatArray) -> Job:
+def _checked_stored(run: RunQuestion, dataset: Dataset, rules: Rules, numbers: FloatArray) -> Job:
     """The same of the response's stored numbers; nothing is computed of groups that are refused."""
-    groups = stored_groups(dataset, asked.question, numbers)
-    judgement = judged_stored(asked.question, groups, rules)
+    groups = stored_groups(dataset, run.question, numbers)
+    judgement = judged_stored(run.question, groups, rules)
     if judgement.colour is Colour.RED:
         return _refused(judgement.verdict.broken, judgement.marks)
-    return _passed(released_stored(stored_answer(asked.question, groups), rules), judgement)
+    return _passed(released_stored(stored_answer(run.question, groups), rules), judgement)
 
 
 def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> Job:
@@ -104,9 +106,9 @@ def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> Job:
     }
 
 
-def _noisy(job: Job, asked: Asked, coding: Coding) -> Job:
+def _noisy(job: Job, run: RunQuestion, coding: Coding) -> Job:
     """The answer from noisy counts: what the noise promises holds for whatever is made of them."""
-    question, about = asked.question, tuple(sorted(asked.output.attributes))
+    question, about = run.question, tuple(sorted(run.output.attributes))
     cliques = [coding.domain.canonical(dict.fromkeys((*one, *about))) for one in question.cliques]
     psi = measured(job["records"], maximal(cliques), privacy_of_document(job["privacy"]))
     try:
@@ -115,7 +117,7 @@ def _noisy(job: Job, asked: Asked, coding: Coding) -> Job:
             question.kind,
             margins_of(psi),
             question.coding,
-            values=asked.values,
+            values=run.values,
             where=job["where"],
             missing=job["missing"],
             options=question.options,
@@ -135,9 +137,9 @@ def rules_of(job: Job) -> Rules:
     return PLAIN.read(Rules, job["limits"], field="limits") if job.get("limits") else USUAL_RULES
 
 
-def _told_before(job: Job, coding: Coding) -> list[Output]:
+def _earlier_outputs(job: Job, coding: Coding) -> list[Output]:
     """Earlier outputs on the same records: runs, exact statistics of cards, how many there are."""
-    runs = [Asked.of({"options": "", **run}, coding).output for run in job["earlier"]]
+    runs = [RunQuestion.of({"options": "", **one}, coding).output for one in job["earlier"]]
     return [*runs, Output((EVERYBODY,), cliques_of(job.get("released", ())))]
 
 

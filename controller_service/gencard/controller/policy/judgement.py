@@ -167,8 +167,7 @@ def _looks_at_forbidden(terms: Proposal, policy: Policy, facts: Facts) -> bool:
     about = facts(terms.generator)
     if about.privacy is None or about.within_workload:
         return False
-    covered = {name for clique in terms.cliques for name in clique}
-    return any(covered.issuperset(forbidden) for forbidden in policy.forbidden)
+    return policy.kept_apart(name for clique in terms.cliques for name in clique) is not None
 
 
 def _acceptable_statistics(

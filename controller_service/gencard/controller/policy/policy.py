@@ -1,6 +1,6 @@
 """What a proposal may ask for: bounds that the controller declares. No record is read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
@@ -174,6 +174,11 @@ class Policy:
     analyses: AnalysesPolicy = RUNS_NOTHING
     automatic: bool = True
     valid_days: int = 90
+
+    def kept_apart(self, attributes: Iterable[str]) -> Clique | None:
+        """The first forbidden set that the attributes hold together; None where they hold none."""
+        present = set(attributes)
+        return next((clique for clique in self.forbidden if present.issuperset(clique)), None)
 
     @property
     def summary(self) -> str:

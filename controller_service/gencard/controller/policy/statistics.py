@@ -48,7 +48,7 @@ def acceptable_cliques(
 
 def objection(clique: Clique, policy: Policy, domain: Domain) -> str | None:
     """Why a clique is not acceptable as it is; None where it is."""
-    if any(set(forbidden) <= set(clique) for forbidden in policy.forbidden):
+    if policy.kept_apart(clique) is not None:
         return FORBIDDEN
     if len(clique) > policy.largest_order:
         return ORDER

@@ -47,8 +47,8 @@ def list_answers(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         return
     for row in rows:
         console.print(f"[bold]{row.name}[/]", soft_wrap=True)
-        asked = question_of(row)
-        console.print(f"  {plain(row.submitter)}  {asked.kind}  {time_text(row.created)}")
+        question = question_of(row)
+        console.print(f"  {plain(row.submitter)}  {question.kind}  {time_text(row.created)}")
     if not rows:
         console.print("No answers waiting.")
 
@@ -162,12 +162,12 @@ def _text(value: Number) -> str:
 
 
 def _facts(row: RunRow) -> dict[str, Any]:
-    asked = question_of(row)
+    question = question_of(row)
     return {
         "name": row.name,
         "analyst": row.submitter,
-        "kind": asked.kind,
-        "formula": asked.formula,
+        "kind": question.kind,
+        "formula": question.formula,
         "created": time_text(row.created),
     }
 

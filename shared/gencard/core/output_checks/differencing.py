@@ -48,14 +48,14 @@ def differences(new: Output, earlier: Sequence[Output], dataset: Dataset, thresh
     """
     if threshold <= 1 or not earlier:
         return False
-    judged = _Told.of(new, dataset)
-    before = [_Told.of(output, dataset) for output in _distinct(earlier)]
+    judged = _Population.of(new, dataset)
+    before = [_Population.of(output, dataset) for output in _distinct(earlier)]
     if any(
-        _nearly_told(one, other, dataset, threshold) or _nearly_told(other, one, dataset, threshold)
-        for one, other in ((judged, told) for told in before)
+        _nearly_equal(one, other, dataset, threshold) or _nearly_equal(other, one, dataset, threshold)
+        for one, other in ((judged, output) for output in before)
     ):
         return True
-    return _in_a_chain([judged.kept, *(told.kept for told in before)], threshold)
+    return _in_a_chain([judged.kept, *(output.kept for output in before)], threshold)
 
 
 def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bool:
@@ -81,14 +81,14 @@ def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Told:
+class _Population:
     """An output beside which records it is about."""
 
     output: Output
     kept: Kept
 
     @classmethod
-    def of(cls, output: Output, dataset: Dataset) -> "_Told":
+    def of(cls, output: Output, dataset: Dataset) -> "_Population":
         return cls(output, output.kept(dataset))
 
 
@@ -104,7 +104,7 @@ def _distinct(outputs: Sequence[Output]) -> list[Output]:
     return list(keys.values())
 
 
-def _nearly_told(narrow: _Told, wide: _Told, dataset: Dataset, threshold: int) -> bool:
+def _nearly_equal(narrow: _Population, wide: _Population, dataset: Dataset, threshold: int) -> bool:
     """Whether unions of the wide output's cells come near to the narrow output, but not quite."""
     return any(gap.is_small(threshold) for gap in _gaps(narrow, wide, dataset))
 
@@ -129,26 +129,28 @@ class _Gap:
         return bool(np.any((few > 0) & (few < threshold)))
 
 
-def _gaps(narrow: _Told, wide: _Told, dataset: Dataset) -> Iterator[_Gap]:
+def _gaps(narrow: _Population, wide: _Population, dataset: Dataset) -> Iterator[_Gap]:
     """For each pair of cliques, how far the nearest unions of cells are."""
     about = narrow.output.attributes
     for clique in [(), *wide.output.cliques]:
-        told = [name for name in clique if name in about]
+        chosen = [name for name in clique if name in about]
         shared = {frozenset(clique) & frozenset(other) for other in [(), *narrow.output.cliques]}
         for common in shared:
             within = [name for name in clique if name in common]
-            yield _gap(narrow.kept, wide.kept, dataset, within, told)
+            yield _gap(narrow.kept, wide.kept, dataset, within, chosen)
 
 
-def _gap(narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], told: Sequence[str]) -> _Gap:
+def _gap(
+    narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], chosen: Sequence[str]
+) -> _Gap:
     """How far a population is from the nearest union of another one's cells, by cells of ``within``.
 
-    A cell of ``told`` that is for the greater part in belongs to the nearest union; what it holds of the
-    others is the difference, and so is what lies outside the wide population. Where no cell belongs to
-    it, there is nothing to subtract: the difference is the output itself, which has rules of its own.
+    A cell of ``chosen`` that is for the greater part in belongs to the nearest union; what it holds of
+    the others is the difference, and so is what lies outside the wide population. Where no cell belongs
+    to it, there is nothing to subtract: the difference is the output, which has rules of its own.
     """
     rows, many = cell_numbers(dataset, within)
-    split, each = cell_numbers(dataset, [name for name in told if name not in within])
+    split, each = cell_numbers(dataset, [name for name in chosen if name not in within])
     cells = rows * each + split
     inside = np.bincount(cells[narrow & wide], minlength=many * each).reshape(many, each)
     outside = np.bincount(cells[~narrow & wide], minlength=many * each).reshape(many, each)

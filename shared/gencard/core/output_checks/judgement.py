@@ -168,7 +168,7 @@ def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Ru
     )
 
 
-def told_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
+def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
     """The marginals in whose cells an answer tells counts or means; none for models of numbers alone.
 
     Args:

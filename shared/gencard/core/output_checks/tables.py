@@ -96,11 +96,11 @@ def of_sums(groups: Contributions, rules: Rules) -> Broken:
             groups.largest == 0, np.inf, groups.largest
         )
     dominated = share >= checks.dominance_percent / 100
-    told = rest < checks.remainder_percent / 100
+    close = rest < checks.remainder_percent / 100
     return {
         Rule.THRESHOLD: groups.counts < checks.threshold,
         Rule.DOMINANCE: defined & dominated & bool(checks.dominance_count),
-        Rule.REMAINDER: defined & told & bool(checks.remainder_percent),
+        Rule.REMAINDER: defined & close & bool(checks.remainder_percent),
         Rule.NEGATIVE: groups.negative,
         Rule.MISSING: groups.missing & rules.missing,
     }

@@ -1,4 +1,4 @@
-"""What a run is asked, read by the schema alone: by the service before it is paid, and by the job."""
+"""The question of a run, read by the schema alone: by the service before it is paid, and by the job."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import LackingMarginalsError
-from gencard.core.output_checks.judgement import told_cliques
+from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Output, not_missing
 from gencard.core.statistics.formula import Formula, analysis_of
 from gencard.core.types import FloatArray
@@ -58,7 +58,7 @@ class Limited:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunQuestion:
     """One run, as a job or the state describes it, read by the schema alone.
 
     Args:
@@ -75,7 +75,7 @@ class Asked:
     stored: Clique = ()
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], coding: Coding) -> "Asked":
+    def of(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
         """Raises as ``read_question`` and ``read_condition`` do."""
         options = json.loads(run["options"] or "{}")
         values = options.pop("values", {})
@@ -91,7 +91,7 @@ class Asked:
         question = read_question(
             run["formula"], kind, coding, values=values, observed=possible, options=given
         )
-        output = Output((EVERYBODY, *conditions), told_cliques(question, possible))
+        output = Output((EVERYBODY, *conditions), output_cliques(question, possible))
         stored = (question.formula.response or "",) if wants_stored(question) else ()
         return cls(question, values, where, output, stored)
 
