@@ -21,6 +21,9 @@ from gencard.core.audit.report import (
 )
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import (
+    QUESTIONS,
+    effect_sentence,
+    limits,
     power_by_arm,
     report_of_json_object,
     report_to_json_object,
@@ -245,3 +248,17 @@ def rejected_by(report: AuditReport, check: Check | None) -> AuditReport:
         replace(r, p_value=0.0 if r.check is check else 1.0, direction=0) for r in report.checks
     )
     return replace(report, checks=results)
+
+
+class TestLimits:
+    def test_each_verdict_says_what_it_does_not_prove(self, report):
+        sentences = " ".join(limits(report))
+        if report.verdict is Verdict.LEAKAGE:
+            assert "there may be others" in sentences
+        else:
+            assert all(one in limits(report) for one in power_by_arm(report))
+            assert "not a proof of safety" in sentences
+
+    def test_the_effect_is_that_of_the_strongest_interaction(self, report):
+        assert " × ".join(report.effect.block) in effect_sentence(report)
+        assert set(QUESTIONS) == set(Check)

@@ -8,8 +8,8 @@ from gencard.client.display import named, percent
 from gencard.client.report import plots
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.arms.runs import calls
-from gencard.core.audit.report import AuditReport, Check, CheckResult, Verdict
-from gencard.core.audit.wording import power_by_arm, wording
+from gencard.core.audit.report import AuditReport, CheckResult, Verdict
+from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, wording
 from gencard.core.domain import Clique
 from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
 
@@ -30,16 +30,6 @@ _TITLES = {
     Verdict.LEAKAGE: "Evidence of leakage",
     Verdict.NO_EVIDENCE: "No evidence of leakage",
 }
-_QUESTIONS = {
-    Check.MEAN: "Does the mean of the outputs differ between the sides?",
-    Check.SPREAD: "Does their variance differ?",
-    Check.SCATTER: "Does their distance from the centre differ?",
-    Check.ORDER: "Does the order of the rows differ?",
-    Check.RECOGNITION: "Do the outputs on the dataset itself differ from those on the sides?",
-    Check.UNIQUES: "Are unique records of the dataset reproduced more often on the dataset itself?",
-    Check.PLANTED: "Are planted unique records reproduced more often where they were planted?",
-    Check.CANARY: "Is a single planted record reproduced in every run where it was planted?",
-}
 _AROUND = {
     "made-up": "made-up records; no real record was read",
     "card": "the real records, at the controller",
@@ -57,8 +47,8 @@ def audit_page(report: AuditReport, *, card: str, black_box: str, where: str, no
         wording=wording(report),
         about=list(_about(report, card, black_box, where)),
         note=note,
-        effect=_effect(report),
-        limits=list(_limits(report)),
+        effect=effect_sentence(report),
+        limits=limits(report),
         checks=[_check(result, report) for result in report.checks],
         level=_number(report.plan.level),
         p_value=_number(report.p_value),
@@ -87,38 +77,10 @@ def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterat
     yield "Claim tested", f"the rows use no more of the records than Phi: {phi}"
 
 
-def _effect(report: AuditReport) -> str:
-    effect = report.effect
-    return (
-        f"Strongest interaction: {named(effect.block)}. In fresh runs (step 2) the outputs reproduce "
-        f"{percent(effect.value)} of the inputs' difference in it "
-        f"(95 % confidence interval {percent(effect.low)} to {percent(effect.high)})."
-    )
-
-
-def _limits(report: AuditReport) -> Iterator[str]:
-    """What the verdict does not prove."""
-    if report.verdict is Verdict.LEAKAGE:
-        yield (
-            "The probability of this verdict for a generator that uses only Phi is at most "
-            f"{_number(report.plan.level)}, the level of this attempt."
-        )
-        yield "The strongest interaction shows the leak most clearly; there may be others."
-        return
-    yield from power_by_arm(report)
-    yield "Smaller leaks may be missed."
-    if report.looks_at_uniques:
-        yield "No test finds what the author of a generator hides on purpose."
-    order = report.plan.terms.order
-    yield f"Interactions of more than {order} attributes were tested only within marginals of Phi."
-    yield "Channels other than the rows, such as the time of a run, were not tested."
-    yield "The verdict is not a proof of safety, and does not cover what Phi itself reveals."
-
-
 def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
     bound = result.share * report.plan.level
     return {
-        "question": _QUESTIONS[result.check],
+        "question": QUESTIONS[result.check],
         "name": result.check.value,
         "p_value": "" if result.not_run else _number(result.p_value),
         "bound": _number(bound),

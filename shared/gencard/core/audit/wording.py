@@ -73,6 +73,18 @@ _NOT_RUN = {
 }
 _OF_PLANTED = {Check.PLANTED, Check.CANARY}
 
+QUESTIONS = {
+    Check.MEAN: "Does the mean of the outputs differ between the sides?",
+    Check.SPREAD: "Does their variance differ?",
+    Check.SCATTER: "Does their distance from the centre differ?",
+    Check.ORDER: "Does the order of the rows differ?",
+    Check.RECOGNITION: "Do the outputs on the dataset itself differ from those on the sides?",
+    Check.UNIQUES: "Are unique records of the dataset reproduced more often on the dataset itself?",
+    Check.PLANTED: "Are planted unique records reproduced more often where they were planted?",
+    Check.CANARY: "Is a single planted record reproduced in every run where it was planted?",
+}
+"""What each test asks."""
+
 
 def wording(report: AuditReport) -> str:
     """Public sentence: the verdict and what it does not prove; no number depends on records."""
@@ -108,6 +120,40 @@ def power_by_arm(report: AuditReport) -> tuple[str, ...]:
         )
     not_run = (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run)
     return tuple(filter(None, [_spread(report), *_planted(report), *_on_the_dataset(report), *not_run]))
+
+
+def effect_sentence(report: AuditReport) -> str:
+    """How much of the inputs' difference the outputs reproduce, where they do so most."""
+    effect = report.effect
+    value, low, high = (
+        _percent(share).replace("-", "\N{MINUS SIGN}")
+        for share in (effect.value, effect.low, effect.high)
+    )
+    return (
+        f"Strongest interaction: {' × '.join(effect.block)}. In fresh runs (step 2) the outputs "
+        f"reproduce {value} of the inputs' difference in it "
+        f"(95 % confidence interval {low} to {high})."
+    )
+
+
+def limits(report: AuditReport) -> tuple[str, ...]:
+    """What the verdict does not prove, a sentence each."""
+    if report.verdict is Verdict.LEAKAGE:
+        return (
+            "The probability of this verdict for a generator that uses only Phi is at most "
+            f"{report.plan.level:.2g}, the level of this attempt.",
+            "The strongest interaction shows the leak most clearly; there may be others.",
+        )
+    hidden = ("No test finds what the author of a generator hides on purpose.",)
+    order = report.plan.terms.order
+    return (
+        *power_by_arm(report),
+        "Smaller leaks may be missed.",
+        *(hidden if report.looks_at_uniques else ()),
+        f"Interactions of more than {order} attributes were tested only within marginals of Phi.",
+        "Channels other than the rows, such as the time of a run, were not tested.",
+        "The verdict is not a proof of safety, and does not cover what Phi itself reveals.",
+    )
 
 
 def _spread(report: AuditReport) -> str:
