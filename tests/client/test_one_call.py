@@ -210,7 +210,7 @@ class TestWaiting:
         assert list(world.cards) == [name]
 
     def test_wait_ends_with_the_answer(self, ana, world, monkeypatch):
-        monkeypatch.setattr("gencard.client.card._LOOK_SECONDS", 0.01)
+        monkeypatch.setattr("gencard.client.waiting._SHORTEST", 0.01)
         world.manual = True
         card = ana.propose("survey", [("sex",)], purpose="?")
         with pytest.raises(errors.AwaitingStewardError):

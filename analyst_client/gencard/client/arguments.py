@@ -326,6 +326,13 @@ def _is_a(value: object, *kinds: str) -> bool:
     return any(base.__name__ in kinds for base in type(value).__mro__)
 
 
+def seconds(field: str, value: Any) -> float:
+    """A length of time: a number of seconds from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        refuse(field, value, "a number of seconds", f"Write, for example, {field}=60.")
+    return float(value)
+
+
 def progress(field: str, value: Any) -> Any:
     """True, False, or a function of stage and share."""
     if isinstance(value, bool) or callable(value):
@@ -376,7 +383,8 @@ CHECKS: Mapping[str, Check] = {
     "records": instance("Dataset", advice="Leave records out to have them made up."),
     "privacy": instance("Exact", "AddedNoise", "InsideGenerator", advice="Use epsilon= or rho=."),
     "analyses": instance("Analyses", "Mapping", "dict", advice=_ANALYSES),
-    "seconds": instance("int", "float", advice="Write, for example, seconds=60."),
+    **dict.fromkeys(("seconds", "timeout"), seconds),
+    "for_": choice("answered", "agreed", "audited"),
     "weights": instance("Mapping", "dict", advice=_WEIGHTS),
 }
 """By the name of the parameter."""

@@ -1,6 +1,5 @@
 """A card as the analyst holds it: terms, negotiation and, once agreed, releases."""
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,15 +14,16 @@ from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_gen
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
-from gencard.client.connection.connection import Connection, ProgressDisplay, progress_bar
+from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.display import Listed
 from gencard.client.files.psi_tables import NamedPsi, Tables
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
+from gencard.client.waiting import ANSWERED, wait_for
 from gencard.core.card import card as core_card
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
-from gencard.core.errors import AwaitingStewardError, GencardError, InvalidInputError
+from gencard.core.errors import GencardError, InvalidInputError
 from gencard.run.levels import ValueForm
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from gencard.client.evaluation import CardMeasures
     from gencard.client.report.card_report import CardReport
     from gencard.client.report.fidelity import FidelityReport
-
-_LOOK_SECONDS = 2.0
-"""Between two looks at a card that waits for a steward."""
 
 
 class Card(CardView):
@@ -73,23 +70,29 @@ class Card(CardView):
         return self._now(answer.card)
 
     @checked()
-    def wait(self, seconds: float | None = None, *, progress: ProgressDisplay = True) -> "Card":
-        """Wait until the controller's steward has answered; interrupting leaves the card as it is.
+    def wait(
+        self,
+        timeout: float | None = None,
+        *,
+        for_: str = ANSWERED,
+        seconds: float | None = None,
+        progress: ProgressDisplay = True,
+    ) -> "Card":
+        """Wait for the controller, and show the card meanwhile; interrupting leaves it as it is.
 
         Args:
-            seconds: Wait no longer; default: without limit.
-            progress: Whether to show a progress bar, or a function that receives the progress.
+            timeout: Seconds to wait at most; default: without limit.
+            for_: "answered" for an offer, a refusal or the controller's signature; "agreed" for a card
+                that both sides signed; "audited" for a passed audit.
+            seconds: The same as ``timeout``.
+            progress: Whether to show the card while it waits, or a function that receives the progress.
 
         Raises:
-            AwaitingStewardError: There is no answer yet.
+            AwaitingStewardError: The time is over.
+            WrongTurnError: An offer waits for your answer.
+            CardStateError: The card has ended, so that it will not be agreed or audited.
         """
-        last = None if seconds is None else time.monotonic() + seconds
-        with progress_bar("Waiting for the controller's steward", progress) as reported:
-            while self.refresh().state in core_card.WAITING:
-                if last is not None and time.monotonic() >= last:
-                    raise AwaitingStewardError(card=self.name)
-                reported(str(self.state), 0.0)
-                time.sleep(_LOOK_SECONDS if seconds is None else min(_LOOK_SECONDS, seconds))
+        wait_for(self, self.refresh, for_, timeout if seconds is None else seconds, progress)
         return self
 
     def accept(self) -> "Card":

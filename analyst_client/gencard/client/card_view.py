@@ -1,9 +1,10 @@
 """The displayed form of a card: terms, price, changes and next step."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.display import LEFT_OUT, Diff, Displayable, Facts, Part
 from gencard.client.terms import stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
 from gencard.core.card.card import Card, CardState, Offer, Turn
@@ -28,6 +29,13 @@ NEXT = {
     CardState.TERMINATED: "propose another card",
     CardState.SUSPENDED: "ask the controller's steward",
     CardState.REVOKED: "stop using what was made under it, and ask the controller's steward",
+}
+_WAITS_FOR = {
+    CardState.REQUESTED: "the controller's steward",
+    CardState.OFFERED: "the analyst",
+    CardState.ACCEPTED: "the controller's signature",
+    CardState.AUDITING: "its audit",
+    CardState.SUSPENDED: "the controller's steward",
 }
 CHANGED = "The offer differs from the proposal:"
 CHANGE_HEADS = ("Field", "Proposed", "Offered", "Reason")
@@ -138,12 +146,28 @@ class CardView(Displayable):
             return "generate(rows=...) or audit()"
         return NEXT[self.state] if self.name else "propose it: so far it was only priced"
 
+    @property
+    def waits_for(self) -> str:
+        """Who or what has to act before the card goes on; empty if nobody has."""
+        return _WAITS_FOR.get(self.state, "") if self.name else ""
+
+    @property
+    def since(self) -> datetime | None:
+        """When the card came into its state, by the controller's clock; None if it was only priced."""
+        history = self._negotiation.history
+        return history[-1].time if history else None
+
+    def _waits(self) -> str:
+        return (
+            self.waits_for if self.since is None else f"{self.waits_for}, since {time_text(self.since)}"
+        )
+
     def lines(self) -> list[tuple[str, str]]:
         """The card in names and values."""
         terms, offer = self.terms, self._negotiation.offer
         lines = [
             ("State", str(self.state) if self.name else "priced only"),
-            ("Turn", str(self.turn)),
+            *([("Waits for", self._waits())] if self.waits_for else []),
             ("Next", self.next_step),
             *terms.about,
             ("Marginals", _marginals(terms.marginals) or "none"),
@@ -167,7 +191,7 @@ class CardView(Displayable):
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines())]
         if self.changes:
-            parts += [CHANGED, Grid(CHANGE_HEADS, change_lines(self.changes))]
+            parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
         return self.name or "Card, priced only", parts
 
     def __repr__(self) -> str:
@@ -207,7 +231,7 @@ def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
 def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]:
     """The first changes, under ``CHANGE_HEADS``."""
     shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
-    lines = [(line.field, line.old, line.new or "left out", line.reason) for line in shown]
+    lines = [(line.field, line.old, line.new or LEFT_OUT, line.reason) for line in shown]
     return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
 
 

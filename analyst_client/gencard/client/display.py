@@ -40,6 +40,7 @@ _FRAME_STYLE = (
 )
 _NAME_STYLE = "white-space:nowrap;font-weight:500;opacity:.75"
 _CELL_STYLE = "text-align:left;vertical-align:top;padding:.15em 1.2em .15em 0;background:none"
+_COLOURS = {"del": "#d32f2f", "ins": "#2e9e44"}
 _TABLE = '<table style="border-collapse:collapse;margin:.3em 0">'
 
 
@@ -98,7 +99,48 @@ class Grid:
         return table
 
 
-Part = str | Facts | Grid
+LEFT_OUT = "left out"
+"""In the place of what is now, where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """A table of changes: what changed, before, after, and any further columns.
+
+    Not by colour alone: in notebooks what was is struck out, and what is now underlined.
+    """
+
+    heads: Sequence[str]
+    lines: Iterable[Sequence[str]]
+
+    def html(self) -> str:
+        head = "".join(
+            f'<th scope="col" style="{_CELL_STYLE};opacity:.75">{html_escape(text)}</th>'
+            for text in self.heads
+        )
+        body = "".join(f"<tr>{self._cells(line)}</tr>" for line in self.lines)
+        return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _cells(self, line: Sequence[str]) -> str:
+        what, old, new, *others = map(html_escape, line)
+        marked = (what, _mark("del", old), new if new == LEFT_OUT else _mark("ins", new), *others)
+        return "".join(f'<td style="{_CELL_STYLE}">{cell}</td>' for cell in marked)
+
+    def rich(self) -> Table:
+        table = Table(header_style="bold")
+        for head, style in zip(self.heads, ("", "red", "green", *[""] * len(self.heads)), strict=False):
+            table.add_column(plain(head), overflow="fold", style=style)
+        for line in self.lines:
+            table.add_row(*map(plain, line))
+        return table
+
+
+def _mark(tag: str, text: str) -> str:
+    """Escaped text as deleted or inserted, in a colour that can be read on light and dark ground."""
+    return f'<{tag} style="color:color-mix(in srgb,{_COLOURS[tag]} 60%,currentColor)">{text}</{tag}>'
+
+
+Part = str | Facts | Grid | Diff
 """A paragraph or a table."""
 
 

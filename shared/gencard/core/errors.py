@@ -374,7 +374,8 @@ class NotAcceptedError(NegotiationError):
 
 class AwaitingStewardError(NegotiationError):
     reason = "AWAITING_STEWARD"
-    text = "{card} waits for the controller's steward."
+    text = "{card} waits for {whom}."
+    absent: ClassVar[Mapping[str, str]] = {"whom": "the controller's steward"}
     advice = (
         "Nothing is spent while it waits. Run `gencard cards CARD --wait`, then repeat the same call: "
         "it goes on with this card."

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from gencard.client.arguments import checked
 from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
-from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.display import Diff, Displayable, Facts, Grid, Part
 from gencard.core.card.budget import Price
 from gencard.core.card.terms import Change, Proposal
 from gencard.core.coding import Coding
@@ -122,5 +122,5 @@ class Plan(Displayable):
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines()), Grid(_HEADS, self._grid())]
         if self.changes:
-            parts += [CHANGED, Grid(CHANGE_HEADS, change_lines(self.changes))]
+            parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
         return str(self.formula), parts

@@ -40,6 +40,7 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
+from gencard.client.waiting import ANSWERED
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Change, Tier
@@ -130,16 +131,23 @@ def cards(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the steward has answered the proposal.")
     ] = False,
+    wait_for: Annotated[
+        str | None, typer.Option("--for", help="Wait until it is answered, agreed or audited.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="With --wait or --for: seconds to wait at most.")
+    ] = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """List cards, newest first, or show one."""
-    if wait and name is None:
+    waits = wait or wait_for is not None
+    if name is None and (waits or timeout is not None):
         raise InvalidInputError(field="--wait", problem="needs the name of a card")
     with connected(connection) as analyst:
         if name is not None:
             card = analyst.card(name)
-            _say(card.wait() if wait else card, as_json)
+            _say(card.wait(timeout, for_=wait_for or ANSWERED) if waits else card, as_json)
             return
         listed = analyst.cards()
     if as_json:
