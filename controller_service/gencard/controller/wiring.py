@@ -20,6 +20,7 @@ from gencard.controller.evaluation.evaluations import Evaluations
 from gencard.controller.evaluation.run import EvaluationRun
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.operations import run
 from gencard.controller.operations.operations import OperationBounds, Operations
 from gencard.controller.people.identities import PeopleAreRead, Roster, health_check, read_identities
@@ -178,6 +179,7 @@ class Controller:
     operations: Operations
     service: Service
     reloading: Reloading
+    notifier: Notifier
     held: ExitStack
 
     @property
@@ -197,6 +199,7 @@ class Controller:
         """Refuse new calls, let running ones end, leave unfinished operations to the next start."""
         self.service.stop(grace)
         self.operations.stop()
+        self.notifier.stop()
         self.controller_state.database.close()
         self.held.close()
 
@@ -233,6 +236,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         settings.identity.uri,
     )
     rule_log.service_starts(rules_of(controller_state, people))
+    notifier = Notifier(post_of(controller_state), report)
     server = settings.server
     service = start(
         server.address,
@@ -241,8 +245,9 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         servicers(controller_state, operations, executor),
     )
     operations.resume()
+    notifier.start()
     reloading = Reloading(controller_state, rule_log, unreviewed=unreviewed)
-    return Controller(controller_state, operations, service, reloading, held.pop_all())
+    return Controller(controller_state, operations, service, reloading, notifier, held.pop_all())
 
 
 def _executor(limits: Limits) -> ProcessExecutor:

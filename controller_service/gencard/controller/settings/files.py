@@ -1,5 +1,6 @@
 """Files of the controller: TOML that people write; secrets and keys that only the service may read."""
 
+import ipaddress
 import json
 import os
 import re
@@ -123,6 +124,19 @@ def toml_text(value: object) -> str:
 
 def _key_text(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` can be reached from this machine alone.
+
+    >>> [is_loopback(address) for address in ("localhost:1", "127.0.0.1:1", "[::1]:1", "0.0.0.0:1")]
+    [True, True, True, False]
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

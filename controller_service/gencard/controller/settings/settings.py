@@ -1,6 +1,5 @@
 """The settings file: tables of the service and of its datasets."""
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.settings.boxes import BoxEntry, CellTable, LendingTable, Name
-from gencard.controller.settings.files import Section, Table, read_table, refusal_of
+from gencard.controller.settings.files import Section, Table, is_loopback, read_table, refusal_of
+from gencard.controller.settings.notify import NotifyTable
 from gencard.controller.settings.policy import Caps, MeasuresTable, PolicyTable
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import GENERATORS
@@ -178,19 +178,6 @@ class DatasetTable(Section):
     caps: Caps
 
 
-def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` can be reached from this machine alone.
-
-    >>> [is_loopback(address) for address in ("localhost:1", "127.0.0.1:1", "[::1]:1", "0.0.0.0:1")]
-    [True, True, True, False]
-    """
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class Settings(BaseSettings):
     """All of it."""
 
@@ -207,6 +194,7 @@ class Settings(BaseSettings):
     datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()
     lending: LendingTable = LendingTable()
+    notify: NotifyTable = NotifyTable()
 
     @classmethod
     def settings_customise_sources(

@@ -14,6 +14,7 @@ COPIES = "gencard.controller.shell.backup"
 DATASETS = "gencard.controller.shell.datasets"
 LEDGER = "gencard.controller.shell.ledger"
 LOG = "gencard.controller.shell.log"
+NOTIFY = "gencard.controller.shell.notify"
 PEOPLE = "gencard.controller.shell.people"
 PERSONS = "gencard.controller.shell.persons"
 REVIEWS = "gencard.controller.shell.reviews"
@@ -58,6 +59,7 @@ class Commands(LazyGroup):
         "keys": Home(PEOPLE, "keys_app", "Keys that sign cards and the log."),
         "ledger": Home(LEDGER, "app", "Show spending; settle or void a reservation."),
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
+        "notify": Home(NOTIFY, "app", "Word to stewards by webhook and mail, as the settings say."),
         "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures at the records."),
     }
 

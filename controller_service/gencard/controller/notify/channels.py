@@ -1,0 +1,180 @@
+"""The two ways of word: a webhook that is signed, and mail by SMTP. Each try ends within seconds."""
+
+import base64
+import binascii
+import smtplib
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from gencard.controller.notify.messages import Message
+from gencard.controller.settings.files import secret_bytes
+from gencard.controller.settings.notify import MailTable, NotifyTable, WebhookTable
+from gencard.core.errors import InvalidInputError
+
+SECONDS = 10.0
+"""Of each step of a try: connecting, sending, waiting for an answer."""
+
+
+class Fate(StrEnum):
+    """Of one try: taken; not taken, try again; the receiver wants no more, ever."""
+
+    TAKEN = "taken"
+    FAILED = "failed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How a try ended.
+
+    Args:
+        problem: Why, in words of ours or the name of an error's class; empty where it was taken.
+    """
+
+    fate: Fate
+    problem: str = ""
+
+
+class Channel(Protocol):
+    """One way of word."""
+
+    @property
+    def name(self) -> str:
+        """In the state, in logs and on the terminal."""
+        ...
+
+    def send(self, message: Message, now: datetime) -> Attempt:
+        """Try once; raises nothing that depends on the receiver."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Sends messages as standardwebhooks.com has it: signed, with name and time in the headers.
+
+    The name stays the same from try to try. No redirect is followed: a receiver that moved could
+    hand its messages to anybody. Proxies that the environment names are not used.
+    """
+
+    url: str
+    secret: bytes
+    trusted: ssl.SSLContext
+    name: str = "webhook"
+
+    def send(self, message: Message, now: datetime) -> Attempt:
+        """Try once; only the status of the answer is read."""
+        import httpx  # noqa: PLC0415 - the extra ``page``, and not for those who want mail alone
+        from standardwebhooks.webhooks import Webhook as Signer  # noqa: PLC0415
+
+        body, time = message.body(), now.astimezone(UTC)
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": message.name,
+            "webhook-timestamp": str(int(time.timestamp())),
+            "webhook-signature": Signer(self.secret).sign(message.name, time, body),
+        }
+        client = httpx.Client(verify=self.trusted, timeout=SECONDS, trust_env=False)
+        try:
+            with client, client.stream("POST", self.url, content=body, headers=headers) as answer:
+                return _attempt_of(answer.status_code)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return Attempt(Fate.FAILED, type(error).__name__)
+
+
+def _attempt_of(status: int) -> Attempt:
+    if 200 <= status < 300:
+        return Attempt(Fate.TAKEN)
+    if status == 410:
+        return Attempt(Fate.GONE, "the receiver answers 410: it wants no more messages")
+    if 300 <= status < 400:
+        return Attempt(Fate.FAILED, f"the receiver answers {status}, a redirect, which is not followed")
+    return Attempt(Fate.FAILED, f"the receiver answers {status}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """Sends mail through one server."""
+
+    table: MailTable
+    password: str
+    trusted: ssl.SSLContext
+    name: str = "mail"
+
+    def send(self, message: Message, now: datetime) -> Attempt:  # noqa: ARG002  a message has its time
+        """Try once. A mail that one of several addressees is refused counts as taken."""
+        try:
+            with self._connected() as server:
+                if self.table.security == "starttls":
+                    server.starttls(context=self.trusted)
+                if self.table.user:
+                    server.login(self.table.user, self.password)
+                server.send_message(message.mail(self.table.sender, self.table.to))
+        except (smtplib.SMTPException, OSError) as error:
+            return Attempt(Fate.FAILED, type(error).__name__)
+        return Attempt(Fate.TAKEN)
+
+    def _connected(self) -> smtplib.SMTP:
+        host, port = self.table.host, self.table.port
+        if self.table.security == "tls":
+            return smtplib.SMTP_SSL(host, port, timeout=SECONDS, context=self.trusted)
+        return smtplib.SMTP(host, port, timeout=SECONDS)
+
+
+def channels_of(table: NotifyTable) -> tuple[Channel, ...]:
+    """The ways that the settings name.
+
+    Raises:
+        InvalidInputError: A file of a secret or an authority cannot be used, or a library is missing.
+    """
+    channels: list[Channel] = []
+    if table.webhook is not None:
+        channels.append(_webhook(table.webhook))
+    if table.mail is not None:
+        file = table.mail.password_file
+        password = _line(file, "notify.mail.password_file") if file else ""
+        trusted = _trusted(table.mail.authority, "notify.mail.authority")
+        channels.append(Mail(table.mail, password, trusted))
+    return tuple(channels)
+
+
+def _webhook(table: WebhookTable) -> Webhook:
+    try:
+        import httpx  # noqa: F401, PLC0415
+        import standardwebhooks  # noqa: F401, PLC0415
+    except ImportError:
+        problem = "needs the libraries of the extra 'page': pip install 'gencard[controller,page]'"
+        raise InvalidInputError(field="notify.webhook", problem=problem) from None
+    field = "notify.webhook.secret_file"
+    try:
+        secret = base64.b64decode(_line(table.secret_file, field).removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        secret = b""
+    if len(secret) < 24:  # the least that the standard allows
+        problem = "must hold whsec_ and at least 24 random bytes in base64"
+        raise InvalidInputError(field=field, problem=problem)
+    return Webhook(table.url, secret, _trusted(table.authority, "notify.webhook.authority"))
+
+
+def _line(file: Path, field: str) -> str:
+    """The one line of a secret file; raises InvalidInputError."""
+    try:
+        text = secret_bytes(file, field).decode("ascii").strip()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isprintable():
+        raise InvalidInputError(field=field, problem="the file must hold one line of plain characters")
+    return text
+
+
+def _trusted(authority: Path | None, field: str) -> ssl.SSLContext:
+    """The system's authorities, or one alone; raises InvalidInputError."""
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError):
+        raise InvalidInputError(field=field, problem="is not a certificate in PEM") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context

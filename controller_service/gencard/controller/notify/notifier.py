@@ -1,0 +1,192 @@
+"""Threads that look at what waits and send word of it; no call of anybody waits for them.
+
+What was told, and what is still to be sent, is in the state: a crash loses nothing, and repeats at most
+a message whose try it interrupted, under the same name.
+"""
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from gencard.controller.controller_state import ControllerState
+from gencard.controller.notify.channels import Attempt, Channel, Fate, channels_of
+from gencard.controller.notify.messages import Message, sentences
+from gencard.controller.notify.waiting import Waits, certificate_ends
+from gencard.controller.settings.settings import Settings
+from gencard.controller.state.database import Database
+from gencard.controller.state.outbox import MessageRow, MessageState, Outbox
+from gencard.controller.state.runs import RunStore
+from gencard.core.errors import StorageError
+
+_AGAIN = (10, 60, 300, 900)
+"""Seconds to the next try after the first ones; an hour after all others."""
+
+_LATEST = 3_600
+_GIVE_UP = timedelta(days=2)
+
+Report = Callable[[str, str, str], None]
+"""Called with place, incident and kind, as for jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What the threads of word work at.
+
+    Args:
+        controller: The trust domain.
+        link: Where stewards look; empty where there is no page.
+        quiet: Least time between two messages.
+    """
+
+    database: Database
+    outbox: Outbox
+    waits: Waits
+    channels: tuple[Channel, ...]
+    controller: str
+    link: str
+    quiet: timedelta
+    clock: Callable[[], datetime]
+
+    def collect(self) -> bool:
+        """Make one message for each channel of all that waits and was not told of yet.
+
+        Returns:
+            Whether there is a new one, or more in one that waits.
+        """
+        now = self.clock()
+        with self.database.reading() as tx:
+            notices = {notice.digest: notice for notice in self.waits.notices(tx, now)}
+            told, newest = self.outbox.told(tx), self.outbox.newest(tx)
+        fresh = notices.keys() - told
+        quiet = newest is not None and now - newest < self.quiet
+        if told == notices.keys() or (fresh and quiet):
+            return False
+        with self.database.transaction() as tx:
+            self.outbox.remember(tx, notices.keys())
+            self.outbox.forget(tx, now)
+            for channel in self.channels if fresh else ():
+                kinds = {notices[digest].kind for digest in fresh}
+                self.outbox.add(tx, f"word_{secrets.token_hex(12)}", channel.name, kinds, now)
+        return bool(fresh)
+
+    def deliver(self, channel: Channel) -> Attempt | None:
+        """Try the oldest message of a channel, where one is due."""
+        now = self.clock()
+        with self.database.reading() as tx:
+            row = self.outbox.next(tx, channel.name)
+        if row is None or row.due > now:
+            return None
+        with self.database.transaction() as tx:
+            self.outbox.try_begins(tx, row.name, now + _delay(row.tries))
+        attempt = channel.send(self.message(row), now) if sentences(row.kinds) else Attempt(Fate.TAKEN)
+        if attempt.fate is Fate.FAILED and now - row.created < _GIVE_UP:
+            return attempt
+        sent = MessageState.SENT if attempt.fate is Fate.TAKEN else MessageState.LOST
+        with self.database.transaction() as tx:
+            self.outbox.end(tx, row.name, sent)
+        return attempt
+
+    def message(self, row: MessageRow) -> Message:
+        return Message(row.name, row.kinds, self.controller, self.link, row.created)
+
+
+def _delay(tries: int) -> timedelta:
+    """From one try to the next."""
+    return timedelta(seconds=_AGAIN[tries] if tries < len(_AGAIN) else _LATEST)
+
+
+class Notifier:
+    """One thread that looks, and one for each channel, so that a slow one holds up no other.
+
+    Args:
+        report: Told, by place and kind, when a message is not taken and when the state fails.
+        seconds: Between two looks.
+    """
+
+    def __init__(self, post: Post, report: Report, *, seconds: float = 5.0) -> None:
+        self._post, self._report, self._seconds = post, report, seconds
+        self._stopping = threading.Event()
+        work = {"looking": self._look}
+        work |= {channel.name: self._sender(channel) for channel in post.channels}
+        self._threads = [
+            threading.Thread(target=self._repeat, args=one, name=f"notify-{one[0]}", daemon=True)
+            for one in work.items()
+        ]
+
+    def start(self) -> None:
+        """Start the threads, where there is a channel."""
+        for thread in self._threads if self._post.channels else ():
+            thread.start()
+
+    def stop(self, grace: float = 2.0) -> None:
+        """Send nothing more. A try that is under way is left to end by itself, and counts as failed."""
+        self._stopping.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(grace)
+
+    def _look(self) -> bool:
+        self._post.collect()
+        return True
+
+    def _sender(self, channel: Channel) -> Callable[[], bool]:
+        """Sends what is due; False once the receiver is gone, until the next start."""
+
+        def send() -> bool:
+            attempt = self._post.deliver(channel)
+            if attempt is not None and attempt.problem:
+                self._report(f"notify.{channel.name}", secrets.token_hex(8), attempt.problem)
+            return attempt is None or attempt.fate is not Fate.GONE
+
+        return send
+
+    def _repeat(self, name: str, step: Callable[[], bool]) -> None:
+        """Take steps until the end; a failure of the state is reported once, until it is over."""
+        failing = False
+        while not self._stopping.is_set():
+            try:
+                if not step():
+                    return
+                failing = False
+            except StorageError:
+                if not failing:
+                    self._report(f"notify.{name}", secrets.token_hex(8), "StorageError")
+                failing = True
+            except Exception as error:  # word must not end because of one mistake
+                if not failing:
+                    self._report(f"notify.{name}", secrets.token_hex(8), type(error).__name__)
+                failing = True
+            self._stopping.wait(self._seconds)
+
+
+def post_of(opened: ControllerState) -> Post:
+    """What the settings say of word.
+
+    Raises:
+        InvalidInputError: A secret or an authority cannot be used, or a library is missing.
+    """
+    settings = opened.settings
+    table = settings.notify
+    waits = Waits(opened.refusals, RunStore(), partial(_certificates, settings))
+    return Post(
+        opened.database,
+        Outbox(),
+        waits,
+        channels_of(table),
+        settings.identity.trust_domain,
+        table.link,
+        timedelta(seconds=table.quiet_seconds),
+        opened.cards.clock,
+    )
+
+
+def _certificates(settings: Settings) -> Iterator[tuple[str, datetime]]:
+    """Of the service, its authority, its health check, and people whose certificates lie here."""
+    folder = settings.signing.identities.parent
+    people = sorted((folder / "people").glob("*/certificate.pem"))
+    server = settings.server
+    own = () if server.insecure_dev else (server.certificate, server.authority)
+    return certificate_ends(*own, folder / "health" / "certificate.pem", *people)
