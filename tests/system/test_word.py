@@ -286,6 +286,21 @@ def test_settings_that_would_tell_others_are_refused(house):
             channels_of(house.settings().notify)
 
 
+def test_the_log_names_neither_receiver_nor_addressee(house, tmp_path):
+    with https_receiver(tmp_path / "https") as chat, smtp_receiver(tmp_path / "smtp") as server:
+        house.start()
+        house.stop()
+        tell(house, chat)
+        tell_by_mail(house, server)
+        house.start()
+        house.stop()
+        opened = open_controller_state(house.settings())
+        with opened.database.reading() as tx:
+            log = b"".join(entry.body for entry in opened.log.entries(tx))
+    assert b"notify" in log
+    assert not re.search(rb"https://|/word|example\.org", log)
+
+
 def test_messages_are_fixed_sentences():
     for kind in Kind:
         message = Message("word_1", (kind,), "house.test", "https://localhost:1/", datetime.now(UTC))

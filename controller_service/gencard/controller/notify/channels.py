@@ -4,7 +4,7 @@ import base64
 import binascii
 import smtplib
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -60,8 +60,8 @@ class Webhook:
     hand its messages to anybody. Proxies that the environment names are not used.
     """
 
-    url: str
-    secret: bytes
+    url: str = field(repr=False)
+    secret: bytes = field(repr=False)
     trusted: ssl.SSLContext
     name: str = "webhook"
 
@@ -100,7 +100,7 @@ class Mail:
     """Sends mail through one server."""
 
     table: MailTable
-    password: str
+    password: str = field(repr=False)
     trusted: ssl.SSLContext
     name: str = "mail"
 
@@ -148,33 +148,35 @@ def _webhook(table: WebhookTable) -> Webhook:
     except ImportError:
         problem = "needs the libraries of the extra 'page': pip install 'gencard[controller,page]'"
         raise InvalidInputError(field="notify.webhook", problem=problem) from None
-    field = "notify.webhook.secret_file"
+    place = "notify.webhook.secret_file"
     try:
-        secret = base64.b64decode(_line(table.secret_file, field).removeprefix("whsec_"), validate=True)
+        secret = base64.b64decode(_line(table.secret_file, place).removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
         secret = b""
     if len(secret) < 24:  # the least that the standard allows
         problem = "must hold whsec_ and at least 24 random bytes in base64"
-        raise InvalidInputError(field=field, problem=problem)
-    return Webhook(table.url, secret, _trusted(table.authority, "notify.webhook.authority"))
+        raise InvalidInputError(field=place, problem=problem)
+    return Webhook(
+        table.url.get_secret_value(), secret, _trusted(table.authority, "notify.webhook.authority")
+    )
 
 
-def _line(file: Path, field: str) -> str:
+def _line(file: Path, place: str) -> str:
     """The one line of a secret file; raises InvalidInputError."""
     try:
-        text = secret_bytes(file, field).decode("ascii").strip()
+        text = secret_bytes(file, place).decode("ascii").strip()
     except UnicodeDecodeError:
         text = ""
     if not text or not text.isprintable():
-        raise InvalidInputError(field=field, problem="the file must hold one line of plain characters")
+        raise InvalidInputError(field=place, problem="the file must hold one line of plain characters")
     return text
 
 
-def _trusted(authority: Path | None, field: str) -> ssl.SSLContext:
+def _trusted(authority: Path | None, place: str) -> ssl.SSLContext:
     """The system's authorities, or one alone; raises InvalidInputError."""
     try:
         context = ssl.create_default_context(cafile=authority)
     except (OSError, ssl.SSLError):
-        raise InvalidInputError(field=field, problem="is not a certificate in PEM") from None
+        raise InvalidInputError(field=place, problem="is not a certificate in PEM") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

@@ -33,7 +33,7 @@ Rules = Mapping[str, Fields]
 
 PEOPLE = "people/"
 _LISTS = ("datasets", "black_boxes")
-_PRIVATE_FIELDS = frozenset({"command"})
+_PRIVATE_FIELDS = frozenset({"command", "sender", "to", "user"})
 
 
 @dataclass(frozen=True, slots=True)

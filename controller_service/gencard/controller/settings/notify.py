@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from gencard.controller.settings.files import Section, is_loopback
 from gencard.core.errors import InvalidInputError
@@ -20,13 +20,13 @@ class WebhookTable(Section):
     ``authority`` the certificate of a private authority.
     """
 
-    url: str
+    url: SecretStr
     secret_file: Path
     authority: Path | None = None
 
     @model_validator(mode="after")
     def _is_private(self) -> "WebhookTable":
-        if problem := _problem(self.url):
+        if problem := _problem(self.url.get_secret_value()):
             raise InvalidInputError(field="notify.webhook.url", problem=problem)
         return self
 
