@@ -23,7 +23,6 @@ from gencard.controller.records.catalogue import Catalogue
 from gencard.controller.settings.files import signing_key
 from gencard.controller.state.events import verify
 from gencard.controller.state.idempotency import Request
-from gencard.controller.stewardship import Stewardship
 from gencard.core.card.card import Card, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
@@ -41,6 +40,7 @@ from gencard.wire.signatures.dsse import signature_of
 from gencard.wire.signatures.dsse import verify as verify_envelope
 from gencard.wire.signatures.identity import Identity
 from tests.system.house import build
+from tests.system.stewards import Steward
 
 DATASET = "datasets/survey"
 STEWARD = "spiffe://gencard.local/service/steward/sam"
@@ -100,13 +100,7 @@ class Machine(RuleBasedStateMachine):
             lambda who: keys[who.uri],
             Retention(self.controller_state.database, cards, keep_days=0),
         )
-        self.stewardship = Stewardship(
-            self.controller_state.database,
-            cards,
-            self.controller_state.ledger,
-            self.controller_state.refusals,
-            STEWARD,
-        )
+        self.stewardship = Steward(replace(self.controller_state, cards=cards), STEWARD)
         self.automatic = automatic
         self.model: dict[str, Modelled] = {}
 
@@ -194,7 +188,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(use=st.sampled_from([CARDS, LOG]))
     def rotate(self, use: str) -> None:
-        self.controller_state.rotation(STEWARD).rotate(use)
+        self.stewardship.rotate(use)
 
     @rule(days=st.sampled_from([1, VALID_DAYS - 1, VALID_DAYS]))
     def wait(self, days: int) -> None:

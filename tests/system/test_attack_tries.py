@@ -19,6 +19,7 @@ from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
 from tests.system.house import House, build, survey
 from tests.system.prepared_audits import audit_answer
 from tests.system.raw_calls import call, enrolled
+from tests.system.stewards import Steward
 
 TRIPLE = [("sex", "health", "work")]
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "work")]
@@ -154,7 +155,7 @@ class TestBytes:
 
     def test_s31_a_steward_clears_it_and_the_log_says_so(self, caught, outcomes):
         controller_state = caught.controller.controller_state
-        clearing = controller_state.audit_clearing("spiffe://example/service/steward/sam")
+        clearing = Steward(controller_state)
         assert clearing.clear("datasets/survey", "copier", "The author has shown the mistake.") == 1
         with controller_state.database.reading() as tx:
             *_, entry = controller_state.log.entries(tx)
@@ -169,16 +170,12 @@ class TestBytes:
 
     @pytest.mark.parametrize("remark", ["", "  ", "two\nlines", "x" * 201])
     def test_a_decision_has_a_reason(self, caught, remark):
-        clearing = caught.controller.controller_state.audit_clearing(
-            "spiffe://example/service/steward/sam"
-        )
+        clearing = Steward(caught.controller.controller_state)
         with pytest.raises(InvalidInputError):
             clearing.clear("datasets/survey", "copier", remark)
 
     def test_what_does_not_count_cannot_be_cleared(self, caught):
-        clearing = caught.controller.controller_state.audit_clearing(
-            "spiffe://example/service/steward/sam"
-        )
+        clearing = Steward(caught.controller.controller_state)
         for dataset, box in (("datasets/survey", "leaky"), ("datasets/other", "copier")):
             with pytest.raises(NotFoundError):
                 clearing.clear(dataset, box, "No reason.")

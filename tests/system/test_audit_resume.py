@@ -25,6 +25,7 @@ from gencard.v1.synthesis_pb2 import OperationProgress
 from tests.system import held_worker
 from tests.system.house import House, build, request_id, survey
 from tests.system.raw_calls import enrolled, eventually, known_seeds
+from tests.system.stewards import Steward
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
 HALF = 500
@@ -120,7 +121,7 @@ def undisturbed(house: House) -> tuple[audit_pb2.Audit, bytes]:
 def forgotten(house: House, undisturbed: tuple[audit_pb2.Audit, bytes]) -> None:
     """Each audit is the first try of its family, as the undisturbed one was."""
     assert house.controller is not None
-    clearing = house.controller.controller_state.audit_clearing("spiffe://example/service/steward/sam")
+    clearing = Steward(house.controller.controller_state)
     with suppress(NotFoundError):
         clearing.clear("datasets/survey", "honest", "Tests compare first tries.")
 

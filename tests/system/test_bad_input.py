@@ -16,6 +16,7 @@ from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2, synthesis_pb2
 from tests.system.house import Clock, build, request_id
 from tests.system.raw_calls import call, state_unchanged
+from tests.system.stewards import Steward
 
 PROPOSE = "/gencard.v1.NegotiationService/ProposeCard"
 COUNTER = "/gencard.v1.NegotiationService/CounterCard"
@@ -43,9 +44,7 @@ def careful_house(tmp_path_factory, clock):
 @pytest.fixture(scope="module")
 def cards(careful_house):
     """Ana's: one that waits for the steward, one that was offered, one in force."""
-    steward = careful_house.controller.controller_state.stewardship(
-        "spiffe://gencard.local/service/steward/sam"
-    )
+    steward = Steward(careful_house.controller.controller_state)
     with careful_house.analyst() as analyst:
         waiting, offered, force = (
             analyst.propose("survey", [("sex",)], purpose="a test") for _ in range(3)

@@ -86,7 +86,7 @@ class TestTheWay:
         controller_state, name = house.controller.controller_state, name_of(ana)
         with controller_state.database.reading() as tx:
             events = [event_of(entry.body) for entry in controller_state.log.entries(tx)]
-        (entry,) = [event for event in events if event.resource == f"people/{name}"]
+        (entry,) = [one for one in events if (one.action, one.resource) == ("enrol", f"people/{name}")]
         own = key_id(Credentials.of_folder(ana).public_signing_key())
         facts = {"key": own, "kind": "new", "project": "survey", "role": "analyst"}
         assert (entry.action, dict(entry.details)) == ("enrol", facts)

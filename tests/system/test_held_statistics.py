@@ -17,6 +17,7 @@ from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError
 from tests.system.noisy import noisy
+from tests.system.stewards import Steward
 
 WORK = [("sex", "health"), ("sex", "work"), ("health", "work")]
 DOMAIN = Domain.of({"a": 2, "b": 3, "c": 2, "d": 4})
@@ -161,7 +162,7 @@ class TestService:
             assert again.psi.measurements[0].values.tolist() == first.psi.measurements[0].values.tolist()
             assert spent(shared_house) == before
 
-            steward = shared_house.controller.controller_state.stewardship("steward")
+            steward = Steward(shared_house.controller.controller_state)
             for card in (first, again):
                 steward.revoke(card.name, "")
             with pytest.raises(CardStateError):

@@ -27,6 +27,7 @@ from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
 from gencard.v1 import measures_pb2
 from tests.system.house import build, declare, request_id, survey
 from tests.system.raw_calls import call, configure, enrolled, state_unchanged
+from tests.system.stewards import Steward
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("health", "region"), ("age",)]
 RUN = "/gencard.v1.MeasuresService/RunMeasures"
@@ -265,7 +266,7 @@ class TestRevocation:
     @pytest.fixture
     def revoke(self, measured_house, measured):
         sam = "spiffe://example/survey/steward/sam"
-        return lambda: measured_house.controller.controller_state.stewardship(sam).revoke(
+        return lambda: Steward(measured_house.controller.controller_state, sam).revoke(
             measured.name, "no longer"
         )
 

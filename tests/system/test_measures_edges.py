@@ -18,6 +18,7 @@ from gencard.v1.synthesis_pb2 import OperationProgress
 from tests.system.house import Clock, build, declare, request_id, survey
 from tests.system.raw_calls import LASTING, call, configure, eventually, state_unchanged
 from tests.system.raw_calls import state_of as state_of_tables
+from tests.system.stewards import Steward
 
 PAIRS = [("sex", "health"), ("sex", "work")]
 SERVICE = "/gencard.v1.MeasuresService/"
@@ -179,12 +180,12 @@ class TestEndedCards:
         card.refresh().terminate()
         with pytest.raises(CardStateError):
             evaluation.run(ana._connection, card.name, ["clones"], False)
-        house.controller.controller_state.stewardship(SAM).revoke(card.name, "no longer")
+        Steward(house.controller.controller_state, SAM).revoke(card.name, "no longer")
         assert card.refresh().state == "revoked"
         with pytest.raises(CardStateError):
             evaluation.known(ana._connection, card.name)
         with pytest.raises(CardStateError):
-            house.controller.controller_state.stewardship(SAM).revoke(card.name, "twice")
+            Steward(house.controller.controller_state, SAM).revoke(card.name, "twice")
 
     def test_an_audit_that_was_on_its_way_tells_its_analyst_nothing(self, house, ana, held):
         card, held.name = agreed(ana), "audit"
@@ -192,7 +193,7 @@ class TestEndedCards:
         asked = audit_pb2.RunAuditRequest(card=card.name, black_box="copier", request_id=request_id())
         name = connection.call(connection.audit.RunAudit, asked).name
         assert held.waits.wait(60)
-        house.controller.controller_state.stewardship(SAM).revoke(card.name, "no longer")
+        Steward(house.controller.controller_state, SAM).revoke(card.name, "no longer")
         held.goes_on.set()
         assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
         line = next(line for line in ana.spends() if line.kind == "audit")
@@ -277,7 +278,7 @@ def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, hel
     name = begin(ana, card.name, "clones")
     assert held.waits.wait(60)
     line = ana.spends()[0]
-    house.controller.controller_state.stewardship(SAM).settle(line.line, void=True)
+    Steward(house.controller.controller_state, SAM).settle(line.line, void=True)
     held.goes_on.set()
     assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
     assert "clones" not in evaluation.known(ana._connection, card.name).findings

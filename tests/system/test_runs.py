@@ -30,6 +30,7 @@ from gencard.v1 import answers_pb2 as pb
 from tests.system.house import build, request_id, survey
 from tests.system.noisy import noisy, propose
 from tests.system.raw_calls import call, configure, enrolled, state_unchanged
+from tests.system.stewards import Steward
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("age",)]
 GRANTED = {"kinds": ["linear", "crosstab"], "checked_runs": 12}
@@ -264,9 +265,7 @@ class TestEnds:
 
     def test_a_revoked_card_gives_nothing_more(self, house, card):
         card.run(FORMULA, "linear", progress=False)
-        house.controller.controller_state.stewardship("spiffe://gencard.local/x/steward/sam").revoke(
-            card.name, ""
-        )
+        Steward(house.controller.controller_state).revoke(card.name, "")
         with pytest.raises(CardStateError):
             card.run("age ~ sex", "linear", progress=False)
 
@@ -320,7 +319,7 @@ def own_house(tmp_path):
 
 
 def desk(house):
-    return house.controller.controller_state.answer_desk("spiffe://gencard.local/x/steward/sam")
+    return Steward(house.controller.controller_state)
 
 
 def test_runs_tell_no_wider_tables_than_the_policy_allows(own_house):

@@ -17,6 +17,7 @@ from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from gencard.wire.codecs.table_codec import table_chunks
 from tests.system.house import House, request_id, running
 from tests.system.raw_calls import agreed, call, eventually, is_alive
+from tests.system.stewards import Steward
 
 GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
 RUN_AUDIT = "/gencard.v1.AuditService/RunAudit"
@@ -149,9 +150,7 @@ def test_s13_a_card_that_ends_while_psi_is_measured_releases_nothing(house, monk
             future = job(task, *args, **more)
             if task is tasks.MEASURE:
                 if state == "revoked":
-                    house.controller.controller_state.stewardship("spiffe://x/y/steward/sam").revoke(
-                        card.name, "why"
-                    )
+                    Steward(house.controller.controller_state).revoke(card.name, "why")
                 else:
                     card.terminate()
             return future

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
-from gencard.controller.answers.decisions import AnswerDesk, Decisions
+from gencard.controller.answers.decisions import Decisions
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
+from gencard.controller.people.identities import Roster
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
 from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
@@ -20,10 +22,16 @@ from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.first_decisions import FirstDecisions
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.state.runs import RunStore
-from gencard.controller.stewardship import AuditClearing, Stewardship
+from gencard.controller.stewards.answers import AnswerEffect
+from gencard.controller.stewards.cards import CardEffect
+from gencard.controller.stewards.desk import Desk, Effects, Way
+from gencard.controller.stewards.people import PersonEffect
+from gencard.controller.stewards.reading import LogReader
+from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
 from gencard.wire.documents.key_history import CARDS, LOG
 
 Clock = Callable[[], datetime]
@@ -55,21 +63,50 @@ class ControllerState:
     def refusals(self) -> Refusals:
         return Refusals(OperationStore(), self.settings.limits.refusals)
 
-    def stewardship(self, steward: str) -> Stewardship:
-        return Stewardship(self.database, self.cards, self.ledger, self.refusals, steward)
-
     @property
     def decisions(self) -> Decisions:
         return Decisions(self.cards, self.ledger, RunStore())
 
-    def answer_desk(self, steward: str) -> AnswerDesk:
-        return AnswerDesk(self.database, self.decisions, steward)
+    def desk(self, way: Way = Way(), authority_key: Path | None = None) -> Desk:  # noqa: B008  # frozen
+        """The stewards' desk.
 
-    def audit_clearing(self, steward: str) -> AuditClearing:
-        return AuditClearing(self.database, self.log, self.cards.clock, steward, AuditStore())
+        Args:
+            way: How stewards come to it.
+            authority_key: The authority's private key, where it is not in the controller's folder.
+        """
+        effects, identities = self._effects(authority_key), self.settings.signing.identities
+        return Desk(
+            self.database,
+            self.log,
+            self.ledger,
+            effects,
+            FirstDecisions(),
+            LogReader(self.log),
+            Roster(identities).person,
+            self.cards.clock,
+            frozenset(self.settings.stewards.two),
+            way,
+        )
 
-    def rotation(self, steward: str) -> KeyRotation:
-        return KeyRotation(self.database, self.log, self.keys, self.cards.clock, steward)
+    def _effects(self, authority_key: Path | None) -> Effects:
+        log, clock, settings = self.log, self.cards.clock, self.settings
+        people = PersonEffect(
+            settings.signing.identities.parent,
+            settings.identity.trust_domain,
+            settings.server.address,
+            log,
+            clock,
+            authority_key,
+        )
+        return Effects(
+            CardEffect(self.cards),
+            AnswerEffect(self.decisions),
+            LineEffect(self.ledger, log, clock),
+            RefusalEffect(self.refusals, log, clock),
+            AuditEffect(AuditStore(), log, clock),
+            people,
+            KeyEffect(KeyRotation(self.database, log, self.keys, clock)),
+        )
 
 
 def open_controller_state(settings: Settings, clock: Clock = utc_now) -> ControllerState:

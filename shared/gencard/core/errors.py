@@ -228,7 +228,8 @@ class WrongTurnError(NegotiationError):
 
 class StaleEtagError(NegotiationError):
     reason = "STALE_ETAG"
-    text = "The card has changed since it was read."
+    text = "The {what} has changed since it was read."
+    absent: ClassVar[Mapping[str, str]] = {"what": "card"}
     advice = "Read the card again, review the changes, and repeat the call with the new etag."
 
 
@@ -242,6 +243,15 @@ class CardExpiredError(NegotiationError):
     reason = "CARD_EXPIRED"
     text = "The card has expired."
     advice = "Propose the same card again."
+
+
+class SecondStewardError(NegotiationError):
+    """Two stewards decide, and this one cannot be the second."""
+
+    reason = "SECOND_STEWARD"
+    text = "Another steward has to decide: {why}."
+    absent: ClassVar[Mapping[str, str]] = {"why": "the first decision is your own"}
+    advice = "Ask another steward to look and to decide the same: `gencard steward queue` lists it."
 
 
 class AuditRequiredError(NegotiationError):
@@ -422,6 +432,14 @@ class PermissionDeniedError(AccessError):
     reason = "PERMISSION_DENIED"
     text = "The role of this certificate may not call this method."
     advice = "Ask the controller's steward for a certificate with the role you need."
+
+
+class AuthorityElsewhereError(AccessError):
+    """Certificates are issued where the authority's key is."""
+
+    reason = "AUTHORITY_ELSEWHERE"
+    text = "The authority's private key is not on the machine of the service."
+    advice = "Where the key is, run `gencard-controller person add NAME --authority-key FILE`."
 
 
 class CertificateNotTrustedError(AccessError):

@@ -6,7 +6,6 @@ so it costs one statistic for each reason. Under noise the budget of the run is 
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.state.cards import offer_of
-from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.runs import RunRow, RunState, RunStore
 from gencard.core.card.budget import Price
@@ -138,62 +136,3 @@ class Decisions:
 def question_of(row: RunRow) -> Question:
     """What a run was asked."""
     return DOCUMENT.read(Question, document_of(row.request, "question"), field="question")
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerDesk:
-    """Answers that wait for a steward.
-
-    Args:
-        steward: Who decides; signed, and written into the log.
-    """
-
-    database: Database
-    decisions: Decisions
-    steward: str
-
-    def waiting(self) -> tuple[RunRow, ...]:
-        """Oldest first."""
-        with self.database.reading() as tx:
-            return self.decisions.store.waiting(tx)
-
-    def show(self, name: str) -> tuple[RunRow, Outcome]:
-        """A waiting run and what it gave.
-
-        Raises:
-            NotFoundError: No such run.
-            InvalidInputError: It does not wait.
-        """
-        with self.database.reading() as tx:
-            row = self.decisions.store.get(tx, name)
-        return row, Outcome.of(row)
-
-    def release(
-        self,
-        name: str,
-        answer: Any = None,
-        numbers: int | None = None,
-        reasons: Sequence[str] = (),
-    ) -> RunRow:
-        """Release a waiting answer.
-
-        Args:
-            answer: What of it is released, where a steward took numbers out or rounded them; None for
-                all of it.
-            numbers: How many numbers that holds.
-            reasons: Codes of why numbers were taken out.
-        """
-        row, outcome = self.show(name)
-        outcome = replace(outcome, reasons=tuple(sorted(set(reasons))))
-        if answer is not None:
-            kept = outcome.numbers if numbers is None else numbers
-            outcome = replace(outcome, answer=answer, numbers=kept)
-        with self.database.transaction() as tx:
-            return self.decisions.release(tx, row, outcome, self.steward)
-
-    def refuse(self, name: str, reasons: Sequence[str] = (STEWARD,)) -> RunRow:
-        """Let nothing of a waiting answer leave; the analyst gets the reasons."""
-        row, outcome = self.show(name)
-        with self.database.transaction() as tx:
-            refused = replace(outcome, reasons=tuple(reasons))
-            return self.decisions.refuse(tx, row, refused, self.steward)

@@ -62,18 +62,22 @@ class Grants:
         if privacy.mechanism in closed:
             raise ProposalRefusedError(reasons=closed[privacy.mechanism])
 
-    def exact_tables(
-        self, tx: Connection, dataset_entry: DatasetEntry
+    def tables(
+        self, tx: Connection, dataset_entry: DatasetEntry, *, exact: bool = False
     ) -> Mapping[str, tuple[Clique, ...]]:
-        """By card, the exact counts of the present records that were granted, to anybody."""
+        """By card, the tables of the present records that were granted; of moments the attributes.
+
+        Args:
+            exact: Only exact counts.
+        """
         measured = self.store.measured(tx, dataset_entry.name)
         return {
-            card.name: card.terms.marginals
+            card.name: card.terms.marginals if exact else card.terms.cliques
             for card, expires in (
                 _granted_card(row.body) for row in self.store.granted(tx, dataset_entry.name)
             )
             if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
-            and not card.terms.privacy.noisy
+            and not (exact and card.terms.privacy.noisy)
             and (self.clock() < expires or card.name in measured)
         }
 

@@ -21,7 +21,13 @@ from gencard.controller.people.certificates import (
     trust_domain_of,
     write_new,
 )
-from gencard.controller.people.identities import Enrolled, enrolled_in, identity_text, read_identities
+from gencard.controller.people.identities import (
+    Enrolled,
+    enrolled_in,
+    identity_text,
+    read_identities,
+    tls_key_id,
+)
 from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.files import public_key
 from gencard.core.errors import InvalidInputError, StorageError
@@ -93,7 +99,7 @@ def examined(
 
     Raises:
         InvalidInputError: Role or project is missing or differs from the enrolled person's, the name is
-            taken, or the signing key belongs to somebody else or was replaced before.
+            taken, or a key is or was somebody else's, or was replaced before.
         UnauthenticatedError: An identity file is malformed.
     """
     entry = folder / "identities" / f"{request.name}.toml"
@@ -103,7 +109,8 @@ def examined(
         problem = f"{request.name} is disabled; first `gencard-controller person enable {request.name}`"
         raise InvalidInputError(field="name", problem=problem)
     people = read_identities(folder / "identities")
-    _check_key_is_free(people, request.signing_key, identity)
+    _check_keys_are_free(people, request, identity)
+    tls_key = tls_key_id(request.tls_key)
     if enrolled is None:
         if identity.uri in people:
             problem = f"{request.name} is enrolled by another file than {entry.name}; rename that file"
@@ -112,9 +119,10 @@ def examined(
             raise InvalidInputError(
                 field="name", problem=f"{request.name} is not enrolled, so --again does not apply"
             )
-        return Enrolment(Kind.NEW, Enrolled(identity, request.signing_key), request)
+        return Enrolment(Kind.NEW, Enrolled(identity, request.signing_key, tls_keys=(tls_key,)), request)
+    tls_keys = (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)
     if enrolled.signing_key == request.signing_key:
-        return Enrolment(Kind.RENEWED, enrolled, request)
+        return Enrolment(Kind.RENEWED, replace(enrolled, tls_keys=tls_keys), request)
     if request.signing_key in enrolled.earlier:
         problem = "was replaced by a newer key before; the person runs `gencard enrol NAME --again`"
         raise InvalidInputError(field="signing key", problem=problem)
@@ -124,13 +132,23 @@ def examined(
         )
         raise InvalidInputError(field="name", problem=problem)
     earlier = (*enrolled.earlier, enrolled.signing_key)
-    return Enrolment(Kind.REPLACED, Enrolled(identity, request.signing_key, earlier), request)
+    replaced = Enrolled(identity, request.signing_key, earlier, tls_keys=tls_keys)
+    return Enrolment(Kind.REPLACED, replaced, request)
 
 
 def complete(
     folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
 ) -> EnrolmentAnswer:
-    """Enrol the person, and make the answer.
+    """Make the answer, and ``write`` the person's file; raises as both."""
+    answer = answer_to(folder, enrolment, authority, address=address, now=now)
+    write(folder, enrolment.enrolled)
+    return answer
+
+
+def answer_to(
+    folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
+) -> EnrolmentAnswer:
+    """The answer to a request; nothing is written.
 
     Args:
         address: Where the person finds the controller, ``host:port``.
@@ -138,10 +156,9 @@ def complete(
 
     Raises:
         InvalidInputError: The authority or the controller's public keys cannot be used.
-        StorageError: The identity file cannot be written; the person is as enrolled as before.
     """
     request = enrolment.request
-    answer = EnrolmentAnswer(
+    return EnrolmentAnswer(
         certificate=certify(authority, enrolment.identity.uri, request.tls_key, now),
         authority=authority.certificate,
         card_key=_public_key(folder / "signing" / "card_key.pub"),
@@ -149,9 +166,6 @@ def complete(
         signing_key=request.signing_key,
         address=address,
     )
-    if enrolment.kind is not Kind.RENEWED:
-        _write_identity(folder, enrolment.enrolled)
-    return answer
 
 
 def enrol(
@@ -188,14 +202,16 @@ def _identity(
     return identity
 
 
-def _check_key_is_free(
-    people: Mapping[str, Enrolled], key: Ed25519PublicKey, identity: Identity
+def _check_keys_are_free(
+    people: Mapping[str, Enrolled], request: EnrolmentRequest, identity: Identity
 ) -> None:
-    """Raises InvalidInputError where somebody else signs, or signed, with this key."""
+    """Raises InvalidInputError where a key is or was somebody else's: one steward must not be two."""
+    keys = {"signing key": request.fingerprint, "TLS key": tls_key_id(request.tls_key)}
     for uri, other in people.items():
-        if uri != identity.uri and key in (other.signing_key, *other.earlier):
-            problem = f"belongs to {other.identity.name}; each identity needs keys of its own"
-            raise InvalidInputError(field="signing key", problem=problem)
+        for field, key in keys.items():
+            if uri != identity.uri and key in other.keys:
+                problem = f"belongs to {other.identity.name}; each identity needs keys of its own"
+                raise InvalidInputError(field=field, problem=problem)
 
 
 def _public_key(file: Path) -> Ed25519PublicKey:
@@ -206,10 +222,17 @@ def _public_key(file: Path) -> Ed25519PublicKey:
     return public_key(text, f"signing/{file.name}")
 
 
-def _write_identity(folder: Path, enrolled: Enrolled) -> None:
+def write(folder: Path, enrolled: Enrolled) -> None:
+    """Put a person's file in its place, unless it says the same.
+
+    Raises:
+        StorageError: It cannot be written; the person is as enrolled as before.
+    """
     entry = folder / "identities" / f"{enrolled.identity.name}.toml"
     try:
         entry.parent.mkdir(mode=0o700, exist_ok=True)
+        if entry.is_file() and enrolled_in(entry) == enrolled:
+            return
         write_whole(entry, [identity_text(enrolled).encode()])
         return
     except OSError:
@@ -217,22 +240,12 @@ def _write_identity(folder: Path, enrolled: Enrolled) -> None:
     raise StorageError
 
 
-def disable(folder: Path, name: str, *, disabled: bool = True) -> Enrolled:
-    """Refuse a person from now on, or let an enrolled person in again.
-
-    Args:
-        folder: The controller's folder.
-
-    Raises:
-        InvalidInputError: Nobody of this name is enrolled, or the file is malformed.
-        StorageError: The identity file cannot be written; everything is as before.
-    """
+def known_person(folder: Path, name: str) -> Enrolled:
+    """A person by name; raises InvalidInputError where there is none, or the file is malformed."""
     entry = folder / "identities" / f"{name}.toml"
     if not re.fullmatch(r"[a-z0-9._-]+", name) or not entry.is_file():
         raise InvalidInputError(field="name", problem=f"nobody is enrolled as {name!r}")
-    enrolled = replace(enrolled_in(entry), disabled=disabled)
-    _write_identity(folder, enrolled)
-    return enrolled
+    return enrolled_in(entry)
 
 
 PROJECT = "pilot"

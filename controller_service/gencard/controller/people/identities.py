@@ -4,12 +4,18 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from pydantic import Field
 
 from gencard.controller.people.certificates import public_pem
 from gencard.controller.settings.files import Section, public_key, read_table, toml_text, validated
 from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
+from gencard.wire.signatures.canonical import sha256
+from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
@@ -23,12 +29,20 @@ class Enrolled:
     Args:
         earlier: Keys that the person signed with before; they sign no more.
         disabled: The person is refused, as if nobody had enrolled them; the name stays taken.
+        tls_keys: Fingerprints of the keys of all certificates so far, the newest last; empty for
+            people who were enrolled before these were kept.
     """
 
     identity: Identity
     signing_key: Ed25519PublicKey
     earlier: tuple[Ed25519PublicKey, ...] = ()
     disabled: bool = False
+    tls_keys: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Fingerprints of all keys that the person has or had."""
+        return frozenset({*map(key_id, (self.signing_key, *self.earlier)), *self.tls_keys})
 
 
 class _IdentityTable(Section):
@@ -36,6 +50,7 @@ class _IdentityTable(Section):
     signing_key: str
     earlier: tuple[str, ...] = ()
     disabled: bool = False
+    tls_keys: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
 
 
 def read_identities(folder: Path) -> Mapping[str, Enrolled]:
@@ -79,6 +94,10 @@ class Roster:
             raise UnauthenticatedError
         return enrolled.signing_key
 
+    def person(self, identity: Identity) -> Enrolled | None:
+        """Who somebody is, as enrolled at this moment; None for strangers and the disabled."""
+        return self._find(identity)
+
     def _find(self, identity: Identity) -> Enrolled | None:
         enrolled = self._people().get(identity.uri)
         return None if enrolled is None or enrolled.disabled else enrolled
@@ -106,7 +125,13 @@ def identity_text(enrolled: Enrolled) -> str:
     text = f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
     earlier = [public_pem(key).decode() for key in enrolled.earlier]
     text += f"earlier = {toml_text(earlier)}\n" if earlier else ""
+    text += f"tls_keys = {toml_text(list(enrolled.tls_keys))}\n" if enrolled.tls_keys else ""
     return f"{text}disabled = true\n" if enrolled.disabled else text
+
+
+def tls_key_id(key: EllipticCurvePublicKey) -> str:
+    """SHA-256, in hex, of a TLS key as certificates hold it."""
+    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def _stamp(folder: Path) -> _Stamp:
@@ -132,4 +157,4 @@ def enrolled_in(path: Path) -> Enrolled:
     identity = Identity.of(table.uri)
     earlier = (public_key(pem, f"{path.name}.earlier") for pem in table.earlier)
     key = public_key(table.signing_key, f"{path.name}.signing_key")
-    return Enrolled(identity, key, tuple(earlier), table.disabled)
+    return Enrolled(identity, key, tuple(earlier), table.disabled, table.tls_keys)

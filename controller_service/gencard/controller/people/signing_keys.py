@@ -20,7 +20,7 @@ from gencard.controller.settings.disk import flush_folder, write_whole
 from gencard.controller.settings.files import signing_key
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog, add_change, all_changes, newest_change
-from gencard.core.errors import InvalidInputError, StorageError
+from gencard.core.errors import InvalidInputError, NotFoundError, StorageError
 from gencard.wire.documents.key_history import KeyChange, KeyHistory, key_change_of
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import key_id
@@ -117,57 +117,53 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyRotation:
-    """What a steward does with the controller's signing keys.
+    """New signing keys for the controller.
 
     Args:
         keys: The controller's keys, by use.
-        steward: Who acts; written into the log.
     """
 
     database: Database
     log: EventLog
     keys: Mapping[str, SigningKey]
     clock: Callable[[], datetime]
-    steward: str
 
-    def rotate(self, use: str) -> KeyChange:
-        """Make a new key for one use and have it sign from now on; the old private key is gone.
+    def key(self, use: str) -> SigningKey:
+        """Raises NotFoundError where nothing is signed for such a use."""
+        if use not in self.keys:
+            raise NotFoundError(what="signing key")
+        return self.keys[use]
+
+    def rotate(self, tx: Connection, use: str, by: str) -> KeyChange:
+        """Make a new key for one use, which signs once the transaction is true; then ``settle``.
+
+        Args:
+            by: URI of who decides; written into the log.
 
         Raises:
             StorageError: The state or the files cannot be written; the old key stays in force.
         """
-        key = self.keys[use]
-        with self.database.transaction() as tx:
-            change = self._changed(tx, key)
-        with suppress(StorageError), self.database.transaction() as tx:
-            key.settle(tx)  # where it cannot be, the key is found aside
-        return change
-
-    def note_enrolment(self, name: str, facts: Mapping[str, str]) -> None:
-        """Write into the log that a person is about to be enrolled, with fingerprints of the keys."""
-        with self.database.transaction() as tx:
-            self._log(tx, "enrol", f"people/{name}", facts)
-
-    def _changed(self, tx: Connection, key: SigningKey) -> KeyChange:
+        key = self.key(use)
         key.settle(tx)  # what lies aside is written over
         old, new = key.current(tx), Ed25519PrivateKey.generate()
         key.prepare(new)
-        time = self._log(tx, "rotate", f"keys/{key.use}", {"key": key_id(new.public_key())})
-        change = KeyChange(key.use, _number(tx, key.use), old.public_key(), new.public_key(), time)
+        event = self.log.append(
+            tx,
+            action="rotate",
+            actor=by,
+            resource=f"keys/{key.use}",
+            details={"key": key_id(new.public_key())},
+            now=self.clock(),
+        )
+        time, number = time_text(event.time), _number(tx, key.use)  # of the log: it never goes back
+        change = KeyChange(key.use, number, old.public_key(), new.public_key(), time)
         add_change(tx, key.use, change.number, change.signed(old, new))
         return change
 
-    def _log(self, tx: Connection, action: str, resource: str, details: Mapping[str, str]) -> str:
-        """The time of the new entry, which never goes back."""
-        event = self.log.append(
-            tx,
-            action=action,
-            actor=self.steward,
-            resource=resource,
-            details=details,
-            now=self.clock(),
-        )
-        return time_text(event.time)
+    def settle(self, use: str) -> None:
+        """Put the new key in its place: the old private key is gone."""
+        with suppress(StorageError), self.database.transaction() as tx:
+            self.key(use).settle(tx)  # where it cannot be, the key is found aside
 
 
 def key_history(tx: Connection, key: SigningKey) -> KeyHistory:

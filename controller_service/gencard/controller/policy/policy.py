@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
@@ -80,6 +81,14 @@ class AnalysesPolicy:
 RUNS_NOTHING = AnalysesPolicy()
 
 
+class TwoStewards(StrEnum):
+    """Decisions on cards that two stewards may have to take."""
+
+    EXACT_COUNTS = "exact-counts"
+    REVIEWED_RUNS = "reviewed-runs"
+    REVOCATION = "revocation"
+
+
 def affordable(
     terms: Proposal, cliques: Sequence[Clique], domain: Domain, most: int, statistics: int
 ) -> tuple[list[Moment], list[Change]]:
@@ -156,6 +165,8 @@ class Policy:
         analyses: That a card may have run on the records.
         automatic: Offer at once; otherwise a steward looks first.
         valid_days: Life of an offer and of the card made of it.
+        stewards: 2 where two stewards take every decision that gives something.
+        two_stewards: Names of single kinds of decisions that two stewards take.
     """
 
     largest_order: int
@@ -174,6 +185,13 @@ class Policy:
     analyses: AnalysesPolicy = RUNS_NOTHING
     automatic: bool = True
     valid_days: int = 90
+    stewards: int = 1
+    two_stewards: tuple[TwoStewards, ...] = ()
+
+    @property
+    def decided_by_two(self) -> tuple[TwoStewards, ...]:
+        """Kinds of decisions that two stewards take; all of them where every one does."""
+        return tuple(TwoStewards) if self.stewards > 1 else self.two_stewards
 
     def kept_apart(self, attributes: Iterable[str]) -> Clique | None:
         """The first forbidden set that the attributes hold together; None where they hold none."""

@@ -81,6 +81,7 @@ def people_rules(people: Mapping[str, Enrolled]) -> dict[str, Fields]:
             "signing_key": key_id(person.signing_key),
             "earlier_keys": ", ".join(map(key_id, person.earlier)),
         }
+        | ({"tls_keys": ", ".join(person.tls_keys)} if person.tls_keys else {})
         | ({"disabled": "true"} if person.disabled else {})
         for uri, person in people.items()
     }

@@ -20,6 +20,7 @@ from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
 from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.material import Declared
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import BY_CONSTRUCTION
@@ -210,6 +211,16 @@ class PolicyTable(Section):
     analyses: AnalysesTable = AnalysesTable()
     automatic: bool = False
     valid_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 90
+    stewards: Annotated[int, Field(ge=1, le=2)] = 1
+    two_stewards: tuple[policy.TwoStewards, ...] = ()
+
+    @model_validator(mode="after")
+    def _somebody_looks(self) -> "PolicyTable":
+        offers = self.stewards > 1 or policy.TwoStewards.EXACT_COUNTS in self.two_stewards
+        if self.automatic and offers:
+            problem = "must be false where two stewards decide on offers"
+            raise InvalidInputError(field="policy.automatic", problem=problem)
+        return self
 
     def policy(self) -> policy.Policy:
         values = {

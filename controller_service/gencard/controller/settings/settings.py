@@ -1,5 +1,6 @@
 """The settings file: tables of the service and of its datasets."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -144,6 +145,22 @@ class Limits(Section):
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
 
 
+class Alone(StrEnum):
+    """What one steward does not do alone, for the whole controller."""
+
+    ROTATION = "rotation"
+    ENROL = "enrol"
+
+
+class StewardsTable(Section):
+    """Decisions on the whole controller that two stewards take.
+
+    ``rotation`` of signing keys; ``enrol``: letting people in, by a request or again.
+    """
+
+    two: tuple[Alone, ...] = ()
+
+
 class FormatTable(Section):
     """How a file of records is written, where it is not CSV or Parquet as programs write them."""
 
@@ -190,6 +207,7 @@ class Settings(BaseSettings):
     identity: Identities
     signing: Signing = Signing()
     limits: Limits = Limits()
+    stewards: StewardsTable = StewardsTable()
     cell: CellTable = CellTable()
     datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()

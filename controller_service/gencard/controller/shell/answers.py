@@ -1,30 +1,29 @@
 """answers list, show, release, refuse: what of a run on the records may leave, number by number."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from gencard.controller.answers.decisions import STEWARD, AnswerDesk, Outcome, question_of
-from gencard.controller.answers.review import Cell, Review
+from gencard.controller.answers.decisions import STEWARD, question_of
+from gencard.controller.answers.review import Cell
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
+    Emergency,
+    Reason,
     StewardName,
     console,
-    controller_state,
+    local_desk,
     plain,
     say,
     say_json,
-    steward_uri,
     table,
 )
 from gencard.controller.state.runs import RunRow, RunTier
-from gencard.core.errors import InvalidInputError
+from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.answers import AnswerView
 from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.shell import new_typer
@@ -40,8 +39,8 @@ _STYLES = {Colour.GREEN: "green", Colour.AMBER: "yellow", Colour.RED: "red"}
 @app.command("list")
 def list_answers(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     """List the answers that wait for a steward, oldest first."""
-    with _desk(config, None) as desk:
-        rows = desk.waiting()
+    with local_desk(config, None) as desk:
+        rows = desk.desk.answers(desk.who)
     if as_json:
         say_json([_facts(row) for row in rows])
         return
@@ -61,18 +60,16 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show every number that waits, beside that of the dry run, with its mark and the rule."""
-    with _desk(config, None) as desk:
-        row, outcome = desk.show(name)
-    if row.tier is RunTier.CHECKED:
-        say_json({**_facts(row), "answer": outcome.answer, "marks": outcome.marks})
-        return
-    review = Review.of(outcome)
-    if program:
-        typer.echo(review.program)
+    with local_desk(config, None) as desk:
+        view = desk.desk.answer(desk.who, name)
+    if view.row.tier is RunTier.CHECKED:
+        say_json({**_facts(view.row), "answer": view.answer, "marks": view.marks})
+    elif program:
+        typer.echo(view.program)
     elif as_json:
-        say_json({**_facts(row), "numbers": [_cell_document(cell) for cell in review.cells()]})
+        say_json({**_facts(view.row), "numbers": [_cell_document(cell) for cell in view.cells]})
     else:
-        _say(row, review)
+        _say(view)
 
 
 @app.command()
@@ -88,20 +85,19 @@ def release(
     red: Annotated[
         bool, typer.Option("--red", help="Release red numbers too; by default they are held back.")
     ] = False,
+    reason: Reason = None,
+    emergency: Emergency = False,
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
     """Release an answer: green and amber numbers, unless options say otherwise; signed and logged."""
-    with _desk(config, steward) as desk:
-        row, outcome = desk.show(name)
-        if row.tier is RunTier.REVIEWED:
-            ended = _release_part(desk, row, outcome, withhold or [], digits, red=red)
-        elif withhold or digits is not None or red:
-            problem = "goes with programs; our own analyses are released or refused as a whole"
-            raise InvalidInputError(field="option", problem=problem)
-        else:
-            ended = desk.release(name)
-    say(f"Released {name}: {ended.statistics} numbers charged, log entry {ended.log_index}.")
+    arguments: dict[str, Any] = {"withhold": withhold} if withhold else {}
+    arguments |= ({} if digits is None else {"digits": digits}) | ({"red": True} if red else {})
+    with local_desk(config, steward, emergency=emergency) as desk:
+        result = desk.decide(Kind.RELEASE_ANSWER, name, reason, **arguments)
+    if result is not None:
+        charged, entry = result["statistics"], result["log_index"]
+        say(f"Released {name}: {charged} numbers charged, log entry {entry}.")
 
 
 @app.command()
@@ -112,39 +108,22 @@ def refuse(
     steward: StewardName = None,
 ) -> None:
     """Refuse an answer: no number leaves; the refusal is signed and costs one statistic."""
-    with _desk(config, steward) as desk:
-        ended = desk.refuse(name, (reason,))
-    say(f"Refused {name}: {ended.statistics} statistic charged, log entry {ended.log_index}.")
+    with local_desk(config, steward) as desk:
+        result = desk.decide(Kind.REFUSE_ANSWER, name, reason, code=reason)
+    if result is not None:
+        charged, entry = result["statistics"], result["log_index"]
+        say(f"Refused {name}: {charged} statistic charged, log entry {entry}.")
 
 
-@contextmanager
-def _desk(config: Path, steward: str | None) -> Iterator[AnswerDesk]:
-    with controller_state(config) as opened:
-        yield opened.answer_desk(steward_uri(opened.settings, steward))
-
-
-def _release_part(
-    desk: AnswerDesk,
-    row: RunRow,
-    outcome: Outcome,
-    withheld: list[str],
-    digits: int | None,
-    *,
-    red: bool,
-) -> RunRow:
-    digest = question_of(row).formula
-    answer, numbers, codes = Review.of(outcome).released(digest, withheld, digits, red=red)
-    return desk.release(row.name, answer, numbers, codes)
-
-
-def _say(row: RunRow, review: Review) -> None:
+def _say(view: AnswerView) -> None:
+    row = view.row
     console.print(f"[bold]{row.name}[/]", soft_wrap=True)
     console.print(f"  analyst   {plain(row.submitter)}")
     console.print(f"  program   {question_of(row).formula} (show --program prints it)", soft_wrap=True)
-    cells = list(review.cells())
-    for output in review.outputs:
-        lines = table(escape(output.name), "row", "column", "records", "dry run", "mark", "rules")
-        for cell in (one for one in cells if one.output == output.name):
+    cells = view.cells
+    for output in dict.fromkeys(cell.output for cell in cells):
+        lines = table(escape(output), "row", "column", "records", "dry run", "mark", "rules")
+        for cell in (one for one in cells if one.output == output):
             colour = cell.verdict.colour
             mark = f"[{_STYLES[colour]}]{colour}[/]"
             values = _text(cell.value), _text(cell.dry)

@@ -1,8 +1,6 @@
 """cards, approve, counter, reject, revoke: a steward's decisions on cards."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -11,17 +9,20 @@ from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
+    Emergency,
+    LocalDesk,
+    Reason,
     StewardName,
     console,
     controller_state,
+    local_desk,
     plain,
     say_json,
-    stewardship,
 )
+from gencard.controller.stewards.actions import Kind
 from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
-from gencard.core.errors import InvalidInputError
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.documents.card_document import terms_document
@@ -57,10 +58,16 @@ def show(
         console.print("No cards waiting." if waiting else "No cards.")
 
 
-def approve(name: CardName, config: ConfigFile = HERE, steward: StewardName = None) -> None:
+def approve(
+    name: CardName,
+    reason: Reason = None,
+    emergency: Emergency = False,
+    config: ConfigFile = HERE,
+    steward: StewardName = None,
+) -> None:
     """Offer the proposed terms, or the nearest that the policy allows."""
-    with stewardship(config, steward) as steward_desk:
-        _say(steward_desk.approve(name))
+    with local_desk(config, steward, emergency=emergency) as desk:
+        _decide(desk, Kind.APPROVE, name, reason)
 
 
 def counter(
@@ -69,49 +76,51 @@ def counter(
         list[str] | None, typer.Option(help="Marginal to leave out, such as sex,age. Repeatable.")
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
+    reason: Reason = None,
+    emergency: Emergency = False,
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
     """Offer other terms than proposed."""
-    left_out = [frozenset(part.strip() for part in marginal.split(",")) for marginal in drop or ()]
-    with stewardship(config, steward) as steward_desk:
-        with steward_desk.database.reading() as tx:
-            proposed = steward_desk.cards.card(tx, name).proposed
-        terms = _without(proposed, left_out)
-        _say(steward_desk.offer(name, replace(terms, rows=rows or proposed.rows)))
+    arguments: dict[str, Any] = {
+        "drop": [[part.strip() for part in marginal.split(",")] for marginal in drop or ()]
+    }
+    arguments |= {} if rows is None else {"rows": rows}
+    with local_desk(config, steward, emergency=emergency) as desk:
+        _decide(desk, Kind.COUNTER, name, reason, **arguments)
 
 
 def reject(
-    name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
+    name: CardName,
+    remark: Remark = "",
+    reason: Reason = None,
+    config: ConfigFile = HERE,
+    steward: StewardName = None,
 ) -> None:
     """Reject a pending proposal."""
-    with stewardship(config, steward) as steward_desk:
-        _say(steward_desk.reject(name, remark))
+    with local_desk(config, steward) as desk:
+        _decide(desk, Kind.REJECT, name, reason or remark, remark=remark)
 
 
 def revoke(
-    name: CardName, remark: Remark = "", config: ConfigFile = HERE, steward: StewardName = None
+    name: CardName,
+    remark: Remark = "",
+    reason: Reason = None,
+    emergency: Emergency = False,
+    config: ConfigFile = HERE,
+    steward: StewardName = None,
 ) -> None:
     """Revoke an agreed card permanently, by a signed revocation."""
-    with stewardship(config, steward) as steward_desk:
-        _say(steward_desk.revoke(name, remark))
+    with local_desk(config, steward, emergency=emergency) as desk:
+        _decide(desk, Kind.REVOKE, name, reason or remark, remark=remark)
 
 
-def _without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
-    """The terms without these marginals and their weights.
-
-    Raises:
-        InvalidInputError: One of them was not asked for.
-    """
-    if not {frozenset(clique) for clique in proposed.marginals}.issuperset(left_out):
-        raise InvalidInputError(field="--drop", problem="names a marginal that was not proposed")
-    kept = [
-        place for place, clique in enumerate(proposed.marginals) if frozenset(clique) not in left_out
-    ]
-    weights = tuple(proposed.weights[place] for place in kept if proposed.weights)
-    others = proposed.weights[len(proposed.marginals) :]
-    marginals = tuple(proposed.marginals[place] for place in kept)
-    return replace(proposed, marginals=marginals, weights=(*weights, *others))
+def _decide(desk: LocalDesk, kind: Kind, name: str, reason: str | None, **arguments: Any) -> None:
+    """Decide on a card, and print it."""
+    if desk.decide(kind, name, reason, **arguments) is None:
+        return
+    with desk.opened.database.reading() as tx:
+        _say(desk.opened.cards.card(tx, name))
 
 
 def _say_short(card: Card) -> None:

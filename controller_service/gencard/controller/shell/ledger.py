@@ -11,15 +11,18 @@ from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
+    Emergency,
+    Reason,
     StewardName,
     console,
     controller_state,
+    local_desk,
     plain,
     say_json,
-    stewardship,
     table,
 )
 from gencard.controller.state.accounts import Account, Scope
+from gencard.controller.stewards.actions import Kind
 from gencard.core.card.budget import Spend
 from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer
@@ -54,19 +57,30 @@ def show(
 
 
 @app.command()
-def settle(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
+def settle(
+    line: Line,
+    reason: Reason = None,
+    config: ConfigFile = HERE,
+    steward: StewardName = None,
+) -> None:
     """Charge a reservation for good: something may have been released for it."""
-    with stewardship(config, steward) as steward_desk:
-        steward_desk.settle(line, void=False)
-    console.print(f"Line {line} is settled.")
+    with local_desk(config, steward) as desk:
+        if desk.decide(Kind.SETTLE, f"ledger/{line}", reason) is not None:
+            console.print(f"Line {line} is settled.")
 
 
 @app.command()
-def void(line: Line, config: ConfigFile = HERE, steward: StewardName = None) -> None:
+def void(
+    line: Line,
+    reason: Reason = None,
+    emergency: Emergency = False,
+    config: ConfigFile = HERE,
+    steward: StewardName = None,
+) -> None:
     """Refund a reservation for which nothing was released."""
-    with stewardship(config, steward) as steward_desk:
-        steward_desk.settle(line, void=True)
-    console.print(f"Line {line} is void.")
+    with local_desk(config, steward, emergency=emergency) as desk:
+        if desk.decide(Kind.VOID, f"ledger/{line}", reason) is not None:
+            console.print(f"Line {line} is void.")
 
 
 def _say(line: Spend) -> None:

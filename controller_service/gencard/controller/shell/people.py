@@ -3,35 +3,31 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.certificates import renew as renew_certificate
-from gencard.controller.people.enrolment import (
-    Enrolment,
-    Kind,
-    complete,
-    examined,
-)
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.settings.disk import write_whole
-from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     AuthorityKey,
     ConfigFile,
+    Emergency,
+    Reason,
     StewardName,
     console,
     controller_state,
+    local_desk,
     say,
     say_json,
-    steward_uri,
     table,
 )
+from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.people import RequestView
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.documents import key_history as wire
@@ -51,9 +47,9 @@ Fingerprint = Annotated[
 ]
 
 _EFFECT = {
-    Kind.NEW: "Enrol a new person.",
-    Kind.RENEWED: "Renew the certificate; the keys stay as they are.",
-    Kind.REPLACED: "Replace the keys; the old signing key signs no more, what it signed stays valid.",
+    "new": "Enrol a new person.",
+    "renewed": "Renew the certificate; the keys stay as they are.",
+    "replaced": "Replace the keys; the old signing key signs no more, what it signed stays valid.",
 }
 
 
@@ -77,6 +73,8 @@ def enrol(
         typer.Option("--again", help="Replace an enrolled person's keys; old cards stay valid."),
     ] = False,
     authority_key: AuthorityKey = None,
+    reason: Reason = None,
+    emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
@@ -84,22 +82,22 @@ def enrol(
 
     Also renews certificates (requested by `gencard enrol --renew`) and, with --again, replaces keys.
     """
-    folder, person = config.absolute().parent, read_request(request)
-    authority = read_authority(folder / "authority", authority_key)
-    domain = trust_domain_of(authority)
-    enrolment = examined(folder, person, domain, role=role, project=project, again=again)
-    where = reachable(address or Settings.load(config).server.address)
-    _say_what(enrolment)
-    _compare(person, fingerprint)
-    with controller_state(config) as opened:
-        rotation = opened.rotation(steward_uri(opened.settings, steward))
-        rotation.note_enrolment(person.name, enrolment.facts)
-    answer = complete(folder, enrolment, authority, address=where, now=datetime.now(UTC))
+    person = read_request(request)
+    given = {"role": role and str(role), "project": project, "address": address}
+    arguments: dict[str, Any] = {name: value for name, value in given.items() if value}
+    arguments |= {"request": request_text(request)} | ({"again": True} if again else {})
+    with local_desk(config, steward, emergency=emergency, authority_key=authority_key) as desk:
+        view = desk.desk.request(desk.who, arguments)
+        _say_what(view)
+        arguments["fingerprint"] = _compared(person, fingerprint)
+        result = desk.decide(Kind.ENROL, f"people/{person.name}", reason, **arguments)
+    if result is None:
+        return
     file = output or Path(f"{person.name}-answer.json")
-    write_whole(file, [answer.document])
+    write_whole(file, [result["answer"].encode()])
     say(f"Written: {file}. Send it to {person.name}, who runs: gencard enrol --answer {file.name}")
     say("Fingerprint of the answer; it must match the one that this command shows:")
-    say(f"  {grouped(answer.fingerprint)}")
+    say(f"  {grouped(result['fingerprint'])}")
 
 
 def renew(
@@ -123,49 +121,42 @@ def renew(
 
 def read_request(file: Path) -> EnrolmentRequest:
     """The request in a file; raises InvalidInputError."""
+    return request_of_document(request_text(file).encode())
+
+
+def request_text(file: Path) -> str:
+    """The text of a request's file; raises InvalidInputError."""
     try:
         with file.open("rb") as opened:
-            content = opened.read(LARGEST)
+            return opened.read(LARGEST).decode(errors="replace")
     except OSError:
         raise InvalidInputError(field="request", problem=f"there is no file {file}") from None
-    return request_of_document(content)
 
 
-def _say_what(enrolment: Enrolment) -> None:
+def _say_what(view: RequestView) -> None:
     """Print whom this enrols, as what, and where role or project differ from the request."""
-    identity, request = enrolment.identity, enrolment.request
-    say(_EFFECT[enrolment.kind])
-    say(f"  name         {identity.name}")
+    say(_EFFECT[view.kind])
+    say(f"  name         {view.name}")
     for field, given, wanted in (
-        ("role", identity.role, request.role),
-        ("project", identity.project, request.project),
+        ("role", view.role, view.requested_role),
+        ("project", view.project, view.requested_project),
     ):
         say(
             f"  {field:12} {given}{f' (the request says {wanted})' if wanted not in ('', given) else ''}"
         )
-    say(f"  fingerprint  {grouped(request.fingerprint)}")
+    say(f"  fingerprint  {grouped(view.fingerprint)}")
 
 
-def reachable(address: str) -> str:
-    """The address for the person; raises InvalidInputError if it names no host to connect to."""
-    if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
-        problem = f"{address} names no host to connect to; give one with --address"
-        raise InvalidInputError(field="address", problem=problem)
-    return address
-
-
-def _compare(request: EnrolmentRequest, fingerprint: str | None) -> None:
-    """Compare the fingerprint with the one received over a second channel.
+def _compared(request: EnrolmentRequest, fingerprint: str | None) -> str:
+    """The fingerprint as received over a second channel.
 
     Raises:
-        InvalidInputError: The given fingerprint differs.
         Abort: The steward answers that it differs.
     """
     if fingerprint is None:
         typer.confirm(f"Is this the fingerprint that {request.name} gave you?", abort=True)
-    elif "".join(fingerprint.split()).lower() != request.fingerprint:
-        problem = "does not match the request, which may have been changed in transit"
-        raise InvalidInputError(field="fingerprint", problem=problem)
+        return request.fingerprint
+    return fingerprint
 
 
 keys_app = new_typer(help="Keys that sign cards and the log.", invoke_without_command=True)
@@ -203,16 +194,20 @@ def rotate(
     use: Annotated[
         Use | None, typer.Argument(help="What the key signs. Default: rotate both keys.")
     ] = None,
+    reason: Reason = None,
+    emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Replace a signing key. Earlier signatures stay valid. Needs no restart."""
-    with controller_state(config) as opened:
-        rotation = opened.rotation(steward_uri(opened.settings, steward))
+    with local_desk(config, steward, emergency=emergency) as desk:
         for rotated_use in Use if use is None else (use,):
-            change = rotation.rotate(rotated_use)
-            old, new = key_id(change.previous)[:16], key_id(change.key)[:16]
-            console.print(f"[bold]{rotated_use}[/]: key {new} replaces {old}.")
+            result = desk.decide(Kind.ROTATE, f"keys/{rotated_use}", reason)
+            if result is not None:
+                old, new = result["previous_key"][:16], result["key"][:16]
+                console.print(f"[bold]{rotated_use}[/]: key {new} replaces {old}.")
+    if result is None:
+        return
     console.print(
         "[dim]Analysts' clients accept the new key automatically, since the old one signed it.[/]"
     )

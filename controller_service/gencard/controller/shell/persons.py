@@ -1,33 +1,34 @@
 """person: who may call: added, listed, disabled and enabled."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from cryptography.x509 import load_pem_x509_certificate
 from rich.markup import escape
 
-from gencard.controller.people.certificates import LEAF_LIFE, read_authority
-from gencard.controller.people.enrolment import PROJECT, disable, make_people
-from gencard.controller.people.identities import read_identities
+from gencard.controller.people.certificates import read_authority
+from gencard.controller.people.enrolment import PROJECT, make_people
 from gencard.controller.settings.settings import Settings
-from gencard.controller.shell.people import Fingerprint, enrol, reachable, read_request
+from gencard.controller.shell.people import Fingerprint, enrol, read_request
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     AuthorityKey,
     ConfigFile,
+    Emergency,
+    Reason,
     StewardName,
     console,
-    controller_state,
+    local_desk,
     note_rules,
     say,
     say_json,
     table,
 )
-from gencard.controller.state.events import Event, event_of
+from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.people import reachable
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.documents.enrolment import PERSONS
@@ -55,6 +56,8 @@ def add(
         ),
     ] = False,
     authority_key: AuthorityKey = None,
+    reason: Reason = None,
+    emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
@@ -75,6 +78,8 @@ def add(
         project,
         fingerprint=fingerprint,
         authority_key=authority_key,
+        reason=reason,
+        emergency=emergency,
         steward=steward,
         config=config,
     )
@@ -95,11 +100,13 @@ def _make_person(
 @app.command(name="disable")
 def disable_person(
     name: Annotated[str, typer.Argument(help="Name of the person.")],
+    reason: Reason = None,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Refuse a person from the next call on. What they signed stays valid; the name stays taken."""
-    disable(config.absolute().parent, name)
+    with local_desk(config, steward) as desk:
+        desk.decide(Kind.DISABLE, f"people/{name}", reason)
     note_rules(config, steward)
     say(f"{name} is disabled. To undo it: gencard-controller person enable {name}")
 
@@ -107,31 +114,34 @@ def disable_person(
 @app.command()
 def enable(
     name: Annotated[str, typer.Argument(help="Name of the person.")],
+    reason: Reason = None,
+    emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Let a disabled person in again, with the same keys and certificate."""
-    disable(config.absolute().parent, name, disabled=False)
-    note_rules(config, steward)
-    say(f"{name} is enabled.")
+    with local_desk(config, steward, emergency=emergency) as desk:
+        result = desk.decide(Kind.ENABLE, f"people/{name}", reason)
+    if result is not None:
+        note_rules(config, steward)
+        say(f"{name} is enabled.")
 
 
 @app.command(name="list")
 def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     """List people with role, project, end of the certificate, and their last entry in the log."""
-    enrolled = read_identities(Settings.load(config).signing.identities)
-    with controller_state(config) as opened, opened.database.reading() as tx:
-        seen, certified = _times(event_of(entry.body) for entry in opened.log.entries(tx))
+    with local_desk(config, None) as desk:
+        views = desk.desk.people(desk.who)
     listed = [
         {
-            "name": person.identity.name,
-            "role": str(person.identity.role),
-            "project": person.identity.project,
-            "certificate until": _certificate_end(config, person.identity.name, certified),
-            "last in the log": seen.get(uri, ""),
+            "name": person.name,
+            "role": person.role,
+            "project": person.project,
+            "certificate until": _day(person.certificate_until),
+            "last in the log": time_text(person.last_seen) if person.last_seen else "",
             "state": "disabled" if person.disabled else "enabled",
         }
-        for uri, person in enrolled.items()
+        for person in views
     ]
     if as_json:
         say_json(listed)
@@ -142,20 +152,5 @@ def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     console.print(people)
 
 
-def _times(events: Iterable[Event]) -> tuple[dict[str, str], dict[str, datetime]]:
-    """When each URI last acted, and when each name was last given a certificate."""
-    seen: dict[str, str] = {}
-    certified: dict[str, datetime] = {}
-    for event in events:
-        seen[event.actor] = time_text(event.time)
-        if event.action == "enrol":
-            certified[event.resource.removeprefix("people/")] = event.time
-    return seen, certified
-
-
-def _certificate_end(config: Path, name: str, certified: Mapping[str, datetime]) -> str:
-    """The day on which the certificate ends; empty where nothing here says it."""
-    file = config.absolute().parent / "people" / name / "certificate.pem"
-    if file.is_file():
-        return f"{load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc:%Y-%m-%d}"
-    return f"{certified[name] + LEAF_LIFE:%Y-%m-%d}" if name in certified else ""
+def _day(time: datetime | None) -> str:
+    return "" if time is None else f"{time:%Y-%m-%d}"

@@ -20,17 +20,19 @@ from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
+    Emergency,
+    Reason,
     StewardName,
     console,
     controller_state,
+    local_desk,
     plain,
     say_json,
-    steward_uri,
-    stewardship,
     table,
 )
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.operations import OperationRow
+from gencard.controller.stewards.actions import Kind
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
@@ -64,6 +66,7 @@ def clear(
     black_box: Annotated[str, typer.Argument(help="Name of the black box in the settings.")],
     dataset: Annotated[str, typer.Option(help="Dataset whose audits of the box are cleared.")],
     remark: Annotated[str, typer.Option(help="Reason, recorded in the log.")],
+    emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
@@ -72,10 +75,11 @@ def clear(
     Cards whose audit failed stay failed. Audits of the same code under another name still count.
     """
     name = PREFIX + dataset.removeprefix(PREFIX)
-    with controller_state(config) as opened:
-        clearing = opened.audit_clearing(steward_uri(opened.settings, steward))
-        number = clearing.clear(name, black_box, remark)
-    console.print(f"Cleared {number} audits of {black_box} on {name}; the log records the reason.")
+    with local_desk(config, steward, emergency=emergency) as desk:
+        result = desk.decide(Kind.CLEAR_AUDITS, name, remark, black_box=black_box)
+    if result is not None:
+        tries = f"Cleared {result['tries']} audits of {black_box} on {name}"
+        console.print(f"{tries}; the log records the reason.")
 
 
 def _family(row: AuditRow) -> tuple[str, str, str]:
@@ -122,11 +126,17 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
 
 
 @refusals_app.command()
-def seen(operation: Operation, config: ConfigFile = HERE, steward: StewardName = None) -> None:
+def seen(
+    operation: Operation,
+    reason: Reason = None,
+    emergency: Emergency = False,
+    config: ConfigFile = HERE,
+    steward: StewardName = None,
+) -> None:
     """Mark a failure as reviewed: it no longer counts. Its price stays charged."""
-    with stewardship(config, steward) as steward_desk:
-        steward_desk.look_at(operation)
-    console.print(f"{operation} no longer counts.")
+    with local_desk(config, steward, emergency=emergency) as desk:
+        if desk.decide(Kind.DISMISS_REFUSAL, operation, reason) is not None:
+            console.print(f"{operation} no longer counts.")
 
 
 def _refusal_document(row: OperationRow) -> dict[str, str]:

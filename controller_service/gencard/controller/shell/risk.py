@@ -68,7 +68,7 @@ def _tables(
     """
     with opened.database.reading() as tx:
         card = opened.cards.card(tx, name)
-        granted = opened.cards.grants.exact_tables(tx, dataset_entry)
+        granted = opened.cards.grants.tables(tx, dataset_entry, exact=True)
     others = {other: cliques for other, cliques in granted.items() if other != name}
     return (*_own_tables(card), *chain.from_iterable(others.values())), sorted(others)
 

@@ -2,11 +2,15 @@
 
 import getpass
 import json
+import os
+import pwd
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import uuid4
 
 import typer
 from rich.console import Console
@@ -18,7 +22,8 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.event_log import kept_rules
-from gencard.controller.stewardship import Stewardship
+from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.desk import Desk, Way
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -37,6 +42,12 @@ AuthorityKey = Annotated[
     Path | None,
     typer.Option(help="The authority's private key, if not in the controller's folder."),
 ]
+Reason = Annotated[str | None, typer.Option(help="Why; one line, recorded in the log.")]
+Emergency = Annotated[
+    bool,
+    typer.Option("--emergency", help="Decide alone where two stewards have to; the log says so."),
+]
+NO_REASON = "none given"
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 HERE = Path("controller.toml")
 
@@ -51,15 +62,52 @@ def controller_state(config: Path) -> Iterator[ControllerState]:
         opened.database.close()
 
 
+@dataclass(frozen=True, slots=True)
+class LocalDesk:
+    """The stewards' desk in a local shell, under the steward's name; the log names the account too.
+
+    It works without a service, and so in an emergency.
+    """
+
+    opened: ControllerState
+    desk: Desk
+    who: Identity
+
+    def decide(
+        self, kind: Kind, resource: str, reason: str | None, **arguments: Any
+    ) -> Mapping[str, str] | None:
+        """Decide on what stands there now; what came of it, or None where a second steward has to.
+
+        Raises:
+            GencardError: What the action may end in.
+        """
+        shown = self.desk.shown(self.who, kind, resource, arguments)
+        action = Action(kind, resource, arguments, reason or NO_REASON, shown)
+        decision = self.desk.decide(self.who, action, str(uuid4()))
+        if decision.done:
+            return decision.result
+        say(f"Two stewards decide: {resource} waits for another one until {decision.expires:%Y-%m-%d}.")
+        say("The other one gives the same command with --steward, from an account of their own.")
+        return None
+
+
 @contextmanager
-def stewardship(config: Path, steward: str | None) -> Iterator[Stewardship]:
-    """The steward's actions, recorded under the steward's name.
+def local_desk(
+    config: Path,
+    steward: str | None,
+    *,
+    emergency: bool = False,
+    authority_key: Path | None = None,
+) -> Iterator[LocalDesk]:
+    """The desk, for decisions under the steward's name.
 
     Decisions apply the rules as the files state them now; changes since then are logged first.
     """
     with controller_state(config) as opened:
         _log_rules(opened, steward)
-        yield opened.stewardship(steward_uri(opened.settings, steward))
+        who = Identity.of(steward_uri(opened.settings, steward))
+        way = Way("local", pwd.getpwuid(os.getuid()).pw_name, emergency)
+        yield LocalDesk(opened, opened.desk(way, authority_key), who)
 
 
 def note_rules(config: Path, steward: str | None) -> None:

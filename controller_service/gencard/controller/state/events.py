@@ -18,6 +18,7 @@ from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of
 
 DETAILS = frozenset(
     {
+        "account",
         "after",
         "alpha",
         "attempt",
@@ -28,10 +29,13 @@ DETAILS = frozenset(
         "card_digest",
         "clock_behind_seconds",
         "data_digest",
+        "digest",
+        "emergency",
         "entries",
         "epsilon",
         "etag",
         "field",
+        "first",
         "generator",
         "held_by",
         "incident",
@@ -54,6 +58,7 @@ DETAILS = frozenset(
         "seed",
         "settings",
         "settings_before",
+        "shown",
         "software",
         "state",
         "statistics",
@@ -62,6 +67,7 @@ DETAILS = frozenset(
         "verdict",
         "verdict_digest",
         "version",
+        "way",
     }
 )
 """What an entry may say besides who, what, on what and when: no value, no count of records."""

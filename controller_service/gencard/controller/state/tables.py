@@ -154,6 +154,7 @@ cards = Table(
     Column("changed", Instant, nullable=False),
     Index(None, "analyst"),
     Index(None, "dataset"),
+    Index(None, "state", "changed", "name"),
     sqlite_autoincrement=True,
 )
 
@@ -285,4 +286,21 @@ rules = Table(
     metadata,
     Column("resource", String(400), primary_key=True),
     Column("fields", Text, nullable=False),
+)
+
+first_decisions = Table(
+    "first_decisions",
+    metadata,
+    _number(),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("kind", String(50), nullable=False),
+    Column("resource", String(400), nullable=False),
+    Column("arguments", LargeBinary, nullable=False),
+    Column("shown", String(64), nullable=False),
+    Column("reason", String(200), nullable=False),
+    Column("actor", String(400), nullable=False),
+    Column("keys", Text, nullable=False),
+    Column("created", Instant, nullable=False),
+    Index(None, "resource"),
+    sqlite_autoincrement=True,
 )

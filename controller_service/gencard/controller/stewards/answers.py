@@ -1,0 +1,135 @@
+"""Answers at the desk: what a run gave, number by number, and what of it leaves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.answers.decisions import STEWARD, Decisions, Outcome, question_of
+from gencard.controller.answers.review import Cell, Review
+from gencard.controller.policy.policy import TwoStewards
+from gencard.controller.records.catalogue import dataset_of
+from gencard.controller.state.first_decisions import FirstDecision
+from gencard.controller.state.runs import RunRow, RunTier
+from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others, texts
+from gencard.core.errors import InvalidInputError
+from gencard.core.program_outputs import DIGITS
+from gencard.wire.documents.answer_document import Question
+from gencard.wire.signatures.canonical import Document, sha256
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """An answer that waits, for stewards' eyes alone: its numbers come from the records.
+
+    Args:
+        cells: Of a reviewed run, every number beside that of the dry run, with its verdict.
+        program: Of a reviewed run, its text.
+        answer: Of a checked run, the answer as the core writes it; None where the rules refused it.
+        marks: Of a checked run, what the rules say of each number.
+        reasons: Codes of the rules that refused it.
+        two: Releasing needs two stewards.
+        shown: Digest for decisions on this answer.
+    """
+
+    row: RunRow
+    question: Question
+    cells: tuple[Cell, ...]
+    program: str
+    answer: Any
+    marks: Any
+    reasons: tuple[str, ...]
+    two: bool
+    shown: str
+    firsts: tuple[FirstDecision, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEffect:
+    """Decisions on answers that wait."""
+
+    decisions: Decisions
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
+        """The run and what it gave; raises InvalidInputError where it does not wait."""
+        row, _ = self.waiting(tx, resource)
+        outcome, request = (sha256(part or b"") for part in (row.outcome, row.request))
+        return {"name": row.name, "state": str(row.state), "outcome": outcome, "request": request}
+
+    def waiting(self, tx: Connection, name: str) -> tuple[RunRow, Outcome]:
+        """A waiting run and what it gave.
+
+        Raises:
+            NotFoundError: No such run.
+            InvalidInputError: It does not wait.
+        """
+        row = self.decisions.store.get(tx, name)
+        return row, Outcome.of(row)
+
+    def view(
+        self, tx: Connection, name: str, shown: str, firsts: tuple[FirstDecision, ...], *, two: bool
+    ) -> AnswerView:
+        """All of a waiting answer."""
+        row, outcome = self.waiting(tx, name)
+        reviewed = row.tier is RunTier.REVIEWED
+        review = Review.of(outcome) if reviewed else None
+        return AnswerView(
+            row,
+            question_of(row),
+            () if review is None else tuple(review.cells()),
+            "" if review is None else review.program,
+            None if reviewed else outcome.answer,
+            None if reviewed else outcome.marks,
+            outcome.reasons,
+            two,
+            shown,
+            firsts,
+        )
+
+    def demands(self, tx: Connection, action: Action) -> Demands:
+        """Releasing what a program gave may need two by itself."""
+        row = self.decisions.store.get(tx, action.resource)
+        release = action.kind is Kind.RELEASE_ANSWER
+        under = {TwoStewards.REVIEWED_RUNS} if release and row.tier is RunTier.REVIEWED else ()
+        return Demands(dataset_of(row.name), release, frozenset(under), row.submitter)
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Raises InvalidInputError, CardStateError as ``Decisions.release``."""
+        row, outcome = self.waiting(tx, action.resource)
+        if action.kind is Kind.REFUSE_ANSWER:
+            refuse_others(action.arguments, "code")
+            code = argument(action.arguments, "code", str, STEWARD)
+            ended = self.decisions.refuse(tx, row, replace(outcome, reasons=(code,)), by)
+        else:
+            ended = self.decisions.release(tx, row, released(row, outcome, action.arguments), by)
+        return Applied({"statistics": str(ended.statistics), "log_index": str(ended.log_index)})
+
+
+def released(row: RunRow, outcome: Outcome, arguments: Mapping[str, Any]) -> Outcome:
+    """The part of an outcome that leaves.
+
+    Raises:
+        InvalidInputError: The arguments do not fit, name no number, or leave none.
+    """
+    refuse_others(arguments, "withhold", "digits", "red")
+    if row.tier is not RunTier.REVIEWED:
+        if arguments:
+            problem = "goes with programs; our own analyses are released or refused as a whole"
+            raise InvalidInputError(field="option", problem=problem)
+        return replace(outcome, reasons=())
+    digits = argument(arguments, "digits", int, DIGITS + 1)
+    if "digits" in arguments and not 1 <= digits <= DIGITS:
+        raise InvalidInputError(field="digits", problem=f"must be from 1 to {DIGITS}")
+    answer, numbers, codes = Review.of(outcome).released(
+        question_of(row).formula,
+        texts(arguments, "withhold"),
+        digits if "digits" in arguments else None,
+        red=argument(arguments, "red", bool, False),
+    )
+    return replace(outcome, answer=answer, numbers=numbers, reasons=tuple(sorted(codes)))

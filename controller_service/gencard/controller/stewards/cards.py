@@ -1,0 +1,257 @@
+"""Cards at the desk: what is asked and what would be offered; approve, counter, reject, revoke."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards.book import CardBook
+from gencard.controller.policy.policy import TwoStewards
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.state.cards import offer_of
+from gencard.controller.state.first_decisions import FirstDecision
+from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
+from gencard.core.card.card import Card, CardState
+from gencard.core.card.offer_changes import STEWARD, changes_between
+from gencard.core.card.terms import Change, CounterOffer, Proposal
+from gencard.core.domain import Clique
+from gencard.core.errors import (
+    CardStateError,
+    GencardError,
+    InvalidInputError,
+    NotFittableError,
+    NotFoundError,
+    ProposalRefusedError,
+    TooLargeError,
+)
+from gencard.wire.codecs.privacy_codec import price_document
+from gencard.wire.documents.card_document import terms_document, terms_of_document
+from gencard.wire.signatures.canonical import Document, sha256, time_text
+from gencard.wire.signatures.dsse import REVOCATION, sign, statement
+
+_REFUSALS = (ProposalRefusedError, TooLargeError, NotFittableError, InvalidInputError, NotFoundError)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Which attributes are released together, as square matrices over ``attributes``.
+
+    Args:
+        here: True where this card, as proposed or offered, releases a table of both; the diagonal for
+            an attribute alone.
+        before: The same of all other cards that were granted on the present records, to anybody.
+        cards: Names of those cards.
+    """
+
+    attributes: tuple[str, ...]
+    here: tuple[tuple[bool, ...], ...]
+    before: tuple[tuple[bool, ...], ...]
+    cards: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CardView:
+    """A card as a steward sees it.
+
+    Args:
+        offer: What ``approve`` would offer: terms, changes, price; None where it cannot.
+        refusal: Why it cannot; None where it can.
+        two: Approving needs two stewards.
+        shown: Digest for decisions on this card.
+        firsts: Decisions on it that wait for a second steward.
+    """
+
+    card: Card
+    offer: CounterOffer | None
+    refusal: GencardError | None
+    two: bool
+    shown: str
+    together: Together
+    firsts: tuple[FirstDecision, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What is asked -> what would be offered."""
+        return () if self.offer is None else self.offer.changes
+
+
+@dataclass(frozen=True, slots=True)
+class CardEffect:
+    """Decisions on cards."""
+
+    cards: CardBook
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
+        """Etag, what ``approve`` would offer, and the policy."""
+        card = self.cards.card(tx, resource)
+        offer, refusal = self.offer(tx, card)
+        document: Document = {
+            "etag": card.etag,
+            "state": str(card.state),
+            "offer": None,
+            "refusal": "" if refusal is None else refusal.message,
+            "policy": self._policy_digest(resource),
+        }
+        if offer is not None:
+            changes = [[one.field, one.old, one.new, one.reason] for one in offer.changes]
+            price = price_document(offer.price)
+            document["offer"] = {
+                "terms": terms_document(offer.terms),
+                "changes": changes,
+                "price": price,
+            }
+        return document
+
+    def offer(self, tx: Connection, card: Card) -> tuple[CounterOffer | None, GencardError | None]:
+        """What approving would offer, or why it cannot; neither where the card does not wait."""
+        if card.state is not CardState.REQUESTED:
+            return None, None
+        try:
+            return self._counter_offer(tx, card, card.proposed), None
+        except _REFUSALS as error:
+            return None, error
+
+    def demands(self, tx: Connection, action: Action) -> Demands:
+        """Exact counts and revocations may need two by themselves."""
+        card = self.cards.card(tx, action.resource)
+        under: set[str] = set()
+        if action.kind is Kind.REVOKE:
+            under.add(TwoStewards.REVOCATION)
+        elif action.kind is not Kind.REJECT and not self._terms(card, action).privacy.noisy:
+            under.add(TwoStewards.EXACT_COUNTS)
+        gives = action.kind is not Kind.REJECT
+        return Demands(dataset_of(action.resource), gives, frozenset(under), card.analyst)
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Raises CardStateError where the card's state does not allow it; what the policy refuses."""
+        names = {Kind.APPROVE: (), Kind.COUNTER: ("drop", "rows", "terms")}.get(action.kind, ("remark",))
+        refuse_others(action.arguments, *names)
+        card = self.cards.card(tx, action.resource)
+        if action.kind is Kind.REVOKE:
+            moved = self._revoked(tx, card, by, argument(action.arguments, "remark", str, ""))
+        elif action.kind is Kind.REJECT:
+            remark = argument(action.arguments, "remark", str, "")
+            end = CardState.TERMINATED
+            moved = self.cards.end(tx, self._waiting(card), end, by, "reject", remark=remark)
+        else:
+            moved = self._offered(tx, card, by, self._terms(card, action))
+        return Applied({"state": str(moved.state), "etag": moved.etag})
+
+    def together(self, tx: Connection, card: Card, dataset_entry: DatasetEntry) -> Together:
+        """Attributes beside attributes: in one table of this card, of one granted before."""
+        attributes = dataset_entry.domain.attributes
+        granted = {
+            name: cliques
+            for name, cliques in self.cards.grants.tables(tx, dataset_entry).items()
+            if name != card.name
+        }
+        before = [clique for cliques in granted.values() for clique in cliques]
+        terms = card.proposed if card.offer is None else card.offer.terms
+        return Together(
+            attributes,
+            _matrix(attributes, terms.cliques),
+            _matrix(attributes, before),
+            tuple(sorted(granted)),
+        )
+
+    def _policy_digest(self, name: str) -> str:
+        try:
+            return sha256(repr(self.cards.catalogue.named(dataset_of(name)).policy).encode())
+        except NotFoundError:
+            return ""
+
+    def _terms(self, card: Card, action: Action) -> Proposal:
+        """What the action asks to be offered; raises InvalidInputError where that is nothing."""
+        if action.kind is Kind.APPROVE:
+            return card.proposed
+        whole = argument(action.arguments, "terms", dict, {})
+        terms = _terms_of(whole) if whole else card.proposed
+        if terms.dataset != card.proposed.dataset:
+            raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
+        dropped = [frozenset(clique) for clique in _cliques(action.arguments)]
+        rows = argument(action.arguments, "rows", int, terms.rows)
+        return replace(without(terms, dropped), rows=rows)
+
+    def _counter_offer(self, tx: Connection, card: Card, terms: Proposal) -> CounterOffer:
+        dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
+        outcome = self.cards.judged(tx, dataset_entry, terms)
+        changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
+        price = self.cards.charge(tx, card.analyst, dataset_entry, outcome.terms).price
+        return CounterOffer(outcome.terms, changes, price)
+
+    def _offered(self, tx: Connection, card: Card, by: str, terms: Proposal) -> Card:
+        dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
+        outcome = self.cards.judged(tx, dataset_entry, terms)
+        offered = self.cards.offered(tx, self._waiting(card), dataset_entry, outcome, by)
+        return self.cards.move(tx, card, offered)
+
+    def _revoked(self, tx: Connection, card: Card, by: str, remark: str) -> Card:
+        """The card ended for good, with a signed revocation.
+
+        One that was given back or has expired too: its analyst could still fetch what was made under it.
+
+        Raises:
+            CardStateError: The card was never agreed, or was revoked before.
+        """
+        if not card.envelope or card.state is CardState.REVOKED:
+            raise CardStateError(state=card.state)
+        facts = {"card": card.name, "remark": remark, "time": time_text(self.cards.clock())}
+        payload = statement(REVOCATION, card.name, facts, offer_of(card).digest)
+        fact = sign(payload, [self.cards.signing_key(tx)])
+        revoked = replace(card, attestations=(*card.attestations, fact))
+        return self.cards.end(tx, revoked, CardState.REVOKED, by, "revoke", remark=remark)
+
+    @staticmethod
+    def _waiting(card: Card) -> Card:
+        if card.state is not CardState.REQUESTED:
+            raise CardStateError(state=card.state)
+        return card
+
+
+def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
+    """The terms without these marginals and their weights.
+
+    Raises:
+        InvalidInputError: One of them was not asked for.
+    """
+    if not {frozenset(clique) for clique in proposed.marginals}.issuperset(left_out):
+        raise InvalidInputError(field="drop", problem="names a marginal that was not proposed")
+    kept = [
+        place for place, clique in enumerate(proposed.marginals) if frozenset(clique) not in left_out
+    ]
+    weights = tuple(proposed.weights[place] for place in kept if proposed.weights)
+    others = proposed.weights[len(proposed.marginals) :]
+    marginals = tuple(proposed.marginals[place] for place in kept)
+    return replace(proposed, marginals=marginals, weights=(*weights, *others))
+
+
+def _terms_of(document: Document) -> Proposal:
+    try:
+        return terms_of_document(document)
+    except (KeyError, AttributeError, TypeError, ValueError):
+        pass
+    raise InvalidInputError(field="arguments.terms", problem="are no terms of a card")
+
+
+def _cliques(arguments: Mapping[str, Any]) -> list[Clique]:
+    cliques = argument(arguments, "drop", list, [])
+    for clique in cliques:
+        if not (isinstance(clique, list) and all(isinstance(name, str) for name in clique)):
+            problem = "is not a list of lists of attributes"
+            raise InvalidInputError(field="arguments.drop", problem=problem)
+    return [tuple(clique) for clique in cliques]
+
+
+def _matrix(attributes: tuple[str, ...], cliques: Sequence[Clique]) -> tuple[tuple[bool, ...], ...]:
+    place = {name: number for number, name in enumerate(attributes)}
+    matrix = [[False] * len(attributes) for _ in attributes]
+    for clique in cliques:
+        known = [place[name] for name in clique if name in place]
+        for one, other in combinations(known, 2):
+            matrix[one][other] = matrix[other][one] = True
+        for one in known:
+            matrix[one][one] = True
+    return tuple(map(tuple, matrix))

@@ -1,0 +1,95 @@
+"""What all actions have in common: what a steward is shown, who has to agree, the effect."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from gencard.controller.stewards.actions import Action
+from gencard.core.errors import InvalidInputError
+from gencard.wire.signatures.canonical import Document
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a decision has to meet.
+
+    Args:
+        dataset: Whose policy says whether two stewards decide; empty for the whole controller's rules.
+        gives: The action gives something away or takes a protection off: a policy of two stewards
+            covers it. Refusing and ending never need two.
+        under: Names of single rules that cover it, as the settings name them.
+        subject: URI of the person whom it is about: nobody decides on themselves.
+    """
+
+    dataset: str = ""
+    gives: bool = False
+    under: frozenset[str] = frozenset()
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of an action.
+
+    Args:
+        result: Texts, by name.
+        afterwards: Files that change once the transaction is true; the log holds the decision by then.
+    """
+
+    result: Mapping[str, str] = field(default_factory=dict)
+    afterwards: Callable[[], None] | None = None
+
+
+class Effect(Protocol):
+    """One kind of action. All three look at the state as it is in the transaction."""
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
+        """What a steward has to have seen; its digest is compared.
+
+        Raises:
+            NotFoundError: No such resource.
+        """
+        ...
+
+    def demands(self, tx: Connection, action: Action) -> Demands:
+        """Who has to agree."""
+        ...
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Make it true; raises what the action may end in.
+
+        Args:
+            by: URI of who decided last.
+        """
+        ...
+
+
+def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
+    """One argument of an action.
+
+    Raises:
+        InvalidInputError: It has another type.
+    """
+    value = arguments.get(name, default)
+    if type(value) is not kind:
+        raise InvalidInputError(field=f"arguments.{name}", problem="has the wrong type")
+    return value
+
+
+def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A list of texts; raises InvalidInputError where it is none."""
+    values = argument(arguments, name, list, [])
+    if not all(isinstance(value, str) for value in values):
+        raise InvalidInputError(field=f"arguments.{name}", problem="is not a list of texts")
+    return tuple(values)
+
+
+def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
+    """Raises InvalidInputError where there is an argument of another name."""
+    if not arguments.keys() <= {*names}:
+        problem = f"may have {', '.join(names) or 'none'}"
+        raise InvalidInputError(field="arguments", problem=problem)

@@ -1,0 +1,214 @@
+"""People at the desk: who is enrolled, in which role; enrol from a request, disable, enable."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.x509 import load_pem_x509_certificate
+from sqlalchemy import Connection
+
+from gencard.controller.people.certificates import LEAF_LIFE, KeyPair, read_authority
+from gencard.controller.people.enrolment import Enrolment, answer_to, examined, known_person, write
+from gencard.controller.people.identities import Enrolled, read_identities
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
+from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
+from gencard.wire.documents.enrolment import LARGEST, request_of_document
+from gencard.wire.signatures.canonical import Document, sha256
+from gencard.wire.signatures.dsse import key_id
+
+PERSON = "people/"
+ENROL = "enrol"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonView:
+    """Somebody enrolled.
+
+    Args:
+        fingerprint: Of the signing key.
+        certificate_until: End of the certificate; None where nothing here says it.
+        last_seen: Time of the newest entry in the log that they caused; None where there is none.
+        shown: Digest for decisions on this person.
+    """
+
+    uri: str
+    name: str
+    role: str
+    project: str
+    fingerprint: str
+    disabled: bool
+    certificate_until: datetime | None
+    last_seen: datetime | None
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """What enrolling from a request would do; compare the fingerprint with the person first.
+
+    Args:
+        kind: new, renewed or replaced.
+        requested_role, requested_project: What the request says; the steward decides.
+    """
+
+    name: str
+    role: str
+    project: str
+    requested_role: str
+    requested_project: str
+    kind: str
+    fingerprint: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersonEffect:
+    """Enrols, disables and enables people.
+
+    Args:
+        folder: The controller's folder, as ``draft`` made it.
+        address: Where people find the service, unless the action says it.
+        authority_key: The authority's private key, where it is not in the folder.
+    """
+
+    folder: Path
+    trust_domain: str
+    address: str
+    log: EventLog
+    clock: Callable[[], datetime]
+    authority_key: Path | None = None
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
+        """The person, or what the request would do."""
+        if "request" not in arguments:
+            return _person_document(known_person(self.folder, resource.removeprefix(PERSON)))
+        enrolment = self.examined(resource, arguments)
+        request = sha256(argument(arguments, "request", str, "").encode())
+        return {"request": request, "uri": enrolment.identity.uri, **enrolment.facts}
+
+    def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
+        """Letting somebody in may need two; nobody lets themselves in."""
+        name = action.resource.removeprefix(PERSON)
+        if action.kind is Kind.DISABLE:
+            return Demands()
+        if action.kind is Kind.ENABLE:
+            uri = known_person(self.folder, name).identity.uri
+        else:
+            uri = self.examined(action.resource, action.arguments).identity.uri
+        return Demands(under=frozenset({ENROL}), subject=uri)
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Raises AuthorityElsewhereError where certificates are issued on another machine."""
+        if action.kind is Kind.ENROL:
+            return self._enrolled(tx, by, action)
+        refuse_others(action.arguments)
+        person = known_person(self.folder, action.resource.removeprefix(PERSON))
+        changed = replace(person, disabled=action.kind is Kind.DISABLE)
+        return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed))
+
+    def examined(self, resource: str, arguments: Mapping[str, Any]) -> Enrolment:
+        """What enrolling would do; raises InvalidInputError as ``enrolment.examined``."""
+        refuse_others(arguments, "request", "fingerprint", "role", "project", "address", "again")
+        document = argument(arguments, "request", str, "").encode()
+        if len(document) > LARGEST:
+            raise InvalidInputError(field="arguments.request", problem="is too long for a request")
+        request = request_of_document(document)
+        reachable(argument(arguments, "address", str, "") or self.address)
+        if resource != f"{PERSON}{request.name}":
+            raise InvalidInputError(field="name", problem=f"is {request.name!r} in the request")
+        return examined(
+            self.folder,
+            request,
+            self.trust_domain,
+            role=argument(arguments, "role", str, "") or None,
+            project=argument(arguments, "project", str, "") or None,
+            again=argument(arguments, "again", bool, False),
+        )
+
+    def request_view(
+        self, arguments: Mapping[str, Any], digest: Callable[[Document], str]
+    ) -> RequestView:
+        """What a request asks for, before anything is decided."""
+        request = request_of_document(argument(arguments, "request", str, "").encode())
+        enrolment = self.examined(f"{PERSON}{request.name}", arguments)
+        identity, document = enrolment.identity, sha256(argument(arguments, "request", str, "").encode())
+        return RequestView(
+            identity.name,
+            str(identity.role),
+            identity.project,
+            request.role,
+            request.project,
+            str(enrolment.kind),
+            request.fingerprint,
+            digest({"request": document, "uri": identity.uri, **enrolment.facts}),
+        )
+
+    def views(
+        self,
+        seen: Mapping[str, datetime],
+        certified: Mapping[str, datetime],
+        digest: Callable[[Document], str],
+    ) -> tuple[PersonView, ...]:
+        """Everybody enrolled, by URI.
+
+        Args:
+            seen: When each URI last acted.
+            certified: When each name was last given a certificate.
+        """
+        people = read_identities(self.folder / "identities").values()
+        return tuple(
+            PersonView(
+                person.identity.uri,
+                person.identity.name,
+                str(person.identity.role),
+                person.identity.project,
+                key_id(person.signing_key),
+                person.disabled,
+                self._certificate_end(person.identity.name, certified),
+                seen.get(person.identity.uri),
+                digest(_person_document(person)),
+            )
+            for person in people
+        )
+
+    def _enrolled(self, tx: Connection, by: str, action: Action) -> Applied:
+        enrolment = self.examined(action.resource, action.arguments)
+        fingerprint = "".join(argument(action.arguments, "fingerprint", str, "").split()).lower()
+        if fingerprint != enrolment.request.fingerprint:
+            problem = "does not match the request, which may have been changed in transit"
+            raise InvalidInputError(field="fingerprint", problem=problem)
+        address = argument(action.arguments, "address", str, "") or self.address
+        authority, now = self._authority(), self.clock()
+        answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
+        facts = enrolment.facts
+        self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
+        result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
+        return Applied(result, lambda: write(self.folder, enrolment.enrolled))
+
+    def _authority(self) -> KeyPair:
+        if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():
+            raise AuthorityElsewhereError
+        return read_authority(self.folder / "authority", self.authority_key)
+
+    def _certificate_end(self, name: str, certified: Mapping[str, datetime]) -> datetime | None:
+        file = self.folder / "people" / name / "certificate.pem"
+        if file.is_file():
+            return load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        return certified[name] + LEAF_LIFE if name in certified else None
+
+
+def reachable(address: str) -> str:
+    """The address for the person; raises InvalidInputError if it names no host to connect to."""
+    if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
+        problem = f"{address} names no host to connect to; give one with --address"
+        raise InvalidInputError(field="address", problem=problem)
+    return address
+
+
+def _person_document(person: Enrolled) -> Document:
+    key, uri = key_id(person.signing_key), person.identity.uri
+    return {"uri": uri, "key": key, "disabled": person.disabled}

@@ -1,0 +1,269 @@
+"""What stewards look at besides cards and answers: the queue, the ledger, the log."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, and_, or_, select
+
+from gencard.controller.cards.book import CardBook
+from gencard.controller.operations.failures import Refusals
+from gencard.controller.state.accounts import Account, Scope, price_of
+from gencard.controller.state.database import Page
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.events import Event, event_of
+from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.runs import RunStore
+from gencard.controller.state.tables import balances, cards, events, lines
+from gencard.core.card.budget import Price, Spend, SpendState
+from gencard.core.card.card import CardState
+from gencard.core.errors import InvalidInputError
+from gencard.wire.signatures.canonical import time_of, time_text
+
+STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"
+SOON = timedelta(days=14)
+"""Certificates that end within this time are in the queue."""
+
+MOST_READ = 20_000
+"""Entries of the log that one search reads."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Waiting:
+    """Something that waits.
+
+    Args:
+        since: It waits since then; of a certificate its end.
+        resource: Name of a card, answer, operation or person.
+        kind: proposal, offer, answer, refusal, decision or certificate.
+        waits_for: "a steward", "another steward" or "the analyst".
+        text: One line, for people.
+        who: URI of whose it is.
+    """
+
+    since: datetime
+    resource: str
+    kind: str
+    waits_for: str
+    text: str
+    who: str
+
+    @property
+    def token(self) -> str:
+        return f"{time_text(self.since)} {self.kind} {self.resource}"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits, oldest first; cards are read by an index and never decoded."""
+
+    cards: CardBook
+    runs: RunStore
+    refusals: Refusals
+    firsts: FirstDecisions
+
+    def page(
+        self, tx: Connection, limit: int, token: str, certificates: Iterable[Waiting] = ()
+    ) -> Page[Waiting]:
+        """What waits longer than the token's entry does not.
+
+        Raises:
+            InvalidInputError: The token was not given by this list.
+        """
+        after = _after(token)
+        firsts = {one.resource: one for one in self.firsts.waiting(tx, self.cards.clock())}
+        listed = [*self._cards(tx, limit + 1, after)]
+        others = (*self._runs(tx), *self._refusals(tx), *certificates)
+        listed += [one for one in others if _key(one) > after]
+        known = {one.resource for one in listed}
+        loose = (_decision(one) for one in firsts.values() if one.resource not in known)
+        listed += [one for one in loose if _key(one) > after]
+        listed.sort(key=_key)
+        shown = [_with_first(one, firsts.get(one.resource)) for one in islice(listed, limit)]
+        return Page(tuple(shown), shown[-1].token if len(listed) > limit else "")
+
+    def _cards(self, tx: Connection, limit: int, after: tuple[datetime, str, str]) -> Iterator[Waiting]:
+        """Proposals and offers; each by its own walk along the index on state and time."""
+        columns = (cards.c.name, cards.c.analyst, cards.c.changed)
+        for state, kind, waits_for in (
+            (CardState.REQUESTED, "proposal", STEWARD),
+            (CardState.OFFERED, "offer", ANALYST),
+        ):
+            query = select(*columns).where(cards.c.state == state, cards.c.changed >= after[0])
+            if state is CardState.OFFERED:
+                query = query.where(self._still_offered())
+            # of one moment, kinds follow in their order, and names within a kind
+            later = cards.c.changed > after[0]
+            if kind >= after[1]:
+                later = or_(later, cards.c.name > (after[2] if kind == after[1] else ""))
+            query = query.where(later).order_by(cards.c.changed, cards.c.name).limit(limit)
+            for name, analyst, changed in tx.execute(query):
+                text = f"{kind} of {_plain(analyst)}"
+                yield Waiting(changed, name, kind, waits_for, text, analyst)
+
+    def _still_offered(self) -> Any:
+        now = self.cards.clock()
+        return or_(
+            *(
+                and_(
+                    cards.c.dataset == entry.name,
+                    cards.c.changed >= now - timedelta(days=entry.policy.valid_days),
+                )
+                for entry in self.cards.catalogue
+            )
+        )
+
+    def _runs(self, tx: Connection) -> Iterator[Waiting]:
+        for row in self.runs.waiting(tx):
+            text = f"{row.tier} run of {_plain(row.submitter)}"
+            yield Waiting(row.created, row.name, "answer", STEWARD, text, row.submitter)
+
+    def _refusals(self, tx: Connection) -> Iterator[Waiting]:
+        for row in self.refusals.waiting(tx):
+            text = f"{row.kind} of {_plain(row.owner)} failed at the records"
+            yield Waiting(row.changed, row.name, "refusal", STEWARD, text, row.owner)
+
+
+def _decision(first: FirstDecision) -> Waiting:
+    text = f"{first.kind}, decided by {_plain(first.actor)}"
+    return Waiting(first.created, first.resource, "decision", ANOTHER, text, first.actor)
+
+
+def _with_first(waiting: Waiting, first: FirstDecision | None) -> Waiting:
+    """The same, waiting for another steward where one has decided."""
+    if first is None or waiting.kind == "decision":
+        return waiting
+    text = f"{waiting.text}; {first.kind}, decided by {_plain(first.actor)}"
+    return Waiting(waiting.since, waiting.resource, waiting.kind, ANOTHER, text, waiting.who)
+
+
+def _key(waiting: Waiting) -> tuple[datetime, str, str]:
+    return waiting.since.replace(microsecond=0), waiting.kind, waiting.resource
+
+
+def _after(token: str) -> tuple[datetime, str, str]:
+    if not token:
+        return datetime.min.replace(year=1970, tzinfo=UTC), "", ""
+    try:
+        time, kind, resource = token.split(" ", 2)
+        return time_of(time), kind, resource
+    except ValueError:
+        pass
+    raise InvalidInputError(field="page_token", problem="was not issued by this list")
+
+
+@dataclass(frozen=True, slots=True)
+class AccountView:
+    """One budget: what may ever be spent, what was, and what of that is only reserved."""
+
+    scope: Scope
+    dataset: str
+    holder: str
+    cap: Price
+    spent: Price
+    reserved: Price
+
+
+@dataclass(frozen=True, slots=True)
+class LineView:
+    """A line of the ledger, with the digest for decisions on it."""
+
+    line: Spend
+    shown: str
+
+
+def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[AccountView, ...]:
+    """The accounts of all datasets on offer, or of one: widest first, then by holder."""
+    names = ledger.datasets if dataset is None else (dataset,)
+    views = []
+    for name in names:
+        rows = tx.execute(select(balances).where(balances.c.dataset == name)).mappings()
+        holders = {(Scope(row["scope"]), row["holder"]) for row in rows} | {(Scope.DATASET, "")}
+        reserved = _reserved(tx, name)
+        for scope, holder in sorted(holders, key=lambda one: (list(Scope).index(one[0]), one[1])):
+            account = Account(scope, name, holder)
+            held = reserved.get((scope, holder), Price())
+            spent = ledger.spent(tx, account)
+            views.append(AccountView(scope, name, holder, ledger.cap(account), spent, held))
+    return tuple(views)
+
+
+def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
+    """What is reserved, by scope and holder."""
+    units_of = (lines.c.statistics, lines.c.nano_epsilon, lines.c.nano_rho)
+    held = lines.c.state == SpendState.RESERVED
+    query = select(lines.c.project, lines.c.analyst, *units_of).where(lines.c.dataset == dataset, held)
+    totals: dict[tuple[Scope, str], list[int]] = {}
+    for project, analyst, *units in tx.execute(query):
+        for key in ((Scope.DATASET, ""), (Scope.PROJECT, project), (Scope.ANALYST, analyst)):
+            total = totals.setdefault(key, [0, 0, 0])
+            total[:] = (have + more for have, more in zip(total, units, strict=True))
+    return {
+        key: price_of(dict(zip(("statistics", "nano_epsilon", "nano_rho"), total, strict=True)))
+        for key, total in totals.items()
+    }
+
+
+class LogReader:
+    """Searches the log, and remembers who was seen last: entries never change, and are read once."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._read = 0
+        self._seen: dict[str, datetime] = {}
+        self._certified: dict[str, datetime] = {}
+        self._lock = threading.Lock()
+
+    def search(self, tx: Connection, query: str, limit: int, token: str) -> Page[Event]:
+        """Entries that hold every word of the query, in any case, newest first.
+
+        One page reads at most ``MOST_READ`` entries; its token goes on where it stopped.
+
+        Raises:
+            InvalidInputError: The token was not given by this list.
+        """
+        before = _index(token) if token else self._log.size(tx)
+        words = query.lower().split()
+        matching: list[Event] = []
+        oldest = before
+        rows = select(events.c.index, events.c.body).where(events.c.index < before)
+        rows = rows.order_by(events.c.index.desc()).limit(MOST_READ)
+        for index, body in tx.execute(rows, execution_options={"yield_per": 500}):
+            oldest = int(index)
+            text = bytes(body).decode().lower()
+            if all(word in text for word in words):
+                matching.append(event_of(bytes(body)))
+                if len(matching) == limit:
+                    break
+        return Page(tuple(matching), str(oldest) if oldest else "")
+
+    def entry(self, tx: Connection, index: int) -> Event:
+        """Raises InvalidNumberError where the log has no such entry."""
+        return event_of(self._log.entry(tx, index))
+
+    def times(self, tx: Connection) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:
+        """When each URI last acted, and when each name was last given a certificate."""
+        with self._lock:
+            query = select(events.c.body).where(events.c.index >= self._read).order_by(events.c.index)
+            for body in tx.execute(query, execution_options={"yield_per": 500}).scalars():
+                event = event_of(bytes(body))
+                self._seen[event.actor] = event.time
+                if event.action == "enrol":
+                    self._certified[event.resource.removeprefix("people/")] = event.time
+                self._read = event.index + 1
+            return dict(self._seen), dict(self._certified)
+
+
+def _index(token: str) -> int:
+    if not (token.isascii() and token.isdecimal() and len(token) <= 18):
+        raise InvalidInputError(field="page_token", problem="was not issued by this list")
+    return int(token)
+
+
+def _plain(uri: str) -> str:
+    """Project, role and name."""
+    return uri.removeprefix("spiffe://").partition("/")[2] or uri

@@ -1,0 +1,190 @@
+"""Ledger, failures, audits and signing keys at the desk."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.operations.failures import Refusals, error_of_document
+from gencard.controller.people.signing_keys import KeyRotation
+from gencard.controller.records.catalogue import dataset_of
+from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
+from gencard.core.errors import NotFoundError
+from gencard.wire.codecs.privacy_codec import price_document
+from gencard.wire.signatures.canonical import Document, time_text
+from gencard.wire.signatures.dsse import key_id
+
+LINE, KEY = "ledger/", "keys/"
+ROTATION = "rotation"
+
+
+@dataclass(frozen=True, slots=True)
+class LineEffect:
+    """Reservations that a crash left: they stay spent, or nothing was released for them."""
+
+    ledger: Ledger
+    log: EventLog
+    clock: Callable[[], datetime]
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
+        line = self.ledger.line(tx, _number(resource))
+        price, name = price_document(line.price), f"{LINE}{line.line}"
+        return {"line": name, "state": str(line.state), "price": price, "resource": line.resource}
+
+    def demands(self, tx: Connection, action: Action) -> Demands:
+        line = self.ledger.line(tx, _number(action.resource))
+        return Demands(line.dataset, action.kind is Kind.VOID, subject=line.analyst)
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Raises InvalidInputError where the line is no longer reserved."""
+        refuse_others(action.arguments)
+        line, now = _number(action.resource), self.clock()
+        resource = self.ledger.line(tx, line).resource
+        end = self.ledger.void if action.kind is Kind.VOID else self.ledger.settle
+        end(tx, line, now)
+        details = {"line": str(line)}
+        self.log.append(
+            tx, action=str(action.kind), actor=by, resource=resource, details=details, now=now
+        )
+        return Applied(details)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalEffect:
+    """Operations that failed at the records; they count against their analyst until dismissed."""
+
+    refusals: Refusals
+    log: EventLog
+    clock: Callable[[], datetime]
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
+        for row in self.refusals.waiting(tx):
+            if row.name == resource:
+                reason = error_of_document(row.error).reason
+                return {"operation": row.name, "reason": reason, "resource": row.resource}
+        raise NotFoundError(what="operation")
+
+    def demands(self, tx: Connection, action: Action) -> Demands:
+        for row in self.refusals.waiting(tx):
+            if row.name == action.resource:
+                return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
+        raise NotFoundError(what="operation")
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Raises NotFoundError where no such operation counts."""
+        refuse_others(action.arguments)
+        row = self.refusals.look_at(tx, action.resource)
+        self.log.append(
+            tx,
+            action="look",
+            actor=by,
+            resource=row.resource,
+            details={"operation": row.name, "reason": error_of_document(row.error).reason},
+            now=self.clock(),
+        )
+        return Applied({"operation": row.name})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEffect:
+    """Evidence of audits: cleared, no ended audit of a black box on a dataset counts any more.
+
+    Cards whose audit failed stay failed. Audits that still run, and those of the same bytes under
+    another name, keep counting.
+    """
+
+    store: AuditStore
+    log: EventLog
+    clock: Callable[[], datetime]
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
+        box = argument(arguments, "black_box", str, "")
+        rows = [
+            row for row in self.store.counting(tx) if (row.dataset, row.black_box) == (resource, box)
+        ]
+        return {"dataset": resource, "audits": [[row.name, str(row.verdict)] for row in rows]}
+
+    def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
+        return Demands(action.resource, gives=True)
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Raises NotFoundError where no ended audit of this black box counts on the dataset."""
+        refuse_others(action.arguments, "black_box")
+        box, now = argument(action.arguments, "black_box", str, ""), self.clock()
+        cleared = self.store.clear(tx, action.resource, box, now)
+        if not cleared:
+            raise NotFoundError
+        self.log.append(
+            tx,
+            action="clear-audits",
+            actor=by,
+            resource=action.resource,
+            details={"black_box": box, "remark": action.reason, "tries": str(cleared)},
+            now=now,
+        )
+        return Applied({"tries": str(cleared)})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEffect:
+    """The controller's signing keys: a new one signs from now on."""
+
+    rotation: KeyRotation
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
+        current = self.rotation.key(_use(resource)).current(tx)
+        return {"use": resource, "key": key_id(current.public_key())}
+
+    def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
+        return Demands(under=frozenset({ROTATION}))
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Raises StorageError where state or files cannot be written; the old key stays in force."""
+        refuse_others(action.arguments)
+        use = _use(action.resource)
+        change = self.rotation.rotate(tx, use, by)
+        result = {"key": key_id(change.key), "previous_key": key_id(change.previous)}
+        return Applied(result, lambda: self.rotation.settle(use))
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalView:
+    """A failure at the records that counts."""
+
+    operation: str
+    time: str
+    analyst: str
+    kind: str
+    resource: str
+    reason: str
+    shown: str
+
+
+def refusal_views(
+    tx: Connection, effect: RefusalEffect, digest: Callable[[Document], str]
+) -> tuple[RefusalView, ...]:
+    """All failures that count, oldest first."""
+    views = []
+    for row in effect.refusals.waiting(tx):
+        reason = error_of_document(row.error).reason
+        document = {"operation": row.name, "reason": reason, "resource": row.resource}
+        facts = (row.name, time_text(row.changed), row.owner, row.kind, row.resource, reason)
+        views.append(RefusalView(*facts, digest(document)))
+    return tuple(views)
+
+
+def _number(resource: str) -> int:
+    text = resource.removeprefix(LINE)
+    if resource == text or not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise NotFoundError(what="ledger line")
+    return int(text)
+
+
+def _use(resource: str) -> str:
+    return resource.removeprefix(KEY)

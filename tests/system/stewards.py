@@ -1,0 +1,67 @@
+"""Stewards of tests, at the desk of a controller in this process."""
+
+from uuid import uuid4
+
+from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.desk import Way
+from gencard.wire.documents.card_document import terms_document
+from gencard.wire.signatures.identity import Identity
+
+
+class Steward:
+    """Decides on what stands there now; what ``decide`` returns, and what it changed."""
+
+    def __init__(self, controller_state, uri="spiffe://gencard.local/service/steward/sam", way=None):
+        self.state = controller_state
+        self.who = Identity.of(uri)
+        self.desk = controller_state.desk(way or Way("local", self.who.name))
+
+    def decide(self, kind, resource, reason="seen", **arguments):
+        shown = self.desk.shown(self.who, kind, resource, arguments)
+        action = Action(kind, resource, arguments, reason, shown)
+        return self.desk.decide(self.who, action, str(uuid4()))
+
+    def approve(self, name):
+        self.decide(Kind.APPROVE, name)
+        return self._card(name)
+
+    def offer(self, name, terms):
+        self.decide(Kind.COUNTER, name, terms=terms_document(terms))
+        return self._card(name)
+
+    def reject(self, name, remark):
+        self.decide(Kind.REJECT, name, remark=remark)
+        return self._card(name)
+
+    def revoke(self, name, remark):
+        self.decide(Kind.REVOKE, name, remark=remark)
+        return self._card(name)
+
+    def settle(self, line, *, void):
+        self.decide(Kind.VOID if void else Kind.SETTLE, f"ledger/{line}")
+
+    def clear(self, dataset, black_box, remark):
+        cleared = self.decide(Kind.CLEAR_AUDITS, dataset, remark, black_box=black_box)
+        return int(cleared.result["tries"])
+
+    def waiting(self):
+        return self.desk.answers(self.who)
+
+    def release(self, name, **arguments):
+        self.decide(Kind.RELEASE_ANSWER, name, **arguments)
+        return self._run(name)
+
+    def refuse(self, name, *codes):
+        self.decide(Kind.REFUSE_ANSWER, name, **({"code": codes[0]} if codes else {}))
+        return self._run(name)
+
+    def rotate(self, use):
+        return self.decide(Kind.ROTATE, f"keys/{use}").result
+
+    def _card(self, name):
+        with self.state.database.reading() as tx:
+            return self.state.cards.card(tx, name)
+
+    def _run(self, name):
+        with self.state.database.reading() as tx:
+            return self.state.decisions.store.get(tx, name)
