@@ -6,7 +6,7 @@ AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
 
 The family of a black box is its name and author on one dataset, and the same bytes under another name.
 An update of a library makes another digest and no other family, so evidence is kept; only a steward's
-decision, which the log shows, clears it (``stewardship``).
+decision, which the log shows, clears it (``stewards.registers``).
 
 Audits are comparable where a leak that one of them found is a leak under the card that is judged: the
 earlier card released the same statistics or more. What a box uses beyond a small Phi it may rightly use
