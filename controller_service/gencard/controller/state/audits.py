@@ -133,12 +133,20 @@ class AuditStore:
         return _row_of(row)
 
     def list(
-        self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
+        self,
+        tx: Connection,
+        *,
+        card: str | None = None,
+        dataset: str | None = None,
+        before: str = "",
+        limit: int = 50,
     ) -> Page[AuditRow]:
-        """Audits that have ended, newest first, of one card or all."""
+        """Audits that have ended, newest first, of one card, of one dataset, or all."""
         query = select(audits).where(audits.c.verdict.is_not(None))
         if card is not None:
             query = query.where(audits.c.card == card)
+        if dataset is not None:
+            query = query.where(audits.c.dataset == dataset)
         return page_of(tx, query, audits.c.number, _row_of, before=before, limit=limit)
 
     def attempts(self, tx: Connection, dataset: str, submitter: str) -> int:

@@ -70,12 +70,20 @@ class ReleaseStore:
         return int(number), int(size)
 
     def list(
-        self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
+        self,
+        tx: Connection,
+        *,
+        card: str | None = None,
+        dataset: str | None = None,
+        before: str = "",
+        limit: int = 50,
     ) -> Page[ReleaseRow]:
-        """Releases, newest first, of one card or all."""
+        """Releases, newest first, of one card, of one dataset, or all."""
         query = select(releases)
         if card is not None:
             query = query.where(releases.c.card == card)
+        if dataset is not None:
+            query = query.where(releases.c.card.startswith(f"{dataset}/", autoescape=True))
         return page_of(tx, query, releases.c.number, _row_of, before=before, limit=limit)
 
 

@@ -24,6 +24,7 @@ from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.controller.state.runs import RunRow
 from gencard.controller.stewards.actions import Action, Decision, Kind
 from gencard.controller.stewards.answers import AnswerEffect, AnswerView
+from gencard.controller.stewards.archive import Archive
 from gencard.controller.stewards.cards import CardEffect, CardView
 from gencard.controller.stewards.effects import Demands, Effect
 from gencard.controller.stewards.people import PersonEffect, PersonView, RequestView
@@ -218,7 +219,7 @@ class Desk:
     def search_log(
         self, who: Identity, query: str = "", limit: int = 50, token: str = ""
     ) -> Page[Event]:
-        """Entries that hold every word of the query, newest first."""
+        """Entries that fit a query, such as ``action:approve who:sam``, newest first."""
         _check(who)
         with self.database.reading() as tx:
             return self.reader.search(tx, query, limit, token)
@@ -252,6 +253,12 @@ class Desk:
         _check(who)
         with self.database.reading() as tx:
             return AuditStore().list(tx, before=token, limit=limit)
+
+    def archive(self, who: Identity) -> Archive:
+        """What is written down for good: spending by day, releases, audits, the log's proofs."""
+        _check(who)
+        effects = self.effects
+        return Archive(self.database, effects.cards.cards, effects.keys.rotation.keys, self.clock)
 
     def firsts_on(self, who: Identity, resources: Collection[str]) -> tuple[FirstDecision, ...]:
         """Decisions on some resources that wait for a second steward."""

@@ -19,6 +19,7 @@ from gencard.controller.state.first_decisions import FirstDecision, FirstDecisio
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.runs import RunStore
 from gencard.controller.state.tables import balances, cards, events, lines
+from gencard.controller.stewards.log_reading import LogQuery, search
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError
@@ -27,9 +28,6 @@ from gencard.wire.signatures.canonical import time_of, time_text
 STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"
 SOON = timedelta(days=14)
 """Certificates that end within this time are in the queue."""
-
-MOST_READ = 20_000
-"""Entries of the log that one search reads."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -219,27 +217,12 @@ class LogReader:
         self._lock = threading.Lock()
 
     def search(self, tx: Connection, query: str, limit: int, token: str) -> Page[Event]:
-        """Entries that hold every word of the query, in any case, newest first.
-
-        One page reads at most ``MOST_READ`` entries; its token goes on where it stopped.
+        """Entries that fit a query, newest first, as ``log_reading.search`` gives them.
 
         Raises:
-            InvalidInputError: The token was not given by this list.
+            InvalidInputError: The token was not given by this list, or the query cannot be read.
         """
-        before = _index(token) if token else self._log.size(tx)
-        words = query.lower().split()
-        matching: list[Event] = []
-        oldest = before
-        rows = select(events.c.index, events.c.body).where(events.c.index < before)
-        rows = rows.order_by(events.c.index.desc()).limit(MOST_READ)
-        for index, body in tx.execute(rows, execution_options={"yield_per": 500}):
-            oldest = int(index)
-            text = bytes(body).decode().lower()
-            if all(word in text for word in words):
-                matching.append(event_of(bytes(body)))
-                if len(matching) == limit:
-                    break
-        return Page(tuple(matching), str(oldest) if oldest else "")
+        return search(tx, LogQuery.of(query), token, limit)
 
     def entry(self, tx: Connection, index: int) -> Event:
         """Raises InvalidNumberError where the log has no such entry."""
@@ -256,12 +239,6 @@ class LogReader:
                     self._certified[event.resource.removeprefix("people/")] = event.time
                 self._read = event.index + 1
             return dict(self._seen), dict(self._certified)
-
-
-def _index(token: str) -> int:
-    if not (token.isascii() and token.isdecimal() and len(token) <= 18):
-        raise InvalidInputError(field="page_token", problem="was not issued by this list")
-    return int(token)
 
 
 def _plain(uri: str) -> str:

@@ -1,0 +1,155 @@
+"""The budget as stewards watch it: what is spent of each cap, how it grew, when it will be gone."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import accumulate
+
+from sqlalchemy import Connection, func, select
+
+from gencard.controller.state.accounts import Account, accounts_of, price_of
+from gencard.controller.state.tables import CURRENCIES, lines
+from gencard.core.card.budget import ZERO, Price, SpendState
+
+WINDOW = timedelta(days=28)
+"""The present rate is that of the last four weeks: weekdays weigh alike in it."""
+
+_FARTHEST = timedelta(days=3650)
+"""A forecast beyond ten years says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """One currency of an account.
+
+    Args:
+        currency: "exact statistics", "epsilon" or "rho".
+        spent: For good, or held.
+        reserved: The part of it that is held for work that has not ended.
+        cap: The most that may be spent; None where nobody says it any more.
+    """
+
+    currency: str
+    spent: Decimal
+    reserved: Decimal
+    cap: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What goes on at the present rate leads to.
+
+    Args:
+        daily: The rate: the mean of the last four weeks, or of as many days as there were.
+        ends: When the cap is reached; None where it is not within ten years.
+    """
+
+    daily: Decimal
+    ends: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How one currency of an account was spent.
+
+    Args:
+        amount: As it stands.
+        days: Spent by the end of each day on which anything was, oldest first.
+        forecast: None where nothing was spent in the last four weeks.
+    """
+
+    amount: Amount
+    days: tuple[tuple[date, Decimal], ...]
+    forecast: Forecast | None
+
+
+def by_currency(price: Price) -> dict[str, Decimal]:
+    """Amounts under the names that people read.
+
+    >>> by_currency(Price(12))["exact statistics"]
+    Decimal('12')
+    """
+    return {
+        "exact statistics": Decimal(price.statistics),
+        "epsilon": price.epsilon,
+        "rho": price.rho,
+    }
+
+
+def amounts(spent: Price, reserved: Price, cap: Price | None) -> tuple[Amount, ...]:
+    """The currencies of an account that have a cap or were spent."""
+    caps = {} if cap is None else by_currency(cap)
+    held = by_currency(reserved)
+    return tuple(
+        Amount(currency, value, held[currency], caps.get(currency))
+        for currency, value in by_currency(spent).items()
+        if value or caps.get(currency)
+    )
+
+
+def days_of(tx: Connection, dataset: str) -> Mapping[Account, Mapping[date, Price]]:
+    """What was spent or reserved from each account by day (UTC), without voided lines."""
+    day = func.substr(lines.c.created, 1, 10).label("day")
+    units = [func.sum(lines.c[name]).label(name) for name in CURRENCIES]
+    query = select(day, lines.c.project, lines.c.analyst, *units).where(
+        lines.c.dataset == dataset, lines.c.state != SpendState.VOIDED
+    )
+    days: dict[Account, dict[date, Price]] = defaultdict(lambda: defaultdict(Price))
+    for row in tx.execute(query.group_by(day, lines.c.project, lines.c.analyst)).mappings():
+        # PostgreSQL sums big integers to decimals
+        price = price_of({name: int(row[name]) for name in CURRENCIES})
+        for account in accounts_of(dataset, row["project"], row["analyst"]):
+            days[account][date.fromisoformat(row["day"])] += price
+    return days
+
+
+def courses(
+    account: tuple[Amount, ...], days: Mapping[date, Price], now: datetime
+) -> tuple[Course, ...]:
+    """How each currency of an account was spent, and how it goes on.
+
+    Args:
+        days: What was spent on each day.
+    """
+    return tuple(_course(amount, days, now) for amount in account)
+
+
+def _course(amount: Amount, days: Mapping[date, Price], now: datetime) -> Course:
+    daily = [(day, by_currency(price)[amount.currency]) for day, price in sorted(days.items())]
+    spending = [(day, value) for day, value in daily if value]
+    sums = accumulate(value for _, value in spending)
+    totals = tuple(zip((day for day, _ in spending), sums, strict=True))
+    return Course(amount, totals, forecast(amount, spending, now))
+
+
+def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) -> Forecast | None:
+    """When a cap is reached at the present rate; None where nothing was spent in the last four weeks.
+
+    Args:
+        days: What was spent on each day, oldest first.
+
+    >>> week = [(date(2026, 1, day), Decimal(10)) for day in range(1, 8)]
+    >>> now = datetime(2026, 1, 7, 12, tzinfo=UTC)
+    >>> forecast(Amount("epsilon", Decimal(70), ZERO, Decimal(100)), week, now).ends.day
+    10
+    """
+    since = now.astimezone(UTC).date() - WINDOW
+    recent = [(day, value) for day, value in days if day > since]
+    spent = sum((value for _, value in recent), ZERO)
+    if not spent:
+        return None
+    # a first day's spending is not spread over weeks that nobody has seen yet
+    first = min(day for day, _ in days)
+    length = min(WINDOW.days, (now.astimezone(UTC).date() - first).days + 1)
+    daily = spent / length
+    return Forecast(daily, _end(amount, daily, now))
+
+
+def _end(amount: Amount, daily: Decimal, now: datetime) -> datetime | None:
+    if amount.cap is None:
+        return None
+    left = max(amount.cap - amount.spent, ZERO)
+    days = left / daily
+    return now + timedelta(days=float(days)) if days <= _FARTHEST.days else None

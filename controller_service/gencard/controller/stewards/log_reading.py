@@ -1,0 +1,210 @@
+"""How stewards read the log: search by words and fields, and single entries with their proof."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+
+from sqlalchemy import Connection, select
+
+from gencard.controller.state.database import Page
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.events import Checkpoint, Event, checkpoint_of, event_of
+from gencard.controller.state.tables import events
+from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.wire.documents.key_history import KeyHistory
+from gencard.wire.log.log_entry import LogEntry, check_in_log
+from gencard.wire.log.merkle import leaf_hash
+from gencard.wire.signatures import dsse
+
+FIELDS = ("action", "who", "resource", "since", "until")
+LONGEST_QUERY = 200
+MOST_READ = 20_000
+"""Entries that one page reads at most: a search for what is rare goes on from there."""
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """What an entry must have to be shown.
+
+    Args:
+        words: In lower case; each must stand somewhere in the entry.
+        fields: "action", "who" and "resource", and the text in lower case that each must contain.
+        since, until: Days (UTC), both included.
+
+    >>> LogQuery.of("ana action:approve since:2026-01-01").fields
+    {'action': 'approve'}
+    """
+
+    words: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    since: date | None = None
+    until: date | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "LogQuery":
+        """The query that somebody typed: words, and ``field:text`` for a field of ``FIELDS``.
+
+        Raises:
+            InvalidInputError: It is too long, or a day is not written YYYY-MM-DD.
+        """
+        if len(text) > LONGEST_QUERY:
+            problem = f"must have at most {LONGEST_QUERY} characters"
+            raise InvalidInputError(field="query", problem=problem)
+        words, fields, days = [], {}, {}
+        for part in text.lower().split():
+            name, colon, value = part.partition(":")
+            if colon and value and name in ("since", "until"):
+                days[name] = _day(name, value)
+            elif colon and value and name in FIELDS:
+                fields[name] = value
+            else:
+                words.append(part)
+        return cls(tuple(words), fields, days.get("since"), days.get("until"))
+
+    def matches(self, event: Event) -> bool:
+        day = event.time.astimezone(UTC).date()
+        if (self.since and day < self.since) or (self.until and day > self.until):
+            return False
+        # by name alone: "ana" is in the URI of every analyst
+        name = event.actor.rpartition("/")[2]
+        who = f"{name}\n{event.actor}" if "/" in self.fields.get("who", "") else name
+        named = {"action": event.action, "who": who, "resource": event.resource}
+        if any(text not in named[field].lower() for field, text in self.fields.items()):
+            return False
+        parts = (*named.values(), *event.details, *event.details.values())
+        whole = "\n".join((str(event.index), *parts)).lower()
+        return all(word in whole for word in self.words)
+
+
+def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE) -> Page[Event]:
+    """Entries that match, newest first.
+
+    Args:
+        token: Of the page before; empty for the first.
+
+    Returns:
+        At most ``limit`` of them; fewer, with a token that goes on, where ``MOST_READ`` were read.
+
+    Raises:
+        InvalidInputError: The token was not given by this list.
+    """
+    rows = select(events.c.body).order_by(events.c.index.desc()).limit(MOST_READ)
+    if token:
+        rows = rows.where(events.c.index < _index(token))
+    entries: list[Event] = []
+    event = None
+    for number, body in enumerate(tx.execute(rows, execution_options={"yield_per": 500}).scalars(), 1):
+        event = event_of(bytes(body))
+        if query.since and event.time.astimezone(UTC).date() < query.since:
+            return Page(tuple(entries), "")  # no older entry can match
+        if query.matches(event):
+            entries.append(event)
+        if len(entries) == limit or number == MOST_READ:
+            break
+    more = event is not None and event.index > 0 and (len(entries) == limit or number == MOST_READ)
+    return Page(tuple(entries), str(event.index) if more and event is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenEntry:
+    """One entry, and all that somebody needs who believes nobody: bytes, path and signed checkpoint.
+
+    Args:
+        leaf: As the log stores it.
+        checkpoint: The signed root of the log that the path leads to: a DSSE envelope.
+        next_previous: What the entry behind says of this one; None for the newest.
+    """
+
+    entry: LogEntry
+    leaf: bytes
+    checkpoint: bytes
+    next_previous: bytes | None
+
+    @property
+    def event(self) -> Event:
+        return event_of(self.entry.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a proof.
+
+    Args:
+        what: What was computed.
+        result: The value that came out, in hex or in words.
+        holds: Whether it is what it has to be.
+    """
+
+    what: str
+    result: str
+    holds: bool
+
+
+def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEntry:
+    """An entry with its proof; signs a checkpoint where the log has grown since the last.
+
+    Args:
+        tx: A transaction that may write.
+
+    Raises:
+        InvalidNumberError: The log has no such entry.
+    """
+    body = log.entry(tx, index)
+    checkpoint, size = log.checkpoint(tx, now), log.size(tx)
+    leaf, path = log.inclusion(tx, index, size)
+    behind = event_of(log.entry(tx, index + 1)).previous if index + 1 < size else None
+    return ProvenEntry(LogEntry(body, size, tuple(path)), leaf, checkpoint, behind)
+
+
+def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[Step, ...]:
+    """Recompute an entry's proof from its bytes, step by step.
+
+    Args:
+        keys: Of the log.
+    """
+    return tuple(_steps(proof, keys))
+
+
+def _steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[Step]:
+    entry, leaf = proof.entry, leaf_hash(proof.entry.body)
+    yield Step("Leaf: SHA-256 of a zero byte and the entry's bytes", leaf.hex(), leaf == proof.leaf)
+    if proof.next_previous is not None:
+        chained = proof.next_previous == leaf
+        yield Step("Chain: the next entry names this leaf", proof.next_previous.hex(), chained)
+    checkpoint = _checkpoint(proof.checkpoint, keys)
+    signer = ", ".join(key[:16] for key in dsse.opened(proof.checkpoint)[1])
+    yield Step("Signature of the checkpoint, by the log's key", signer, checkpoint is not None)
+    if checkpoint is not None:
+        place = f"entry {proof.event.index} of {entry.size}, root {checkpoint.root.hex()}"
+        what = f"Path: {len(entry.path)} hashes from the leaf to the signed root"
+        yield Step(what, place, _placed(proof, checkpoint))
+
+
+def _checkpoint(envelope: bytes, keys: KeyHistory) -> Checkpoint | None:
+    try:
+        return checkpoint_of(envelope, keys)
+    except VerificationError:
+        return None
+
+
+def _placed(proof: ProvenEntry, checkpoint: Checkpoint) -> bool:
+    try:
+        check_in_log(proof.entry, proof.event.index, checkpoint.root)
+    except VerificationError:
+        return False
+    return checkpoint.size == proof.entry.size
+
+
+def _day(name: str, text: str) -> date:
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
+    except ValueError:
+        raise InvalidInputError(field=name, problem="is not a day written YYYY-MM-DD") from None
+
+
+def _index(token: str) -> int:
+    if not (token.isascii() and token.isdigit() and len(token) <= 18):
+        raise InvalidInputError(field="page_token", problem="was not issued by this list")
+    return int(token)
