@@ -10,6 +10,7 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
 from gencard.controller.people.identities import Roster
+from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
 from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
@@ -66,6 +67,10 @@ class ControllerState:
     @property
     def decisions(self) -> Decisions:
         return Decisions(self.cards, self.ledger, RunStore())
+
+    @property
+    def passkeys(self) -> Passkeys:
+        return Passkeys(self.database, self.log, self.cards.clock)
 
     def desk(self, way: Way = Way(), authority_key: Path | None = None) -> Desk:  # noqa: B008  # frozen
         """The stewards' desk.

@@ -3,6 +3,7 @@
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.answers.answers import PROGRAM, Answers
@@ -47,10 +48,14 @@ from gencard.controller.service.server import Registration, Service, TlsFiles, s
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
+from gencard.controller.stewards.desk import Way
 from gencard.controller.upkeep.backup import state_lock
 from gencard.controller.upkeep.readiness import check_catalogue, check_cells
 from gencard.controller.upkeep.restoration import check_restored
 from gencard.core.errors import GencardError
+
+if TYPE_CHECKING:
+    from gencard.controller.page.server import PageServer
 
 
 def servicers(
@@ -181,6 +186,7 @@ class Controller:
     reloading: Reloading
     notifier: Notifier
     held: ExitStack
+    page: "PageServer | None" = None
 
     @property
     def port(self) -> int:
@@ -197,6 +203,8 @@ class Controller:
 
     def stop(self, grace: float = 10.0) -> None:
         """Refuse new calls, let running ones end, leave unfinished operations to the next start."""
+        if self.page is not None:
+            self.page.stop(grace)
         self.service.stop(grace)
         self.operations.stop()
         self.notifier.stop()
@@ -244,10 +252,26 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         _guard(settings, rule_log.people_are_read),
         servicers(controller_state, operations, executor),
     )
+    try:
+        page = _page(controller_state)
+    except GencardError:
+        service.stop(0.0)
+        raise
     operations.resume()
     notifier.start()
     reloading = Reloading(controller_state, rule_log, unreviewed=unreviewed)
-    return Controller(controller_state, operations, service, reloading, notifier, held.pop_all())
+    return Controller(controller_state, operations, service, reloading, notifier, held.pop_all(), page)
+
+
+def _page(controller_state: ControllerState) -> "PageServer | None":
+    """The stewards' page, where the settings have one."""
+    table, tls = controller_state.settings.page, tls_files(controller_state.settings)
+    if table is None or tls is None:
+        return None
+    # a service without a page neither needs these libraries nor waits for them
+    from gencard.controller.page.server import start_page  # noqa: PLC0415
+
+    return start_page(table, controller_state, controller_state.desk(Way("page")), tls, report)
 
 
 def _executor(limits: Limits) -> ProcessExecutor:

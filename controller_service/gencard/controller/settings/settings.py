@@ -3,6 +3,7 @@
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -161,6 +162,35 @@ class StewardsTable(Section):
     two: tuple[Alone, ...] = ()
 
 
+def _https(origin: str) -> str:
+    parts = urlsplit(origin)
+    host = parts.hostname or ""
+    named = bool(host) and not host.replace(".", "").isdigit() and ":" not in host
+    if origin and (not named or origin != f"https://{parts.netloc}" or "@" in parts.netloc):
+        problem = "is not of the form https://name or https://name:port"
+        raise InvalidInputError(field="page.origin", problem=problem)
+    return origin
+
+
+class PageTable(Section):
+    """The stewards' page, served where this table is there; its certificate is that of the service.
+
+    ``address``: on loopback; elsewhere the page is reached by a tunnel. ``origin``: as browsers see the
+    page, ``https://name:port``; default: localhost and the port. Passkeys are bound to the name.
+    ``idle_minutes``: after so long without a request a session ends.
+    """
+
+    address: Address = "127.0.0.1:7444"
+    origin: Annotated[str, AfterValidator(_https)] = ""
+    idle_minutes: int = Field(default=15, ge=1, le=60)
+
+    @model_validator(mode="after")
+    def _is_on_loopback(self) -> "PageTable":
+        if not is_loopback(self.address):
+            raise InvalidInputError(field="page.address", problem="must be an address on loopback")
+        return self
+
+
 class FormatTable(Section):
     """How a file of records is written, where it is not CSV or Parquet as programs write them."""
 
@@ -208,6 +238,7 @@ class Settings(BaseSettings):
     signing: Signing = Signing()
     limits: Limits = Limits()
     stewards: StewardsTable = StewardsTable()
+    page: PageTable | None = None
     cell: CellTable = CellTable()
     datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()
@@ -243,6 +274,13 @@ class Settings(BaseSettings):
             if name not in there:
                 problem = "must name black boxes of these settings, or generators"
                 raise InvalidInputError(field="lending.black_boxes", problem=problem)
+        return self
+
+    @model_validator(mode="after")
+    def _a_page_has_a_certificate(self) -> "Settings":
+        if self.page is not None and self.server.insecure_dev:
+            problem = "needs a certificate, and so goes without server.insecure_dev"
+            raise InvalidInputError(field="page", problem=problem)
         return self
 
     @model_validator(mode="after")

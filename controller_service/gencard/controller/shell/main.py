@@ -33,7 +33,7 @@ class Commands(LazyGroup):
         "schema": Home(SCHEMA, "app", "Show, change or review the public schema of a dataset."),
         "dataset": Home(DATASETS, "dataset_app", "Add, list or remove datasets."),
         "caps": Home(DATASETS, "caps_app", "Show or set the most that may ever be spent on a dataset."),
-        "person": Home(PERSONS, "app", "Add, list, disable or enable people."),
+        "person": Home(PERSONS, "app", "Add, list, disable or enable people; give stewards passkeys."),
         "enrol": Home(
             PEOPLE,
             "enrol",

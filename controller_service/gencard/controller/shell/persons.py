@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from gencard.controller.people.certificates import read_authority
 from gencard.controller.people.enrolment import PROJECT, make_people
+from gencard.controller.people.identities import read_identities
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.people import Fingerprint, enrol, read_request
 from gencard.controller.shell.terminal import (
@@ -21,10 +22,12 @@ from gencard.controller.shell.terminal import (
     Reason,
     StewardName,
     console,
+    controller_state,
     local_desk,
     note_rules,
     say,
     say_json,
+    steward_uri,
     table,
 )
 from gencard.controller.stewards.actions import Kind
@@ -35,7 +38,7 @@ from gencard.wire.documents.enrolment import PERSONS
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import Role
 
-app = new_typer(help="Add, list, disable or enable people.")
+app = new_typer(help="Add, list, disable or enable people; give stewards passkeys.")
 
 
 @app.command()
@@ -125,6 +128,61 @@ def enable(
     if result is not None:
         note_rules(config, steward)
         say(f"{name} is enabled.")
+
+
+@app.command()
+def passkey(
+    name: Annotated[str, typer.Argument(help="Name of the steward.")],
+    remove: Annotated[
+        str | None,
+        typer.Option(help="Remove the passkeys whose fingerprints begin so; `all` for all of them."),
+    ] = None,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Print a link by which a steward makes a passkey for the page; it works once, for 15 minutes."""
+    settings = Settings.load(config)
+    holder = _steward(settings, name, removing=remove is not None)
+    with controller_state(config) as opened:
+        actor = steward_uri(settings, steward)
+        if remove is not None:
+            removed = opened.passkeys.remove(holder, actor, "" if remove == "all" else remove)
+            say(f"Removed: {removed} passkey{'' if removed == 1 else 's'} of {name}. Sessions end too.")
+            return
+        token = opened.passkeys.new_link(holder, actor)
+        kept = opened.passkeys.of(holder)
+    say(f"{name} opens this link within 15 minutes; it works once, and must reach nobody else:")
+    say(f"  {_page_origin(settings)}/passkey#{token}")
+    for one in kept:
+        say(f"{name} has a passkey already: {one.key[:16]}, made {one.created:%Y-%m-%d}")
+
+
+def _steward(settings: Settings, name: str, *, removing: bool) -> str:
+    """URI of an enrolled steward; raises InvalidInputError."""
+    for uri, person in read_identities(settings.signing.identities).items():
+        if person.identity.name != name:
+            continue
+        if person.identity.role is not Role.STEWARD and not removing:
+            raise InvalidInputError(field="name", problem=f"{name} is no steward")
+        if person.disabled and not removing:
+            problem = f"{name} is disabled; first `gencard-controller person enable {name}`"
+            raise InvalidInputError(field="name", problem=problem)
+        return uri
+    raise InvalidInputError(field="name", problem=f"nobody is enrolled as {name!r}")
+
+
+def _page_origin(settings: Settings) -> str:
+    """Where browsers find the page; raises InvalidInputError."""
+    if settings.page is None:
+        problem = "is not in the settings; add [page], and restart the service"
+        raise InvalidInputError(field="page", problem=problem)
+    if settings.page.origin:
+        return settings.page.origin
+    port = settings.page.address.rpartition(":")[2]
+    if port == "0":
+        problem = "must name the port, or page.origin must, for links to lead to the page"
+        raise InvalidInputError(field="page.address", problem=problem)
+    return f"https://localhost:{port}"
 
 
 @app.command(name="list")

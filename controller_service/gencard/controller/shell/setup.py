@@ -247,6 +247,8 @@ def serve(
         controller = serve_settings(settings, unreviewed=unreviewed)
     host = settings.server.address.rpartition(":")[0]
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
+    if controller.page is not None:
+        console.print(f"The stewards' page: {controller.page.origin}", soft_wrap=True)
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
     console.print("[dim]Press Ctrl-C to stop.[/]")

@@ -304,3 +304,25 @@ first_decisions = Table(
     Index(None, "resource"),
     sqlite_autoincrement=True,
 )
+
+passkeys = Table(
+    "passkeys",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("holder", String(400), nullable=False),
+    Column("credential", LargeBinary, nullable=False),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("uses", BigInteger, nullable=False),
+    Column("created", Instant, nullable=False),
+    Column("used", Instant),
+    Index(None, "holder"),
+)
+
+passkey_links = Table(
+    "passkey_links",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("holder", String(400), nullable=False),
+    Column("ends", Instant, nullable=False),
+    Column("used", Instant),
+)

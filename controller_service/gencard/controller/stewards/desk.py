@@ -272,6 +272,12 @@ class Desk:
         with self.database.reading() as tx:
             return digest_of(self.effects.of(kind).shown(tx, resource, arguments))
 
+    def needs_two(self, who: Identity, action: Action) -> bool:
+        """Whether two stewards have to agree on this, whoever was first."""
+        _check(who)
+        with self.database.reading() as tx:
+            return self._needs_two(self.effects.of(action.kind).demands(tx, action))
+
     def decide(
         self, who: Identity, action: Action, request_id: str, keys: Collection[str] = ()
     ) -> Decision:

@@ -1,0 +1,183 @@
+"""Decisions on the page: from the fields of a form to an action of the desk, and back."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from gencard.controller.page.passkeys import Ceremonies
+from gencard.controller.page.registry import Done
+from gencard.controller.page.security import Form
+from gencard.controller.page.sessions import Session
+from gencard.controller.stewards.actions import Action, Decision, Kind
+from gencard.controller.stewards.desk import Desk
+from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
+
+_LONGEST_NUMBER = 12
+
+
+def _number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
+        raise InvalidInputError(field=name, problem="is not a whole number")
+    return int(text)
+
+
+def _list(text: str, name: str) -> list[str]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise InvalidInputError(field=name, problem="is not a list of names")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An argument of an action as a field of a form.
+
+    Args:
+        read: The argument from the field's text.
+        many: The field may be there more than once.
+    """
+
+    read: Callable[[str, str], Any] = lambda text, _name: text
+    write: Callable[[Any], str] = str
+    many: bool = False
+
+
+_TEXT = Field()
+_FLAG = Field(lambda _text, _name: True, lambda _value: "yes")
+ARGUMENTS: Mapping[Kind, Mapping[str, Field]] = {
+    Kind.COUNTER: {"drop": Field(_list, json.dumps, many=True), "rows": Field(_number)},
+    Kind.REJECT: {"remark": _TEXT},
+    Kind.REVOKE: {"remark": _TEXT},
+    Kind.RELEASE_ANSWER: {"withhold": Field(many=True), "digits": Field(_number), "red": _FLAG},
+    Kind.REFUSE_ANSWER: {"code": _TEXT},
+    Kind.CLEAR_AUDITS: {"black_box": _TEXT},
+    Kind.ENROL: {
+        **dict.fromkeys(("request", "fingerprint", "role", "project", "address"), _TEXT),
+        "again": _FLAG,
+    },
+}
+"""Arguments of each kind of action; the other kinds have none."""
+
+_PLACES = {
+    Kind.SETTLE: "/budget",
+    Kind.VOID: "/budget",
+    Kind.RELEASE_ANSWER: "/answers",
+    Kind.REFUSE_ANSWER: "/answers",
+    Kind.DISMISS_REFUSAL: "/",
+    Kind.CLEAR_AUDITS: "/releases",
+    Kind.ENROL: "/people",
+    Kind.DISABLE: "/people",
+    Kind.ENABLE: "/people",
+    Kind.ROTATE: "/people",
+}
+"""Where a steward goes after a decision; after one on a card to the card."""
+
+_DONE = {
+    Kind.APPROVE: "The card is offered to the analyst.",
+    Kind.COUNTER: "The other terms are offered to the analyst.",
+    Kind.REJECT: "The proposal is refused.",
+    Kind.REVOKE: "The card is revoked.",
+    Kind.RELEASE_ANSWER: "The answer is released.",
+    Kind.REFUSE_ANSWER: "The answer is refused.",
+    Kind.SETTLE: "The reservation is settled: its price stays spent.",
+    Kind.VOID: "The reservation is void: its price is given back.",
+    Kind.DISMISS_REFUSAL: "The failure no longer counts against its analyst.",
+    Kind.CLEAR_AUDITS: "The audits no longer count.",
+    Kind.ENROL: "The person is enrolled.",
+    Kind.DISABLE: "The person is disabled.",
+    Kind.ENABLE: "The person is enabled.",
+    Kind.ROTATE: "The key is replaced.",
+}
+
+
+def action_of(form: Form) -> Action:
+    """The action that a form asks for.
+
+    Raises:
+        InvalidInputError: A field is missing or malformed.
+    """
+    try:
+        kind = Kind(form.text("kind"))
+    except ValueError:
+        kind = None
+    if kind is None:
+        raise InvalidInputError(field="kind", problem="is no kind of decision")
+    arguments = dict(_arguments(form, ARGUMENTS.get(kind, {})))
+    return Action(kind, form.text("resource"), arguments, form.text("reason"), form.text("shown"))
+
+
+def _arguments(form: Form, fields: Mapping[str, Field]) -> Iterator[tuple[str, Any]]:
+    for name, field in fields.items():
+        texts = [text for text in form.texts(name) if text.strip()]
+        if field.many and texts:
+            yield name, [field.read(text, name) for text in texts]
+        elif texts:
+            yield name, field.read(form.text(name), name)
+
+
+def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Fields of a form that asks for the same again, as a second steward does."""
+    written: list[tuple[str, str]] = []
+    for name, value in arguments.items():
+        field = ARGUMENTS.get(Kind(kind), {}).get(name, _TEXT)
+        values = value if field.many else [value]
+        written += [(name, field.write(one)) for one in values if one is not False]
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Decisions of signed-in stewards; where two have to agree, each signs with the passkey."""
+
+    desk: Desk
+    ceremonies: Ceremonies
+
+    def options(self, session: Session, form: Form) -> str:
+        """What the browser asks its authenticator by, as JSON; empty where no passkey is needed."""
+        action = action_of(form)
+        if not self.desk.needs_two(session.who, action):
+            return ""
+        return self.ceremonies.assertion_options(_purpose(session, action), session)
+
+    def decide(self, session: Session, form: Form) -> Done:
+        """Decide; raises as ``Desk.decide``, and PermissionDeniedError without the passkey."""
+        action, request_id = action_of(form), _request_id(form)
+        if self.desk.needs_two(session.who, action):
+            self._check_assertion(session, action, form.text("assertion"))
+        decision = self.desk.decide(session.who, action, request_id, {session.passkey})
+        return Done(_PLACES.get(action.kind, f"/cards/{action.resource}"), _notice(decision))
+
+    def _check_assertion(self, session: Session, action: Action, answer: str) -> None:
+        try:
+            who, passkey = self.ceremonies.assertion(_purpose(session, action), answer)
+            signed = who == session.who and passkey.key == session.passkey
+        except UnauthenticatedError:
+            signed = False
+        if not signed:
+            raise PermissionDeniedError(
+                advice="Two stewards have to agree on this: confirm the decision with your passkey."
+            )
+
+
+def _purpose(session: Session, action: Action) -> str:
+    return f"decide {session.name} {action.digest}"
+
+
+def _request_id(form: Form) -> str:
+    text = form.text("request_id")
+    try:
+        return str(UUID(text))
+    except ValueError:
+        pass
+    raise InvalidInputError(field="request_id", problem="is not a UUID")
+
+
+def _notice(decision: Decision) -> str:
+    if decision.done:
+        return _DONE[decision.action.kind]
+    return "Your decision is in the log. Another steward has to decide the same before it takes effect."

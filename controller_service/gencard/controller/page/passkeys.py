@@ -1,0 +1,200 @@
+"""Ceremonies of WebAuthn: a passkey is enrolled, signs somebody in, or signs one decision.
+
+Each challenge is drawn here, is good for one purpose, once, for two minutes. User verification is always
+required: a passkey is a second factor by nature.
+"""
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from webauthn import (
+    generate_authentication_options,
+    generate_registration_options,
+    options_to_json,
+    verify_authentication_response,
+    verify_registration_response,
+)
+from webauthn.helpers import (
+    parse_authentication_credential_json,
+    parse_client_data_json,
+    parse_registration_credential_json,
+)
+from webauthn.helpers.exceptions import WebAuthnException
+from webauthn.helpers.structs import (
+    AuthenticatorSelectionCriteria,
+    PublicKeyCredentialDescriptor,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+from gencard.controller.page.sessions import Includes, Session
+from gencard.controller.people.passkeys import Passkey, Passkeys, key_of
+from gencard.core.errors import UnauthenticatedError
+from gencard.wire.signatures.identity import Identity, Role
+
+CHALLENGE_SECONDS = 120
+MOST_CHALLENGES = 1_000
+SIGN_IN = "sign-in"
+_FOREIGN = (WebAuthnException, ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(slots=True)
+class Challenges:
+    """Open challenges, each with its purpose.
+
+    Args:
+        now: Seconds, never going back.
+    """
+
+    now: Callable[[], float] = time.monotonic
+    _open: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def new(self, purpose: str) -> bytes:
+        """A challenge for one purpose; the oldest gives way where there are too many."""
+        challenge = secrets.token_bytes(32)
+        with self._lock:
+            self._open[challenge] = purpose, self.now() + CHALLENGE_SECONDS
+            while len(self._open) > MOST_CHALLENGES:
+                self._open.popitem(last=False)
+        return challenge
+
+    def take(self, challenge: bytes, purpose: str) -> None:
+        """Use a challenge up; raises UnauthenticatedError where it is not open for this purpose."""
+        with self._lock:
+            opened, ends = self._open.pop(challenge, ("", 0.0))
+        if opened != purpose or self.now() > ends:
+            raise UnauthenticatedError
+
+
+@dataclass(frozen=True, slots=True)
+class Ceremonies:
+    """What a browser and its authenticator do together with this page.
+
+    Args:
+        origin: Of the page, ``https://host:port``; its host is the relying party.
+        includes: Whether somebody is enrolled and not disabled at this moment.
+    """
+
+    passkeys: Passkeys
+    origin: str
+    includes: Includes
+    challenges: Challenges = field(default_factory=Challenges)
+
+    @property
+    def party(self) -> str:
+        return urlsplit(self.origin).hostname or ""
+
+    def enrolment_options(self, token: str) -> str:
+        """What the browser makes a passkey by, as JSON; raises UnauthenticatedError."""
+        holder = self._steward(self.passkeys.holder_of_link(token))
+        known = [PublicKeyCredentialDescriptor(one.credential) for one in self.passkeys.of(holder.uri)]
+        options = generate_registration_options(
+            rp_id=self.party,
+            rp_name="Gencard",
+            user_name=holder.name,
+            user_display_name=f"{holder.name}, steward",
+            user_id=bytes.fromhex(key_of(holder.uri.encode())),
+            challenge=self.challenges.new(_of_link(token)),
+            exclude_credentials=known,
+            authenticator_selection=AuthenticatorSelectionCriteria(
+                resident_key=ResidentKeyRequirement.REQUIRED,
+                require_resident_key=True,
+                user_verification=UserVerificationRequirement.REQUIRED,
+            ),
+        )
+        return options_to_json(options)
+
+    def enrol(self, token: str, answer: Any) -> Passkey:
+        """Keep the passkey that a browser made; raises as ``Passkeys.add`` does."""
+        self._steward(self.passkeys.holder_of_link(token))
+        verified = self._registration(token, answer)
+        if verified is None:
+            raise UnauthenticatedError
+        return self.passkeys.add(token, *verified)
+
+    def assertion_options(self, purpose: str, session: Session | None = None) -> str:
+        """What a browser asks its authenticator by, as JSON.
+
+        Args:
+            session: Only the passkey of this session will do; any steward's where it is None.
+        """
+        allowed = None
+        if session is not None:
+            passkey = self.passkeys.named(session.passkey)
+            allowed = [PublicKeyCredentialDescriptor(passkey.credential)]
+        options = generate_authentication_options(
+            rp_id=self.party,
+            challenge=self.challenges.new(purpose),
+            allow_credentials=allowed,
+            user_verification=UserVerificationRequirement.REQUIRED,
+        )
+        return options_to_json(options)
+
+    def assertion(self, purpose: str, answer: Any, action: str = "") -> tuple[Identity, Passkey]:
+        """Who answered the challenge of a purpose, and with which passkey.
+
+        Args:
+            action: What the log says of it; nothing where it is empty.
+
+        Raises:
+            UnauthenticatedError: The answer is wrong in any way, or its steward may not enter.
+        """
+        checked = self._assertion(purpose, answer)
+        if checked is None:
+            raise UnauthenticatedError
+        passkey, uses = checked
+        who = self._steward(passkey.holder)
+        self.passkeys.note_use(passkey, uses, action)
+        return who, passkey
+
+    def _steward(self, uri: str) -> Identity:
+        who = Identity.of(uri)
+        if who.role is not Role.STEWARD or not self.includes(who):
+            raise UnauthenticatedError
+        return who
+
+    def _registration(self, token: str, answer: Any) -> tuple[bytes, bytes, int] | None:
+        try:
+            credential = parse_registration_credential_json(answer)
+            challenge = parse_client_data_json(credential.response.client_data_json).challenge
+            self.challenges.take(challenge, _of_link(token))
+            made = verify_registration_response(
+                credential=credential,
+                expected_challenge=challenge,
+                expected_rp_id=self.party,
+                expected_origin=self.origin,
+                require_user_verification=True,
+            )
+        except _FOREIGN:
+            return None
+        return made.credential_id, made.credential_public_key, made.sign_count
+
+    def _assertion(self, purpose: str, answer: Any) -> tuple[Passkey, int] | None:
+        try:
+            credential = parse_authentication_credential_json(answer)
+            challenge = parse_client_data_json(credential.response.client_data_json).challenge
+            self.challenges.take(challenge, purpose)
+            passkey = self.passkeys.named(key_of(credential.raw_id))
+            checked = verify_authentication_response(
+                credential=credential,
+                expected_challenge=challenge,
+                expected_rp_id=self.party,
+                expected_origin=self.origin,
+                credential_public_key=passkey.public_key,
+                credential_current_sign_count=passkey.uses,
+                require_user_verification=True,
+            )
+        except _FOREIGN:
+            return None
+        return passkey, checked.new_sign_count
+
+
+def _of_link(token: str) -> str:
+    return f"link {key_of(token.encode())}"

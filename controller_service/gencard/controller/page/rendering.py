@@ -1,0 +1,118 @@
+"""Templates and files of the page, read once; everything that a template prints is escaped."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import Response
+
+from gencard.controller.page.security import NO_STORE
+
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that browsers fetch: its bytes, kind, and a digest that its address carries."""
+
+    content: bytes
+    kind: str
+    digest: str
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """Every such file, by name."""
+    folder = files(__package__) / "static"
+    contents = {
+        entry.name: entry.read_bytes()
+        for entry in folder.iterdir()
+        if entry.name.rpartition(".")[2] in _KINDS
+    }
+    return {
+        name: Asset(content, _KINDS[name.rpartition(".")[2]], hashlib.sha256(content).hexdigest()[:12])
+        for name, content in contents.items()
+    }
+
+
+def asset_address(name: str) -> str:
+    """Where a browser fetches a file; another address whenever the file changes."""
+    return f"/static/{name}?{assets()[name].digest}"
+
+
+def asset_response(name: str, query: str) -> Response | None:
+    """The file; None where there is none of this name."""
+    asset = assets().get(name)
+    if asset is None:
+        return None
+    same = query == asset.digest
+    kept = f"private, max-age={_DAY}, immutable" if same else NO_STORE
+    return Response(asset.content, media_type=asset.kind, headers={"cache-control": kept})
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__package__, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["asset"] = asset_address
+    environment.filters |= {"ago": ago, "day": day, "minute": minute, "person": person, "number": number}
+    return environment
+
+
+def rendered(template: str, context: Mapping[str, Any]) -> str:
+    """The text of a template."""
+    return _environment().get_template(template).render(context)
+
+
+def person(uri: str) -> str:
+    """The name in an identity's URI.
+
+    >>> person("spiffe://gencard.local/pilot/analyst/ana")
+    'ana'
+    """
+    return uri.rpartition("/")[2]
+
+
+def day(time: datetime) -> str:
+    """A date in UTC."""
+    return f"{time.astimezone(UTC):%Y-%m-%d}"
+
+
+def minute(time: datetime) -> str:
+    """A time in UTC."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def number(value: int) -> str:
+    """A whole number with its thousands apart."""
+    return f"{value:,}"
+
+
+_SPANS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def ago(time: datetime, now: datetime) -> str:
+    """How long ago something was, or how soon it will be, in its largest unit.
+
+    >>> from datetime import timedelta
+    >>> then = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> ago(then, then + timedelta(hours=49)), ago(then + timedelta(days=3), then)
+    ('2 days', 'in 3 days')
+    """
+    seconds = (now - time).total_seconds()
+    for span, unit in _SPANS:
+        if (count := int(abs(seconds) // span)) > 0:
+            text = f"{count} {unit}{'' if count == 1 else 's'}"
+            return text if seconds >= 0 else f"in {text}"
+    return "just now"

@@ -1,0 +1,205 @@
+"""The outer wall of the page: host, origin and size of requests, and the headers of every answer.
+
+What stands here holds for each path, also for those that do not exist.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gencard.core.errors import (
+    GencardError,
+    InvalidInputError,
+    OperationCancelledError,
+    PermissionDeniedError,
+    TooLargeError,
+)
+
+COOKIE = "__Host-gencard"
+LARGEST_BODY = 512 * 1024
+"""A counter-offer that drops thousands of marginals fits, and a request for enrolment."""
+BODY_SECONDS = 20.0
+MOST_FIELDS = 5_000
+BODY = "gencard.body"
+"""Where a request's scope holds its body."""
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "cross-origin-embedder-policy": "require-corp",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=(), "
+    "publickey-credentials-create=(self), publickey-credentials-get=(self)",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+NO_STORE = "no-store"
+_METHODS = ("GET", "HEAD", "POST")
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """An ASGI application around the page.
+
+    Args:
+        origin: The one that the page is reached by.
+        refuse: The answer to a request that goes no further.
+    """
+
+    app: ASGIApp
+    origin: str
+    refuse: Callable[[GencardError], Response]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through to the page, or refuse it."""
+        if scope["type"] != "http":
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message["headers"])
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", NO_STORE)
+            await send(message)
+
+        try:
+            self._check(scope["method"], Headers(scope=scope))
+            scope[BODY] = await _body(Headers(scope=scope), receive)
+        except GencardError as error:
+            refusal = self.refuse(error)
+            refusal.headers["connection"] = (
+                "close"  # what was not read of the body must not be a request
+            )
+        else:
+            await self.app(scope, receive, with_headers)
+            return
+        await refusal(scope, receive, with_headers)
+
+    def _check(self, method: str, headers: Headers) -> None:
+        """Raises InvalidInputError, PermissionDeniedError."""
+        # a page that rebinds a name to this address comes with that name
+        if headers.getlist("host") != [urlsplit(self.origin).netloc]:
+            raise InvalidInputError(field="host", problem="is not the address of this page")
+        if method not in _METHODS:
+            raise InvalidInputError(field="method", problem="is not GET or POST")
+        if headers.get("sec-fetch-dest") in ("embed", "fencedframe", "frame", "iframe", "object"):
+            raise PermissionDeniedError
+        if method == "POST":
+            self._check_origin(headers)
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Raises PermissionDeniedError where a change was not sent by a page of this origin."""
+        site = headers.getlist("sec-fetch-site")
+        # forms of a page without referrers come with the origin null, and say by this header whence
+        allowed = {self.origin, "null"} if site == ["same-origin"] else {self.origin}
+        origins = headers.getlist("origin")
+        if site not in ([], ["same-origin"]) or len(origins) != 1 or origins[0] not in allowed:
+            raise PermissionDeniedError
+
+
+async def _body(headers: Headers, receive: Receive) -> bytes:
+    """The whole body.
+
+    Raises:
+        TooLargeError: It is longer than ``LARGEST_BODY``.
+        OperationCancelledError: It does not come in time, or the browser has left.
+    """
+    length = headers.get("content-length", "0")
+    if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
+        raise TooLargeError(what="The number of bytes of the request", limit=LARGEST_BODY)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    break
+                body += message.get("body", b"")
+                if len(body) > LARGEST_BODY:
+                    raise TooLargeError(what="The number of bytes of the request", limit=LARGEST_BODY)
+                if not message.get("more_body"):
+                    return bytes(body)
+    except TimeoutError:
+        pass
+    raise OperationCancelledError
+
+
+class Form:
+    """The fields of a form that was sent, each a text without control characters but line ends.
+
+    Raises:
+        InvalidInputError: The body is not that of a form.
+    """
+
+    def __init__(self, request: Request) -> None:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        try:
+            body = request.scope[BODY].decode("ascii")
+            pairs = parse_qsl(
+                body,
+                keep_blank_values=True,
+                strict_parsing=bool(body),
+                errors="strict",
+                max_num_fields=MOST_FIELDS,
+            )
+        except ValueError:
+            kind, pairs = "", []
+        if kind != "application/x-www-form-urlencoded" or any(
+            "\0" in name or "\0" in value for name, value in pairs
+        ):
+            raise InvalidInputError(field="form", problem="is not the body of a form")
+        self._pairs = pairs
+
+    def text(self, name: str) -> str:
+        """The value of a field, stripped; empty where it is missing.
+
+        Raises:
+            InvalidInputError: The field is there twice.
+        """
+        values = self.texts(name)
+        if len(values) > 1:
+            raise InvalidInputError(field=name, problem="is given twice")
+        return values[0].strip() if values else ""
+
+    def texts(self, name: str) -> list[str]:
+        """All values of a field that may be there more than once."""
+        return [value for field, value in self._pairs if field == name]
+
+    def names(self) -> list[str]:
+        """The fields that are there."""
+        return list(dict.fromkeys(name for name, _ in self._pairs))
+
+
+def session_cookie(request: Request) -> str:
+    """The secret of the browser's session; empty where it is missing, or there twice."""
+    cookies: list[str] = []
+    for header in request.headers.getlist("cookie"):
+        for part in header.split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == COOKIE:
+                cookies.append(value)
+    return cookies[0] if len(cookies) == 1 else ""
+
+
+def set_session(response: Response, token: str) -> None:
+    """Let the browser keep a session's secret until it is closed."""
+    _set_cookie(response, token, None)
+
+
+def forget_session(response: Response) -> None:
+    """Let the browser forget its session's secret."""
+    _set_cookie(response, "", 0)
+
+
+def _set_cookie(response: Response, value: str, age: int | None) -> None:
+    response.set_cookie(
+        COOKIE, value, max_age=age, path="/", secure=True, httponly=True, samesite="strict"
+    )

@@ -1,0 +1,154 @@
+"""The page's server: TLS on a loopback port, in a thread of its own, bounded against slow callers."""
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gencard.controller.controller_state import ControllerState
+from gencard.controller.page.application import Page, Report
+from gencard.controller.page.passkeys import Ceremonies
+from gencard.controller.page.sessions import Sessions
+from gencard.controller.page.views import cards, queue
+from gencard.controller.service.server import TlsFiles
+from gencard.controller.settings.settings import PageTable
+from gencard.controller.stewards.desk import Desk
+from gencard.core.errors import GencardError, InvalidInputError
+from gencard.wire.signatures.identity import Identity
+
+MODULES = (queue, cards)
+"""Modules of views, in the order of the navigation."""
+
+MOST_CONNECTIONS = 100
+FIRST_SECONDS = 20
+"""A connection that has not sent a whole request by then is closed."""
+IDLE_SECONDS = 30
+HEADER_BYTES = 16 * 1024
+START_SECONDS = 30.0
+CERTIFICATE_SECONDS = 5
+"""How often a renewed certificate is looked for."""
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 that waits for the first request of a connection so long and no longer."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_SECONDS, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class PageServer:
+    """A started page."""
+
+    server: uvicorn.Server
+    thread: threading.Thread
+    origin: str
+
+    def stop(self, grace: float) -> None:
+        """Refuse new connections, let running requests end for ``grace`` seconds."""
+        self.server.config.timeout_graceful_shutdown = int(grace)
+        self.server.should_exit = True
+        self.thread.join(grace + START_SECONDS)
+
+
+def start_page(
+    table: PageTable, state: ControllerState, desk: Desk, tls: TlsFiles, report: Report
+) -> PageServer:
+    """Serve the page.
+
+    Args:
+        desk: Of those who come by the page.
+
+    Raises:
+        InvalidInputError: The address is taken, or the certificate cannot be used.
+    """
+    listener = _listener(table.address)
+    port = listener.getsockname()[1]
+    origin = table.origin or f"https://localhost:{port}"
+    config = _config(_application(table, state, desk, origin, report), tls)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), name="page", daemon=True)
+    thread.start()
+    return PageServer(server, thread, origin)
+
+
+def _application(
+    table: PageTable, state: ControllerState, desk: Desk, origin: str, report: Report
+) -> ASGIApp:
+    passkeys = state.passkeys
+
+    def includes(who: Identity) -> bool:
+        return desk.person(who) is not None
+
+    idle = timedelta(minutes=table.idle_minutes)
+    sessions = Sessions(idle, includes, passkeys.is_kept, state.cards.clock)
+    ceremonies = Ceremonies(passkeys, origin, includes)
+    views = [view for module in MODULES for view in module.VIEWS]
+    changes = [change for module in MODULES for change in module.CHANGES]
+    return Page(desk, ceremonies, sessions, report, views, changes).application()
+
+
+def _listener(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), int(port)), family=family)
+    except OSError:
+        pass
+    raise InvalidInputError(field="page.address", problem="is in use, or not an address of this machine")
+
+
+def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:
+    logging.getLogger("uvicorn.error").disabled = True  # its tracebacks and paths are nobody's business
+    config = uvicorn.Config(
+        application,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        ssl_certfile=tls.certificate,
+        ssl_keyfile=tls.key,
+        timeout_notify=CERTIFICATE_SECONDS,
+    )
+    config.load()
+    assert config.ssl is not None  # noqa: S101 - for the types: a certificate is given
+    config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
+    config.callback_notify = _Renewal(config.ssl, tls).look
+    return config
+
+
+class _Renewal:
+    """Takes a renewed certificate over; one that cannot be used leaves the present one in force."""
+
+    def __init__(self, context: ssl.SSLContext, tls: TlsFiles) -> None:
+        self._context, self._tls, self._seen = context, tls, tls.stamp()
+
+    async def look(self) -> None:
+        try:
+            stamp = self._tls.stamp()
+            if stamp != self._seen:
+                self._tls.read()
+                self._context.load_cert_chain(self._tls.certificate, self._tls.key)
+                self._seen = stamp
+        except (GencardError, OSError):  # ssl.SSLError too: between two files of a renewal
+            pass

@@ -1,0 +1,186 @@
+"""A card: what was asked beside what would be offered, what is released together, and the decisions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.stewards.cards import Together
+from gencard.controller.stewards.desk import Desk
+from gencard.core.card.card import CardState
+from gencard.core.card.terms import Change as TermsChange
+from gencard.core.card.terms import Proposal
+from gencard.core.transform import AS_COUNTED
+from gencard.wire.signatures.identity import Identity
+
+MOST_IN_MAP = 60
+"""Attributes of a heat map; it would not be read beyond."""
+
+WORDS = {
+    "new": "by this card, for the first time",
+    "both": "by this card and before",
+    "before": "before",
+    "none": "not together",
+}
+"""What the tones of the heat map mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One term, as asked and as offered.
+
+    Args:
+        offered: None where nothing is offered.
+        change: kept, changed, removed or added.
+        reason: Why it differs, as the policy or a steward says it.
+    """
+
+    name: str
+    asked: str
+    offered: str | None
+    change: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Two attributes of the heat map, or one on its diagonal.
+
+    Args:
+        here, before: A table of both is released by this card; by one granted before.
+    """
+
+    row: str
+    column: str
+    here: bool
+    before: bool
+
+    @property
+    def tone(self) -> str:
+        """What the cell looks like."""
+        return {(True, True): "both", (True, False): "new", (False, True): "before"}.get(
+            (self.here, self.before), "none"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Attributes beside attributes: the lower triangle, with the diagonal.
+
+    Args:
+        left_out: Attributes that neither this card nor an earlier one releases.
+    """
+
+    attributes: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out: tuple[str, ...]
+    cards: tuple[str, ...]
+
+    @property
+    def new(self) -> int:
+        """Pairs that this card releases together for the first time."""
+        return sum(cell.tone == "new" and cell.row != cell.column for row in self.rows for cell in row)
+
+
+def show_card(request: Request, desk: Desk, who: Identity) -> Context:
+    """Everything about one card."""
+    view = desk.card(who, request.path_params["name"])
+    card = view.card
+    agreed = None if card.offer is None else card.offer.terms
+    offered = agreed if view.offer is None else view.offer.terms
+    changes = view.changes if card.offer is None else card.offer.changes
+    return {
+        "title": f"Card of {card.analyst.rpartition('/')[2]}",
+        "card": card,
+        "desk_view": view,
+        "waits": card.state is CardState.REQUESTED,
+        "revocable": bool(card.envelope) and card.state is not CardState.REVOKED,
+        "price": view.offer.price if view.offer else card.offer.price if card.offer else None,
+        "terms": terms_diff(card.proposed, offered, changes),
+        "statistics": statistics_diff(card.proposed, offered, changes),
+        "map": heat_map(view.together),
+        "words": WORDS,
+        "seconds": [first for first in view.firsts if first.shown == view.shown],
+        "stale": [first for first in view.firsts if first.shown != view.shown],
+    }
+
+
+def terms_diff(asked: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]) -> list[Line]:
+    """Single terms, side by side; those that both sides leave at their usual value are left out."""
+    before, after = _terms(asked), {} if offered is None else _terms(offered)
+    reasons = {change.field.partition(".")[0]: change.reason for change in changes}
+    return [
+        _line(label, before.get((key, label), ""), after.get((key, label), ""), reasons.get(key, ""))
+        if offered is not None
+        else Line(label, before[key, label], None, "kept")
+        for key, label in dict.fromkeys([*before, *after])
+    ]
+
+
+def statistics_diff(
+    asked: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
+) -> list[Line]:
+    """Every statistic that was asked for or would be offered; what differs comes first."""
+    before = dict.fromkeys(_statistics(asked))
+    after = before if offered is None else dict.fromkeys(_statistics(offered))
+    reasons = {text: change.reason for change in changes for text in (change.old, change.new) if text}
+    lines = [
+        _line("", name if name in before else "", name if name in after else "", reasons.get(name, ""))
+        for name in {**before, **after}
+    ]
+    return sorted(lines, key=lambda line: line.change == "kept")
+
+
+def _line(name: str, asked: str, offered: str, reason: str) -> Line:
+    if asked == offered:
+        return Line(name, asked, offered, "kept")
+    change = "removed" if not offered else "changed" if asked else "added"
+    return Line(name, asked, offered, change, reason)
+
+
+def _statistics(terms: Proposal) -> Iterator[str]:
+    yield from (", ".join(clique) for clique in terms.marginals)
+    yield from map(str, terms.moments)
+
+
+def _terms(terms: Proposal) -> Mapping[tuple[str, str], str]:
+    """Single terms as texts, by field and label."""
+    texts = {
+        ("purpose", "purpose"): terms.purpose,
+        ("generator", "generator"): terms.generator,
+        ("rows", "rows, at most"): f"{terms.rows:,}",
+        ("privacy", "measured"): _privacy(terms),
+        ("measures", "evaluations at the records"): ", ".join(terms.measures),
+        ("without_uniques", "replicated uniques"): "removed" if terms.without_uniques else "",
+    }
+    texts |= {("analyses", title.lower()): value for title, value in terms.analyses.about}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _privacy(terms: Proposal) -> str:
+    text = str(terms.privacy)
+    return text if terms.transform == AS_COUNTED else f"{text}, {terms.transform}"
+
+
+def heat_map(together: Together) -> HeatMap:
+    """The attributes that any card releases, beside one another."""
+    places = [
+        place
+        for place in range(len(together.attributes))
+        if any(together.here[place]) or any(together.before[place])
+    ][:MOST_IN_MAP]
+    names = together.attributes
+    rows = tuple(
+        tuple(
+            Cell(names[row], names[column], together.here[row][column], together.before[row][column])
+            for column in places[: number + 1]
+        )
+        for number, row in enumerate(places)
+    )
+    left_out = tuple(name for place, name in enumerate(names) if place not in places)
+    return HeatMap(tuple(names[place] for place in places), rows, left_out, together.cards)
+
+
+VIEWS = (View("/cards/{name:path}", "card.html", show_card, "Card"),)
+CHANGES: tuple[Change, ...] = ()

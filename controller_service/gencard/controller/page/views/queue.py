@@ -1,0 +1,72 @@
+"""The queue: what waits for whom, and since when."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from starlette.requests import Request
+
+from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.reading import ANALYST, Waiting
+from gencard.wire.signatures.identity import Identity
+
+SIZE = 100
+"""Entries of a page."""
+
+LATE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Something that waits, as the list shows it.
+
+    Args:
+        place: Where a steward sees it and decides.
+        late: It has waited for a steward longer than ``LATE``.
+        yours: A steward can do something about it.
+    """
+
+    waiting: Waiting
+    place: str
+    late: bool
+    yours: bool
+
+
+def show_queue(request: Request, desk: Desk, who: Identity) -> Context:
+    """One page of what waits, oldest first; failures at the records with what dismissing them needs."""
+    after = request.query_params.get("after", "")
+    page = desk.queue(who, SIZE, after)
+    return {
+        "page": page,
+        "later": bool(after),
+        "address": request.url.path + (f"?{request.url.query}" if after else ""),
+        "rows": [row_of(one, desk.clock()) for one in page.rows],
+        "refusals": () if after else desk.refusals(who),
+    }
+
+
+def row_of(waiting: Waiting, now: datetime) -> Row:
+    """One line of the list."""
+    yours = waiting.waits_for != ANALYST
+    return Row(waiting, place_of(waiting), yours and waiting.since < now - LATE, yours)
+
+
+def place_of(waiting: Waiting) -> str:
+    """Where a steward sees what waits."""
+    parts = waiting.resource.split("/")
+    if waiting.kind == "refusal":
+        return "#failures"
+    match parts:
+        case ["datasets", _, "cards", _]:
+            return f"/cards/{waiting.resource}"
+        case ["datasets", _, "cards", _, *_]:
+            return f"/answers/{waiting.resource}"
+        case ["people" | "keys", *_]:
+            return "/people"
+        case ["ledger", _]:
+            return "/budget"
+    return "/"
+
+
+VIEWS = (View("/", "queue.html", show_queue, "Queue", label="Queue", key="q"),)
+CHANGES: tuple[Change, ...] = ()
