@@ -45,11 +45,14 @@ MAY_IMPORT = {
     "v1": {"v1"},
     "shell": BASE,
     "wire": CORE | {"v1", "wire"},
-    "controller": CORE | {"boxes", "formulas", "wire", "shell", "controller.service"} | CONTROLLER,
+    "controller": CORE
+    | {"boxes", "formulas", "run.r_language", "wire", "shell", "controller.service"}
+    | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "controller"},  # the only room that knows protobuf
     "controller.records.vault": CORE | {"wire", "controller"},
     "run": BASE | {"core.generators", "wire"},  # shown in sandboxes, and so never the controller
-    "client": CORE | {"formulas", "v1", "wire", "shell", "run", "client"},
+    "run.r_language": BASE | {"run", "wire"},
+    "client": CORE | {"formulas", "v1", "wire", "shell", "run", "run.r_language", "client"},
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 

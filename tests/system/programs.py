@@ -1,6 +1,7 @@
 """Programs of analysts for tests: where they run, what they run on, and what the hostile ones try."""
 
 import atexit
+import re
 import shutil
 import tempfile
 from dataclasses import replace
@@ -15,10 +16,12 @@ from gencard.controller.records.schema_file import read_schema
 from gencard.controller.sandbox.analyses import SandboxedAnalysis, analysis_recipe
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
+from gencard.controller.sandbox.r_packages import home
 from gencard.core.dataset import Dataset
 
 FOLDER = Path(__file__).parents[2] / "examples" / "analyses"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
+IN_R = sorted(FOLDER.glob("*.R"))
 LIMITS = SandboxLimits(memory_mib=2_048, cpu_seconds=60, wall_seconds=90, work_mib=16)
 
 START = "import numpy as np\nfrom gencard.run import output, records\nframe = records()\n"
@@ -45,6 +48,34 @@ HOSTILE = {
 }
 """Each fails, whatever it carries; see test_programs."""
 
+START_R = (
+    "#!/usr/bin/env Rscript\nframe <- records()\nfirst <- paste(unlist(frame[1, ]), collapse = ' ')\n"
+)
+
+HOSTILE_R = {
+    "into shapes": START_R + "for (row in seq_len(nrow(frame) %% 7)) output$scalar(paste(row), 1)\n",
+    "into names": START_R + "output$scalar(first, 1)\n",
+    "into errors": START_R + "output$scalar('x', 1)\nstop(first)\n",
+    "into the exit code": START_R + "output$scalar('x', 1)\nquit(status = 3L + nchar(first))\n",
+    "into the spelling": START_R
+    + 'body <- \'{"outputs":[{"column_names":["value"],"counts":[],"kind":"scalar",\'\n'
+    + 'body <- paste0(body, \'"name":"x","row_names":["value"],"values":[[1.0]]}]}\')\n'
+    + "while (sink.number() > 0) sink()\n"
+    + "cat('{\"format\":\"gencard.box.v1\",\"saved\":', nchar(body), '}\\n', body, sep = '')\nquit()\n",
+    "after the answer": START_R
+    + "output$scalar('x', 1)\nreg.finalizer(globalenv(), function(e) cat(first), onexit = TRUE)\n",
+    "asks for the network": START_R + "socketConnection('127.0.0.1', 1)\n",
+    "asks for the network by url": START_R + "readLines(url('http://127.0.0.1:1'))\n",
+    "10 GB": START_R + "held <- rep(1, 10 * 2^27)\noutput$scalar('x', sum(held))\n",
+    "never ends": START_R + "repeat {}\n",
+    "starts a process": START_R + "stopifnot(system('true') == 0)\noutput$scalar('x', 1)\n",
+    "forks": START_R + "parallel::mclapply(1:2, identity, mc.cores = 2)\noutput$scalar('x', 1)\n",
+    "reads the machine": START_R + "readLines(file('/etc/passwd'))\n",
+    "too many numbers": START_R + "output$table('all', matrix(1, 600, 1))\n",
+    "no output": START_R,
+}
+"""The same in R."""
+
 INTO_DIGITS = START + "output.scalar('x', 0.123456789012345)\noutput.scalar('y', 1e300)\n"
 
 
@@ -65,6 +96,16 @@ def rows(number: int = 1_500, seed: int = 1) -> Dataset:
         rng.random(number) < 0.6 - 0.1 * columns["rate_marriage"], columns["affairs"], 0
     )
     return Dataset.of_columns(domain, list(columns.values()))
+
+
+def has_r() -> bool:
+    return home() is not None
+
+
+def libraries_of(text: str) -> tuple[str, ...]:
+    """What an example in R declares."""
+    named = re.findall(r"^library\((\w+)\)", text, re.MULTILINE)
+    return ("R", *(f"R-{name}" for name in named))
 
 
 @cache

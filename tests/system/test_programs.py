@@ -4,14 +4,27 @@ from importlib.util import find_spec
 
 import pytest
 
-from gencard.core.errors import BlackBoxError
+from gencard.core.errors import BlackBoxError, InvalidInputError
 from gencard.core.output_checks.programs import judged
 from gencard.core.output_checks.rules import Rule
-from gencard.core.program_outputs import Output, OutputKind, difference_in_shape
-from tests.system.programs import EXAMPLES, HOSTILE, INTO_DIGITS, rows, sandboxed, schema
+from gencard.core.program_outputs import FIT, Output, OutputKind, difference_in_shape
+from tests.system.programs import (
+    EXAMPLES,
+    HOSTILE,
+    HOSTILE_R,
+    IN_R,
+    INTO_DIGITS,
+    START_R,
+    has_r,
+    libraries_of,
+    rows,
+    sandboxed,
+    schema,
+)
 from tests.system.sandboxes import needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.timeout(300)]
+needs_r = pytest.mark.skipif(not has_r(), reason="R is not installed")
 
 
 def test_there_are_twelve_examples():
@@ -75,3 +88,62 @@ def test_an_undeclared_library_is_not_there():
     text = f"import {module}\nfrom gencard.run import output\noutput.scalar('x', 1.0)"
     with pytest.raises(BlackBoxError):
         sandboxed(text, declared=()).outputs(rows(), schema(), seed=0)
+
+
+def in_r(text, *declared, **limits):
+    return sandboxed(text, declared or libraries_of(text), **limits)
+
+
+@needs_r
+@pytest.mark.parametrize("path", IN_R, ids=lambda path: path.stem)
+def test_the_same_program_in_r_gives_the_same_numbers(path):
+    text, twin = path.read_text(encoding="utf-8"), path.with_suffix(".py").read_text(encoding="utf-8")
+    dry = in_r(text).outputs(rows(seed=1), schema(), seed=5)
+    outputs = in_r(text).agreed_outputs(rows(seed=2), schema(), dry, seed=5)
+    expected = sandboxed(twin).outputs(rows(seed=2), schema(), seed=5)
+    assert _numbers(outputs) == _numbers(expected)
+
+
+def _numbers(outputs):
+    """What both languages define alike; what a fit says besides, each counts in its own way."""
+    main = [one for one in outputs if not one.name.endswith(FIT)]
+    return [(one.name, one.column_names, one.counts, one.values) for one in main]
+
+
+@needs_r
+@pytest.mark.parametrize("name", HOSTILE_R)
+def test_s34_a_hostile_program_in_r_ends_as_one_in_python(name):
+    """The one error, without a word of the program's."""
+    limits = {"cpu_seconds": 3} if name == "never ends" else {}
+    with pytest.raises(BlackBoxError) as caught:
+        in_r(HOSTILE_R[name], **limits).agreed_outputs(rows(), schema(), ONE_NUMBER, seed=0)
+    assert caught.value.fields == {"problem": "its run at the records did not finish correctly"}
+
+
+@needs_r
+def test_s30_numbers_from_r_have_few_digits():
+    text = START_R + "output$scalar('x', 0.123456789012345)\noutput$scalar('y', Inf)\n"
+    small, large = in_r(text).outputs(rows(), schema(), seed=0)
+    assert (small.values, large.values) == (((0.12346,),), ((None,),))
+
+
+@needs_r
+def test_s35_r_finds_declared_packages_alone():
+    text = START_R + "output$scalar('x', nrow(survival::lung))"
+    assert in_r(text, "R", "R-survival").outputs(rows(), schema(), seed=0)[0].values == ((228.0,),)
+    with pytest.raises(BlackBoxError):
+        in_r(text, "R").outputs(rows(), schema(), seed=0)
+
+
+@needs_r
+def test_randomness_in_r_is_that_of_the_seed():
+    text = START_R + "output$scalar('x', runif(1))"
+    first, again, other = (in_r(text).outputs(rows(), schema(), seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+@needs_r
+def test_what_the_card_does_not_declare_is_no_library():
+    for declared in ((), ("R", "R-nothing"), ("R", "perl")):
+        with pytest.raises(InvalidInputError, match="libraries"):
+            sandboxed(START_R, declared)

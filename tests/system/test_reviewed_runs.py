@@ -18,6 +18,7 @@ from gencard.core.errors import (
 from gencard.v1 import answers_pb2, answers_pb2_grpc
 from gencard.wire.signatures.canonical import sha256
 from tests.system.house import House, build
+from tests.system.programs import has_r
 from tests.system.recorder import Recorder
 from tests.system.sandboxes import needs_sandbox
 
@@ -40,15 +41,22 @@ output.scalar("n", 1.0)
 CANARY = "8642"
 """Digits that only a number of the records has."""
 
+IN_R = """#!/usr/bin/env Rscript
+frame <- records()
+output$table("sex by health", table(frame$sex, frame$health))
+output$scalar("mean age", mean(frame$age))
+"""
+LIBRARIES = ["R"] if has_r() else []
 OTHER = "from gencard.run import output\noutput.scalar('x', 1.0)"
-PROGRAMS = (GOOD, FAILS_HERE, FAILS_THERE)
+PROGRAMS = (GOOD, FAILS_HERE, FAILS_THERE, IN_R)
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     built: House = build(tmp_path_factory.mktemp("reviewed"))
     text = built.settings_file.read_text()
-    granted = "analyses = { reviewed_runs = 3, program_numbers = 60 }\n"
+    libraries = json.dumps(LIBRARIES)
+    granted = f"analyses = {{ reviewed_runs = 4, program_numbers = 60, libraries = {libraries} }}\n"
     built.settings_file.write_text(text.replace("automatic = true\n", f"automatic = true\n{granted}", 1))
     built.raise_caps()
     try:
@@ -62,7 +70,8 @@ def card(house):
     """A card that names the programs."""
     with house.analyst() as analyst:
         programs = sorted(sha256(text.encode()) for text in PROGRAMS)
-        granted = {"programs": programs, "reviewed_runs": 3, "program_numbers": 60}
+        granted = {"programs": programs, "reviewed_runs": 4, "program_numbers": 60}
+        granted["libraries"] = LIBRARIES
         marginals = [("sex", "health"), ("sex", "age")]
         agreed = analyst.propose("survey", marginals, purpose="To see", analyses=granted).accept()
         yield agreed
@@ -165,6 +174,42 @@ def test_a_program_that_fails_on_rows_costs_nothing(card, rehearsed):
 def test_only_what_the_card_names_is_run(card, rehearsed):
     with pytest.raises(InvalidInputError, match="digest"):
         run_program(card.agreement, rehearsed(OTHER), progress=False)
+
+
+def test_what_the_card_does_not_grant_is_said_before_any_work(card, tmp_path):
+    (tmp_path / "analysis.py").write_text(GOOD)
+    with pytest.raises(InvalidInputError, match="needs lifelines") as caught:
+        card.run(program=tmp_path / "analysis.py", libraries=["lifelines"])
+    assert '"lifelines"' in caught.value.advice
+    (tmp_path / "analysis.py").write_text(OTHER)
+    with pytest.raises(InvalidInputError, match="digest") as caught:
+        card.run(program=tmp_path / "analysis.py")
+    assert sha256(OTHER.encode()) in caught.value.advice
+    with pytest.raises(InvalidInputError, match="libraries"):
+        card.run(program=tmp_path / "analysis.py", libraries="lifelines")
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="R is not installed")
+def test_a_program_in_r_from_a_dry_run_to_a_signed_answer(card, release, steward, tmp_path):
+    program = tmp_path / "analysis.R"
+    program.write_text(IN_R)
+    dry = card.dry_run(program, seed=3)
+    name = run_waiting(card, program)
+    assert len(json.loads(steward("show", name, "--json"))["numbers"]) == dry.numbers == 9
+    steward("release", name, "--red")
+    table = card.run(program=program, seed=3, progress=False).estimates.table("sex by health")
+    assert sum(value for row in table.values for value in row) == 3_000
+
+
+def test_a_program_in_r_says_so_and_needs_r_here(release, tmp_path, monkeypatch):
+    program = tmp_path / "analysis.R"
+    program.write_text(IN_R.partition("\n")[2])
+    with pytest.raises(InvalidInputError, match="does not say so"):
+        dry_run(release, program)
+    program.write_text(IN_R)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InvalidInputError, match="Rscript is not on the path"):
+        dry_run(release, program)
 
 
 def test_a_dry_run_on_other_rows_is_none(card, rehearsed):

@@ -80,7 +80,7 @@ def _documented(text: str, options: object) -> str:
     """The docstring with a line for each of the unpacked options."""
     lines = inspect.cleandoc(options.__doc__ or "").partition("Args:\n")[2].splitlines()
     return re.sub(
-        r"^( +)(?:measured|asked): .*$",
+        r"^( +)(?:measured|options): .*$",
         lambda line: "\n".join(line[1] + option.removeprefix("    ") for option in lines),
         text,
         flags=re.MULTILINE,
@@ -356,7 +356,7 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("controller_key", "log_key", "scratch", "path", "program"), path),
     **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
     **dict.fromkeys(("epsilon", "rho", "delta"), number),
-    **dict.fromkeys(("names", "measures", "attributes"), names_only),
+    **dict.fromkeys(("names", "measures", "attributes", "libraries"), names_only),
     "rows": whole(1, MOST_ROWS),
     "seed": whole(0, LARGEST_WORD),
     "runs": whole(LEAST_RUNS, MOST_RUNS),

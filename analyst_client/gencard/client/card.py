@@ -215,7 +215,7 @@ class Card(CardView):
         return self.psi.tables()
 
     @checked(values=level_values, where=text)
-    def answer(self, formula: str, kind: str = "logistic", **asked: Unpack[AnswerOptions]) -> "Answer":
+    def answer(self, formula: str, kind: str = "logistic", **options: Unpack[AnswerOptions]) -> "Answer":
         """An analysis of psi: free, and any number of times.
 
         Where psi is exact, the numbers are those of the coded records; where it has noise, the
@@ -224,7 +224,7 @@ class Card(CardView):
         Args:
             formula: Model formula as in R or patsy; see ``Analyst.plan``.
             kind: Type of analysis; ``gencard answer --help`` lists them.
-            asked: See ``AnswerOptions``.
+            options: See ``AnswerOptions``.
 
         Raises:
             LackingMarginalsError: psi does not determine the analysis. ``error.lacking`` names the
@@ -235,7 +235,7 @@ class Card(CardView):
         """
         from gencard.client.answers.answering import answer_of_card  # noqa: PLC0415 - loads scipy.stats
 
-        return answer_of_card(self, Question.of(formula, kind, asked))
+        return answer_of_card(self, Question.of(formula, kind, options))
 
     @checked(values=level_values, where=text, kind=text)
     def run(
@@ -244,9 +244,10 @@ class Card(CardView):
         kind: str = "logistic",
         *,
         program: str | Path | None = None,
+        libraries: Sequence[str] = (),
         seed: int = 0,
         progress: ProgressDisplay = True,
-        **asked: Unpack[AnswerOptions],
+        **options: Unpack[AnswerOptions],
     ) -> "Answer":
         """An analysis on the records, run once, of which output rules judge every number.
 
@@ -258,13 +259,16 @@ class Card(CardView):
         Args:
             formula: Model formula as in R or patsy; see ``Analyst.plan``.
             kind: Type of analysis; one that the card grants.
-            program: A file in Python in place of a formula; the card names it by its digest.
+            program: A file in Python or R in place of a formula; the card names it by its digest.
+            libraries: What the program needs, such as "statsmodels", "R" or "R-survival"; checked
+                against what the card grants.
             seed: From which a program draws its random numbers.
             progress: Whether to show a progress bar, or a function that receives the progress.
-            asked: See ``AnswerOptions``.
+            options: See ``AnswerOptions``.
 
         Raises:
-            InvalidInputError: The card does not grant the kind, or what is wrong with the question.
+            InvalidInputError: The card does not grant kind, program or libraries; or what is wrong with
+                the question.
             RecordsProtectedError: The policy keeps its attributes apart.
             TooLargeError: The card has had all its runs.
             BudgetExceededError: The price exceeds the budget.
@@ -279,9 +283,10 @@ class Card(CardView):
         if (formula is None) == (program is None):
             raise InvalidInputError(field="formula", problem="or program is needed, and not both")
         if program is not None:
+            programs.check_granted(self.terms.analyses, program, libraries)
             rehearsed = self.dry_run(program, seed=seed, progress=progress)
             return programs.run_program(self.agreement, rehearsed, progress)
-        question = running.sent(Question.of(formula or "", kind, asked))
+        question = running.sent(Question.of(formula or "", kind, options))
         return running.run(self.agreement, question, progress)
 
     @checked()
@@ -292,10 +297,11 @@ class Card(CardView):
 
         Its shape (names and lengths of outputs) is what a run on the records must have; ``digest`` is
         what ``analyses={"programs": [...], "reviewed_runs": 1}`` names. Programs import
-        ``gencard.run``.
+        ``gencard.run``; in R they begin with ``#!/usr/bin/env Rscript`` and have ``records()`` and
+        ``output`` at once.
 
         Args:
-            program: A file in Python.
+            program: A file in Python or R.
             seed: From which the program draws its random numbers, here and on the records.
             progress: Whether to show a progress bar, or a function that receives the progress.
 

@@ -1,9 +1,13 @@
 """Programs of the analyst's: a dry run here on synthetic rows, then one run on the records, reviewed."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,9 +17,11 @@ from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, progress_bar, result_of
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
+from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
+from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.box_answer import AnswerReader
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
@@ -73,41 +79,90 @@ class DryRun(Displayable):
         return f"<DryRun of {self.digest[:12]}: {self.numbers} numbers on synthetic rows>"
 
 
+def text_of(program: str | Path) -> bytes:
+    """The file as it is; raises InvalidInputError where it cannot be read, or its name is misleading."""
+    path = Path(program)
+    try:
+        text = path.read_bytes()
+    except OSError:
+        raise InvalidInputError(field="program", problem=f"cannot read {path}") from None
+    check_language(path.name, text)
+    return text
+
+
+def check_granted(analyses: Analyses, program: str | Path, libraries: Sequence[str]) -> None:
+    """Raises InvalidInputError, with what to propose, where a card lacks the program or a library."""
+    text = text_of(program)
+    needed = {*libraries, *((R,) if is_r(text) else ())}
+    lacking = sorted(needed - {*analyses.libraries})
+    digest, named = sha256(text), sha256(text) in analyses.programs
+    if named and not lacking:
+        return
+    problem = "is not one that the card names by its digest"
+    if named:
+        has = ", ".join(analyses.libraries) or "none"
+        problem = f"needs {', '.join(lacking)}, and the card grants: {has}"
+    wanted = sorted(needed | {*analyses.libraries})
+    advice = (
+        f'Propose a card with analyses={{"programs": ["{digest}"], "reviewed_runs": 1, '
+        f'"libraries": {json.dumps(wanted)}}}.'
+    )
+    raise InvalidInputError(field="program", problem=problem, advice=advice)
+
+
 def dry_run(release: Release, program: str | Path, *, seed: int = 0) -> DryRun:
     """Run a program here, on the rows of a release, as the controller will; nothing leaves this machine.
 
     What it prints, and its traceback where it fails, appears on standard error.
 
     Raises:
-        InvalidInputError: The file cannot be read, or the program fails or gives no valid output.
+        InvalidInputError: The file cannot be read, the program fails or gives no valid output, or it is
+            in R and R is not installed here.
     """
-    path = Path(program)
-    try:
-        text = path.read_bytes()
-    except OSError:
-        raise InvalidInputError(field="program", problem=f"cannot read {path}") from None
+    path, text = Path(program), text_of(program)
     names = release.dataset.domain.attributes
     coding = Coding(tuple(release.coding.attribute(name) for name in names))
     request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding)
-    done = subprocess.run(
-        [sys.executable, "-c", START, str(path)],
-        input=bytes_of_request(request),
-        stdout=subprocess.PIPE,
-        check=False,
-    )
+    return DryRun(text, release.name, seed, outputs_here(path, request))
+
+
+def outputs_here(path: Path, request: BoxRequest) -> Outputs:
+    """What a program gives on this machine; raises InvalidInputError as ``dry_run``."""
+    done = _in_r(path, request) if is_r(text_of(path)) else _in_python(path, request)
     if done.returncode:
         problem = f"failed on the synthetic rows with exit code {done.returncode}"
         raise InvalidInputError(field="program", problem=problem)
-    return DryRun(text, release.name, seed, _outputs_of(request, done.stdout))
-
-
-def _outputs_of(request: BoxRequest, answer: bytes) -> Outputs:
     reader = AnswerReader(request, ignore_hundredths)
     try:
-        reader.feed(answer)
+        reader.feed(done.stdout)
         return reader.outputs()
     except GencardError:
         raise InvalidInputError(field="program", problem="gave no valid output") from None
+
+
+def _in_python(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-c", START, str(path)]
+    sent = bytes_of_request(request)
+    return subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=False)
+
+
+def _in_r(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":
+    """Raises InvalidInputError where R is not installed here."""
+    rscript = shutil.which("Rscript")
+    if rscript is None:
+        raise InvalidInputError(
+            field="program",
+            problem="is in R, and Rscript is not on the path here",
+            advice="Install R (https://www.r-project.org), which runs the program on synthetic rows.",
+        )
+    with as_file(files("gencard.run").joinpath("start.R")) as start:
+        return subprocess.run(
+            [rscript, "--no-init-file", "--no-site-file", str(start), str(path)],
+            input=bytes_of_r_request(request),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            check=False,
+        )
 
 
 def newest_release(agreement: Agreement, progress: ProgressDisplay) -> Release:

@@ -97,11 +97,18 @@ def run(
     formula: Annotated[str | None, typer.Argument(help="Model formula as in R; or --program.")] = None,
     kind: Annotated[str, typer.Option(help="Type of analysis, one that the card grants.")] = "logistic",
     program: Annotated[
-        Path | None, typer.Option(help="A file in Python instead, which the card names by its digest.")
+        Path | None,
+        typer.Option(help="A file in Python or R instead, which the card names by its digest."),
     ] = None,
     dry: Annotated[
         bool, typer.Option("--dry", help="Only run the program here, on the newest synthetic rows.")
     ] = False,
+    library: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A library that the program needs, such as statsmodels or R-survival. Repeatable."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the program.")] = 0,
     values: LevelValues = None,
     where: Where = "",
@@ -113,12 +120,15 @@ def run(
     """Run an analysis on the records, once, through output rules. Each released number costs.
 
     The same question again costs nothing. The answer is signed and in the controller's log. A program
-    imports gencard.run, and runs here on synthetic rows first; a steward releases its numbers.
+    imports gencard.run, or begins with #!/usr/bin/env Rscript; it runs here on synthetic rows first, and
+    a steward releases its numbers.
     """
     if program is not None and formula is None:
-        _run_program(card, program, seed, connection, dry=dry, as_json=as_json)
+        given = {"program": program, "seed": seed}
+        given |= {} if dry else {"libraries": library or []}
+        _run_program(card, given, connection, dry=dry, as_json=as_json)
         return
-    if program is not None or dry or formula is None:
+    if program is not None or dry or library or formula is None:
         problem = "is needed, or --program FILE, with or without --dry"
         raise InvalidInputError(field="formula", problem=problem)
     options = dict(map(_option, option or ()))
@@ -128,13 +138,13 @@ def run(
 
 
 def _run_program(
-    card: str, program: Path, seed: int, connection: Path, *, dry: bool, as_json: bool
+    card: str, given: dict[str, Any], connection: Path, *, dry: bool, as_json: bool
 ) -> None:
     with connected(connection) as analyst:
         if not dry:
-            _say(analyst.card(card).run(program=program, seed=seed), as_json)
+            _say(analyst.card(card).run(**given), as_json)
             return
-        rehearsed = analyst.card(card).dry_run(program, seed=seed)
+        rehearsed = analyst.card(card).dry_run(**given)
     if as_json:
         say_json({**dict(rehearsed.lines()), **outputs_to_json(rehearsed.outputs)})
     else:

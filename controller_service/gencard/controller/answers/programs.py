@@ -22,10 +22,10 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.operations.run import Run
 from gencard.controller.sandbox.analyses import (
-    LIBRARIES,
     analysis_digest,
     analysis_program,
     analysis_recipe,
+    check_text,
 )
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
@@ -46,6 +46,7 @@ from gencard.core.errors import (
 )
 from gencard.core.output_checks.rules import RULES_VERSION
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
+from gencard.run.r_language import is_r
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import Document, document_of
 from gencard.wire.signatures.identity import Identity
@@ -142,7 +143,7 @@ def text_of_program(program: bytes) -> str:
         text = program.decode()
     except UnicodeDecodeError:
         raise InvalidInputError(field="program", problem="is not UTF-8") from None
-    analysis_program(text)
+    check_text(text)
     return text
 
 
@@ -151,9 +152,7 @@ def check_program(program: bytes, dry: DryRun, card: Card) -> None:
     analyses = offer_of(card).terms.analyses
     if analysis_digest(program) not in analyses.programs:
         raise InvalidInputError(field="program", problem="is not one that the card names by its digest")
-    if unknown := sorted({*analyses.libraries} - {*LIBRARIES}):
-        problem = f"'{unknown[0]}' is on the card, and this controller has only {', '.join(LIBRARIES)}"
-        raise InvalidInputError(field="libraries", problem=problem)
+    analysis_program(program.decode(), analyses.libraries)
     check_outputs(dry.outputs, analyses.program_numbers)
 
 
@@ -215,6 +214,8 @@ class ProgramRun:
         )
 
     def _recipe(self, program: str, libraries: tuple[str, ...]) -> Document:
+        if is_r(program.encode()):
+            return analysis_recipe(program, libraries, self.limits, self.isolation)
         if libraries not in self._copies:
             folder = self.work / f"analyses-{len(self._copies)}"
             self._copies[libraries] = CompiledCopies(folder, (), ("pandas", *libraries))

@@ -1,4 +1,4 @@
-"""Programs of analysts in a sandbox: one file of Python, declared libraries, outputs of one shape.
+"""Programs of analysts in a sandbox: one file of Python or R, declared libraries, outputs of one shape.
 
 {"program": text, "libraries": [name, ...], "environment": see ``sandbox.recipes``,
  "isolation": word, "limits": {name: int}}
@@ -7,24 +7,36 @@ What leaves is the numbers of outputs whose shape was agreed before; whatever el
 is one error, the same for all causes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from gencard.controller.sandbox.boxes import ignore_hundredths
-from gencard.controller.sandbox.environment import ANALYSES, PYTHON, environment_of_document
+from gencard.controller.sandbox.environment import (
+    ANALYSES,
+    PYTHON,
+    Environment,
+    environment_of_document,
+)
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
+from gencard.controller.sandbox.r_packages import (
+    PACKAGE,
+    check_installed,
+    r_command,
+    r_environment,
+)
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, JobLimitError
 from gencard.core.program_outputs import START, Outputs, check_outputs, difference_in_shape
+from gencard.run.r_language import R, bytes_of_r_request, is_r, start_file
 from gencard.wire.box_request import BoxRequest, BoxTask
 from gencard.wire.signatures.canonical import Document, sha256
 
 LIBRARIES = ("numpy", "scipy", *ANALYSES)
-"""Distributions that a program may declare."""
+"""Distributions that a program in Python may declare."""
 
 MOST_BYTES = 1 << 18
 """Of a program."""
@@ -35,25 +47,58 @@ def analysis_digest(text: bytes) -> str:
     return sha256(text)
 
 
-def analysis_program(text: str, libraries: Iterable[str] = ()) -> Program:
-    """A program with what starts it; pandas is always there.
+def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
+    """A program with what starts it; in Python pandas is always there.
 
     Raises:
-        InvalidInputError: It is empty or too long, or declares a distribution that no program may.
+        InvalidInputError: It is empty or too long, declares what no program may, or is in R where R is
+            not declared or not installed.
     """
+    check_text(text)
+    check_libraries(libraries)
+    if is_r(text.encode()):
+        return _program_in_r(text, libraries)
+    files = (("analysis.py", text.encode()), ("start.py", START.encode()))
+    declared = tuple(sorted({"pandas", *libraries} & {*LIBRARIES}))
+    return Program((PYTHON, "./start.py", "./analysis.py"), files, {}, declared)
+
+
+def check_text(text: str) -> None:
+    """Raises InvalidInputError where a program is empty or too long."""
     if not text.strip() or len(text.encode()) > MOST_BYTES:
         raise InvalidInputError(field="program", problem=f"must have 1 to {MOST_BYTES} bytes")
-    if unknown := sorted({*libraries} - {*LIBRARIES}):
-        problem = f"names '{unknown[0]}'; allowed are {', '.join(LIBRARIES)}"
+
+
+def _program_in_r(text: str, libraries: Collection[str]) -> Program:
+    if R not in libraries:
+        problem = f"must name {R} for a program in R"
         raise InvalidInputError(field="libraries", problem=problem)
-    files = (("analysis.py", text.encode()), ("start.py", START.encode()))
-    declared = tuple(sorted({"pandas", *libraries}))
-    return Program((PYTHON, "./start.py", "./analysis.py"), files, {}, declared)
+    files = (("analysis.R", text.encode()), ("start.R", start_file()))
+    declared = tuple(sorted(name for name in libraries if name not in LIBRARIES))
+    command = r_command("./start.R", "./analysis.R")
+    return Program(command, files, {}, declared, encode=bytes_of_r_request)
+
+
+def check_libraries(libraries: Iterable[str]) -> None:
+    """Raises InvalidInputError where one is neither R, nor a package of R, nor in ``LIBRARIES``."""
+    for name in libraries:
+        if name not in (R, *LIBRARIES) and not name.startswith(PACKAGE):
+            offered = ", ".join((*LIBRARIES, R))
+            problem = (
+                f"name '{name}'; allowed are {offered}, and packages of R such as {PACKAGE}survival"
+            )
+            raise InvalidInputError(field="libraries", problem=problem)
+    check_installed(libraries)
+
+
+def _environment(program: Program, compiled: str) -> Environment:
+    """What its sandbox shows; raises as ``analysis_recipe``."""
+    return program.environment(compiled) if program.is_python else r_environment(program.libraries)
 
 
 def analysis_recipe(
     text: str,
-    libraries: Iterable[str],
+    libraries: Collection[str],
     limits: SandboxLimits,
     isolation: Isolation,
     *,
@@ -72,7 +117,7 @@ def analysis_recipe(
     return {
         "program": text,
         "libraries": list(program.libraries),
-        "environment": asdict(program.environment(compiled)),
+        "environment": asdict(_environment(program, compiled)),
         "isolation": str(isolation),
         "limits": asdict(replace(limits, fit_mib=1)),
     }

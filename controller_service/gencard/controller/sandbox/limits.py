@@ -21,8 +21,9 @@ _GRACE = 2
 """CPU seconds between the signal that says why and the one that nothing survives."""
 
 
-_FILES = 128
-"""Open files of a process; each may be a pipe, which holds 64 KiB of the kernel's memory."""
+_FILES = 256
+"""Open files of a process, the fewest that R starts with; each may be a pipe, which holds 64 KiB of the
+kernel's memory."""
 
 
 _SIGNALS = 256

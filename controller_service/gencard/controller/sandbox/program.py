@@ -2,7 +2,7 @@
 
 import hashlib
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from gencard.controller.sandbox.environment import (
     python_runtime,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.wire.box_request import BoxRequest, bytes_of_request
 from gencard.wire.signatures.canonical import Document, digest_of
 
 MOST_FILES = 200
@@ -36,6 +37,7 @@ class Program:
         parameters: What the program is told besides records.
         libraries: Distributions that a program in Python finds besides Gencard, numpy and scipy.
         modules: What a script in Python finds loaded: of our own only, never of an author's choice.
+        encode: How a request reaches its standard input.
     """
 
     command: tuple[str, ...]
@@ -43,6 +45,7 @@ class Program:
     parameters: Mapping[str, str] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     modules: tuple[str, ...] = SCRIPTS
+    encode: Callable[[BoxRequest], bytes] = bytes_of_request
 
     @classmethod
     def read(

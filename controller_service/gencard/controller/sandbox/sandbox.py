@@ -23,7 +23,7 @@ from gencard.controller.sandbox.namespaces import Namespaces
 from gencard.controller.sandbox.program import Program
 from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
 from gencard.wire.box_answer import AnswerReader, HundredthsReport, longest_answer
-from gencard.wire.box_request import BoxRequest, bytes_of_request
+from gencard.wire.box_request import BoxRequest
 
 _AT_ONCE = 1 << 18
 
@@ -182,7 +182,7 @@ class Sandbox:
         reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)
         keeper, process = self._started(program)
         try:
-            self._watched(keeper, process, request, reader)
+            self._watched(keeper, process, program, reader, request)
         finally:
             keeper.kill(process)
             process.wait()
@@ -217,22 +217,23 @@ class Sandbox:
         self,
         keeper: Confinement,
         process: Running,
-        request: BoxRequest,
+        program: Program,
         reader: AnswerReader,
+        request: BoxRequest,
     ) -> None:
         members, kill = partial(keeper.members, process), partial(keeper.kill, process)
         entries, bound = partial(keeper.files, process), self.limits.memory_mib * _MIB
+        most = longest_answer(request, self.limits.fit_mib * _MIB)
         with MemoryWatch(members, bound, kill, entries=entries) as watch:
             try:
-                self._listen(process, request, reader)
+                self._listen(process, program.encode(request), most, reader)
             except BlackBoxError:
                 watch.check()
                 raise
 
-    def _listen(self, process: Running, request: BoxRequest, reader: AnswerReader) -> None:
+    def _listen(self, process: Running, sent: bytes, most: int, reader: AnswerReader) -> None:
         into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        most = longest_answer(request, self.limits.fit_mib * _MIB)
-        sent, seconds = bytes_of_request(request), self.limits.wall_seconds
+        seconds = self.limits.wall_seconds
         for data in exchange(into, out, sent, most=most, seconds=seconds):
             reader.feed(data)
         _check_end(process)

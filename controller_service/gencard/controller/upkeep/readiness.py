@@ -11,6 +11,7 @@ from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
+from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings.boxes import BuiltInBox, ProgramBox
 from gencard.controller.settings.settings import Settings
@@ -192,8 +193,19 @@ def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Fac
     for dataset_entry in catalogue:
         for field, problem in _mistakes(dataset_entry, generators):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
+        _check_libraries(dataset_entry)
         for problem in _private_mistakes(dataset_entry.policy, facts):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.generators", problem=problem)
+
+
+def _check_libraries(dataset_entry: DatasetEntry) -> None:
+    """Raises InvalidInputError where a policy offers programs a library that no sandbox here has."""
+    try:
+        check_libraries(dataset_entry.policy.analyses.most.libraries)
+        return
+    except InvalidInputError as error:
+        problem = error.fields["problem"]
+    raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses.libraries", problem=problem)
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:

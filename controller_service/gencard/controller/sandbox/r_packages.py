@@ -1,0 +1,121 @@
+"""R in a sandbox: where it is installed, how it is started, and which of its packages a program finds.
+
+R's own front end is a shell script that starts other programs, which a sandbox does not allow; so R's
+binary is started, with the variables that the script would set.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from gencard.controller.sandbox.distributions import stamp_of
+from gencard.controller.sandbox.environment import Environment
+from gencard.core.errors import InvalidInputError
+from gencard.run.r_language import R
+
+PACKAGE = f"{R}-"
+"""Begins the name of a package of R, as a library of a card."""
+
+_HOMES = ("/usr/lib/R", "/usr/lib64/R", "/usr/local/lib/R", "/usr/local/lib64/R")
+"""Where distributions of Linux, and R's own installer, put it; all of /usr is there in a sandbox."""
+
+_FOLDERS = ("/usr/local/lib/R/site-library", "/usr/lib/R/site-library", "/usr/share/R/site-library")
+"""Where packages lie besides R's own folder."""
+
+_SHARED = {"R_SHARE_DIR": "share", "R_INCLUDE_DIR": "include", "R_DOC_DIR": "doc"}
+_BASE = "Priority: base"
+_NEEDS = ("Depends:", "Imports:", "LinkingTo:")
+
+
+@cache
+def home() -> Path | None:
+    """R's folder; None where there is no R."""
+    found = (Path(name) for name in _HOMES if (Path(name) / "bin" / "exec" / "R").is_file())
+    return next(found, None)
+
+
+def r_command(start: str, program: str) -> tuple[str, ...]:
+    """Starts a program in R by ``start.R``; raises InvalidInputError where R is not installed."""
+    folder = _home()
+    shared = Path("/usr/share/R") if Path("/usr/share/R").is_dir() else folder
+    variables = {"R_HOME": folder, "LD_LIBRARY_PATH": folder / "lib", "R_DEFAULT_PACKAGES": "NULL"}
+    variables |= {name: shared / below for name, below in _SHARED.items()}
+    words = (f"{name}={value}" for name, value in variables.items())
+    binary = str(folder / "bin" / "exec" / "R")
+    return ("/usr/bin/env", *words, binary, "--vanilla", "--no-echo", "-f", start, "--args", program)
+
+
+def r_environment(libraries: Iterable[str]) -> Environment:
+    """What a program in R finds: base R and declared packages with what they need; others are hidden.
+
+    Args:
+        libraries: Of a card; those that are packages of R count.
+
+    Raises:
+        InvalidInputError: R or a package is not installed.
+    """
+    installed = packages()
+    open_ = set(_with_needed(packages_in(libraries), installed))
+    hidden = sorted(str(path) for name, path in installed.items() if name not in open_)
+    shown = tuple(str(installed[name]) for name in sorted(open_))
+    return Environment(hidden=tuple(hidden), distributions=shown, stamp=stamp_of(shown))
+
+
+def packages_in(libraries: Iterable[str]) -> list[str]:
+    """The packages of R among the libraries of a card."""
+    return [name.removeprefix(PACKAGE) for name in libraries if name.startswith(PACKAGE)]
+
+
+def packages() -> dict[str, Path]:
+    """Folders of all installed packages but the base ones; raises InvalidInputError without R."""
+    folders = [Path(name) for name in _FOLDERS] + [_home() / "library"]
+    entries = (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
+    named = ((entry, _description(entry)) for entry in entries)
+    return {entry.name: entry for entry, text in named if text and _BASE not in text}
+
+
+def check_installed(libraries: Iterable[str]) -> None:
+    """Raises InvalidInputError where R, or a package of R that is named, is not installed."""
+    names = [*libraries]
+    if R in names or packages_in(names):
+        _with_needed(packages_in(names), packages())
+
+
+def _home() -> Path:
+    folder = home()
+    if folder is None:
+        raise InvalidInputError(field="libraries", problem="name R, which is not installed here")
+    return folder
+
+
+def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[str]:
+    """Packages with all that they need, each once; raises InvalidInputError where one is not there."""
+    left, seen = [*names], set[str]()
+    for name in left:
+        if name not in installed and not _is_base(name):
+            problem = f"name the package {name} of R, which is not installed here"
+            raise InvalidInputError(field="libraries", problem=problem)
+        if name in seen or name not in installed:
+            continue
+        seen.add(name)
+        yield name
+        left += _needed(_description(installed[name]))
+
+
+def _is_base(name: str) -> bool:
+    return _BASE in _description(_home() / "library" / name)
+
+
+def _needed(description: str) -> list[str]:
+    """What a package's description requires, R itself left out."""
+    fields = re.sub(r"\n\s+", " ", description).splitlines()
+    lists = [line.partition(":")[2] for line in fields if line.startswith(_NEEDS)]
+    names = [one.split("(")[0].strip() for text in lists for one in text.split(",")]
+    return [name for name in names if name not in ("", R)]
+
+
+def _description(folder: Path) -> str:
+    """Its DESCRIPTION; empty for what is no package."""
+    file = folder / "DESCRIPTION"
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

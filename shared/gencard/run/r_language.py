@@ -1,0 +1,117 @@
+"""Programs in R: how they are known, what starts them, and how the records reach them.
+
+A program in R begins with the line ``#!/usr/bin/env Rscript``: its digest, which a card names, fixes its
+language too. It is started by ``start.R``, which has ``records()`` and ``output`` as in Python.
+
+The request is binary, little-endian: "gencard.r.v1", seed, rows, columns, names; then column by column
+its kind and its values, doubles or 32-bit integers, those of factors followed by the levels. A word is
+its length in bytes and UTF-8.
+"""
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.coding import Attribute, Edges
+from gencard.core.errors import InvalidInputError
+from gencard.core.types import FloatArray
+from gencard.run.levels import Midpoints, is_boolean, is_integer, is_ordered, names_of
+from gencard.wire.box_request import BoxRequest
+
+FIRST_LINE = "#!/usr/bin/env Rscript"
+"""Of every program in R."""
+
+R = "R"
+"""As a library of a card: programs in R may run. Packages of R are named "R-survival" and so on."""
+
+ENDINGS = (".r", ".R")
+
+_FORMAT = "gencard.r.v1"
+_WHOLE = np.dtype("<i4")
+_ABSENT = np.iinfo(np.int32).min
+"""R's NA among integers."""
+
+_MOST_WHOLE = np.iinfo(np.int32).max
+
+
+def is_r(program: bytes) -> bool:
+    """Whether a program is in R; every other one is in Python."""
+    first = program.split(b"\n", 1)[0]
+    return first.startswith(b"#!") and first.rstrip().endswith(b"Rscript")
+
+
+def check_language(name: str, program: bytes) -> None:
+    """Raises InvalidInputError where a file is named as one in R and is none."""
+    if name.endswith(ENDINGS) and not is_r(program):
+        raise InvalidInputError(
+            field="program",
+            problem="is named as one in R and does not say so",
+            advice=f"Begin it with the line {FIRST_LINE}",
+        )
+
+
+def start_file() -> bytes:
+    """The program in R that starts a program in R, whose path is its argument."""
+    return files("gencard.run").joinpath("start.R").read_bytes()
+
+
+def bytes_of_r_request(request: BoxRequest) -> bytes:
+    """What ``start.R`` reads: the columns that ``frames.frame_of`` gives a program in Python.
+
+    Raises:
+        InvalidInputError: The request is for no analysis.
+    """
+    if request.coding is None:
+        raise InvalidInputError(field="request", problem="is not for an analysis")
+    dataset = request.dataset
+    names = dataset.domain.attributes
+    numbers = (request.seed & _MOST_WHOLE, len(dataset), len(names))
+    parts = [_word(_FORMAT), np.array(numbers, _WHOLE).tobytes(), *map(_word, names)]
+    for name in names:
+        codes = dataset.column(name).astype(np.int64)
+        parts += _column(request.coding.attribute(name), codes)
+    return b"".join(parts)
+
+
+def _column(attribute: Attribute, codes: NDArray[np.int64]) -> Iterator[bytes]:
+    """Kind and values of one attribute, as they are in a data frame."""
+    match attribute.coding:
+        case Edges() as edges:
+            yield _word("dates" if edges.dates else "numbers")
+            values = Midpoints().of(attribute.name, edges, codes)
+            yield _doubles(np.floor(values) if edges.dates else values)
+        case _ if is_boolean(attribute):
+            yield from (_word("booleans"), _known(codes, codes, 2))
+        case _ if is_integer(attribute):
+            yield from _integers(np.array(list(map(int, names_of(attribute))), np.int64), codes)
+        case _:
+            names = names_of(attribute)
+            yield _word("ordered" if is_ordered(attribute) else "factor")
+            yield _known(codes + 1, codes, len(names))
+            yield np.array(len(names), _WHOLE).tobytes()
+            yield from map(_word, names)
+
+
+def _integers(table: NDArray[np.int64], codes: NDArray[np.int64]) -> Iterator[bytes]:
+    """Whole numbers; as doubles where R has no integers of that size."""
+    values = np.append(table, 0)[codes]
+    if np.abs(table).max(initial=0) > _MOST_WHOLE:
+        yield from (_word("numbers"), _doubles(np.where(codes < len(table), values, np.nan)))
+    else:
+        yield from (_word("integers"), _known(values, codes, len(table)))
+
+
+def _known(values: NDArray[np.int64], codes: NDArray[np.int64], levels: int) -> bytes:
+    """Integers, absent where a code stands for "missing"."""
+    return np.where(codes < levels, values, _ABSENT).astype(_WHOLE).tobytes()
+
+
+def _doubles(values: FloatArray) -> bytes:
+    return np.asarray(values, "<f8").tobytes()
+
+
+def _word(text: str) -> bytes:
+    data = text.encode()
+    return np.array(len(data), _WHOLE).tobytes() + data

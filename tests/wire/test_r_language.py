@@ -1,0 +1,118 @@
+"""What a program in R finds in ``records()`` is what one in Python finds."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gencard.client.answers.programs import outputs_here
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.errors import InvalidInputError
+from gencard.run.frames import frame_of
+from gencard.run.levels import Midpoints
+from gencard.run.r_language import FIRST_LINE, bytes_of_r_request, check_language, is_r
+from gencard.wire.box_request import BoxRequest, BoxTask
+
+needs_r = pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+
+MANY = tuple(f"Ort \N{LATIN SMALL LETTER U WITH DIAERESIS} '{number}\"" for number in range(255))
+CODING = Coding(
+    (
+        Attribute("town", Labels(MANY, missing=True)),
+        Attribute("rank", Labels(("low", "high"), ordered=True)),
+        Attribute("children", Labels(("0", "1", "7"), integer=True, missing=True)),
+        Attribute("big", Labels(("0", "3000000000"), integer=True)),
+        Attribute("works", Labels(("false", "true"), boolean=True, missing=True)),
+        Attribute("age", Edges((0.0, 18.0, 65.0), decimals=0, missing=True)),
+        Attribute("born", Edges((0.0, 10.0, 20.0), decimals=0, dates=True)),
+    )
+)
+TYPES = """#!/usr/bin/env Rscript
+frame <- records()
+number <- function(column) if (is.factor(column)) as.integer(column) - 1L else as.numeric(column)
+output$table("columns", as.data.frame(lapply(frame, number)), counts = character())
+kinds <- c(factor = 1, ordered = 2, integer = 3, numeric = 4, logical = 5, Date = 6)
+output$table("kinds", data.frame(kind = kinds[sapply(frame, function(column) class(column)[1])]))
+output$scalar("last town", utf8ToInt(substr(levels(frame$town)[255], 5, 5)))
+"""
+
+
+def dataset() -> Dataset:
+    """The last level of each attribute, the first, and others."""
+    sizes = np.array(CODING.domain.sizes)
+    rows = [sizes - 1, 0 * sizes, np.minimum(1, sizes - 1), np.maximum(0, sizes - 2)]
+    return Dataset(CODING.domain, np.array(rows))
+
+
+def outputs(text, tmp_path):
+    (tmp_path / "analysis.R").write_text(text, encoding="utf-8")
+    request = BoxRequest(BoxTask.ANALYSE, dataset(), 0, 0, coding=CODING)
+    return outputs_here(tmp_path / "analysis.R", request)
+
+
+@needs_r
+def test_values_and_types_are_those_of_the_frame(tmp_path):
+    columns, kinds, letter = outputs(TYPES, tmp_path)
+    assert [row[0] for row in kinds.values] == [1, 2, 3, 4, 5, 4, 6]
+    assert letter.values == ((ord("\N{LATIN SMALL LETTER U WITH DIAERESIS}"),),)
+    frame = frame_of(dataset(), CODING, Midpoints())
+    for place, name in enumerate(columns.column_names):
+        expected = _numbers(frame[name])
+        got = np.array([row[place] for row in columns.values], dtype=float)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, err_msg=name)
+
+
+def _numbers(column):
+    """As R counts: levels from 0, days since 1970, NaN where nothing is known."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.cat.codes.replace(-1, None)
+    if pd.api.types.is_datetime64_dtype(column):
+        column = (column - pd.Timestamp(0)).dt.days
+    return [np.nan if pd.isna(value) else float(value) for value in column]
+
+
+@needs_r
+@pytest.mark.parametrize("value", [1e-7, 1e-6, -123456.5, 0.1, 5e11, 1e12, 3.0, -0.0, 12345.678e-9])
+def test_a_number_has_its_one_spelling(value, tmp_path):
+    """Another one is no valid answer."""
+    text = f"{FIRST_LINE}\noutput$scalar('x', {value!r})"
+    assert outputs(text, tmp_path)[0].values[0][0] == pytest.approx(value, rel=1e-4)
+
+
+@needs_r
+def test_rows_of_absent_combinations_are_there(tmp_path):
+    text = f"{FIRST_LINE}\nframe <- transform(records(), one = 1L, other = rank)\n" + (
+        "output$table('n', aggregate(one ~ rank + other, frame, sum))"
+    )
+    table = outputs(text, tmp_path)[0]
+    assert table.row_names == ("low / low", "high / low", "low / high", "high / high")
+    assert [row[0] for row in table.values] == [2, 0, 0, 2]
+
+
+@needs_r
+@pytest.mark.parametrize(
+    "text",
+    ["1", "output$table('x', letters)", "output$coefficients('x', list())", "stop('no')",
+     "output$curve('x', c(b = 1))", "output$scalar('x', 1); output$scalar('x', 2)", "output$scalar('a\\tb', 1)"],
+)  # fmt: skip
+def test_what_is_no_output_is_refused(text, tmp_path):
+    with pytest.raises(InvalidInputError):
+        outputs(f"{FIRST_LINE}\n{text}", tmp_path)
+
+
+def test_the_first_line_says_the_language():
+    assert is_r(f"{FIRST_LINE}\n1".encode())
+    assert not is_r(b"import sys  # Rscript")
+    check_language("analysis.py", b"1")
+    check_language("analysis.R", FIRST_LINE.encode())
+    with pytest.raises(InvalidInputError, match="R"):
+        check_language("analysis.R", b"frame <- records()")
+
+
+def test_a_request_that_is_for_no_analysis_is_refused():
+    request = BoxRequest(BoxTask.ANALYSE, dataset(), 0, 0, coding=CODING)
+    with pytest.raises(InvalidInputError):
+        bytes_of_r_request(replace(request, coding=None))
