@@ -95,9 +95,16 @@ def test_rows_of_absent_combinations_are_there(tmp_path):
 @needs_r
 @pytest.mark.parametrize(
     "text",
-    ["1", "output$table('x', letters)", "output$coefficients('x', list())", "stop('no')",
-     "output$curve('x', c(b = 1))", "output$scalar('x', 1); output$scalar('x', 2)", "output$scalar('a\\tb', 1)"],
-)  # fmt: skip
+    [
+        "1",
+        "stop('no')",
+        "output$table('x', letters)",
+        "output$coefficients('x', list())",
+        "output$curve('x', c(b = 1))",
+        "output$scalar('x', 1); output$scalar('x', 2)",
+        "output$scalar('a\\tb', 1)",
+    ],
+)
 def test_what_is_no_output_is_refused(text, tmp_path):
     with pytest.raises(InvalidInputError):
         outputs(f"{FIRST_LINE}\n{text}", tmp_path)
