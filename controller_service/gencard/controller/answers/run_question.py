@@ -12,6 +12,7 @@ from gencard.core.answers.design import Question, observed_levels
 from gencard.core.answers.margins import Margins, Occupied, RecordMargins
 from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import LackingMarginalsError
 from gencard.core.output_checks.judgement import output_cliques
@@ -65,6 +66,7 @@ class RunQuestion:
         values: Numbers of levels that the analyst gave.
         where: Which records were asked for; None for all.
         output: Which records it is about, and which of their marginals it tells.
+        possible: The levels of each attribute of the formula that the population leaves.
         stored: The response, where its stored numbers are asked for.
     """
 
@@ -72,6 +74,7 @@ class RunQuestion:
     values: Values
     where: Condition | None
     output: Output
+    possible: Mapping[str, NDArray[np.bool_]]
     stored: Clique = ()
 
     @classmethod
@@ -93,7 +96,7 @@ class RunQuestion:
         )
         output = Output((EVERYBODY, *conditions), output_cliques(question, possible))
         stored = (question.formula.response or "",) if wants_stored(question) else ()
-        return cls(question, values, where, output, stored)
+        return cls(question, values, where, output, possible, stored)
 
     def check_noise(self, *, noisy: bool) -> None:
         """Raises InvalidInputError where a run with noise is asked for stored numbers."""
@@ -102,15 +105,38 @@ class RunQuestion:
 
     def at(self, margins: RecordMargins) -> Question:
         """The question with columns for the levels alone that somebody has."""
+        return self._with(observed_levels(margins, attributes_of(self.question.formula)))
+
+    def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> Question:
         one = self.question
         return read_question(
-            one.text,
-            one.kind,
-            one.coding,
-            values=self.values,
-            observed=observed_levels(margins, attributes_of(one.formula)),
-            options=one.options,
+            one.text, one.kind, one.coding, values=self.values, observed=observed, options=one.options
         )
+
+    def lacks_levels(self, everybody: Dataset, part: Dataset) -> bool:
+        """Whether the answer, which lists levels, would say that nobody asked for has one of them.
+
+        Args:
+            everybody: The records; ``part`` those of the population.
+        """
+        names = attributes_of(self.question.formula)
+        levels = observed_levels(RecordMargins.of(everybody), names)
+        expected = {name: levels[name] & self.possible[name] for name in names}
+        observed = observed_levels(RecordMargins.of(part), names)
+        listed = {name for clique in self.output.cliques for name in clique}
+        if any(np.any(expected[name] & ~observed[name]) for name in listed.intersection(names)):
+            return True
+        one, other = self._with(expected).design, self._with(observed).design
+        return one is not None and other is not None and one.names != other.names
+
+    def has_small_cell(self, margins: RecordMargins, threshold: int) -> bool:
+        """Whether a cell of the tables that the answer rests on holds fewer records, or none."""
+        tables = (
+            margins.counts(clique)[np.ix_(*(self.possible[name] for name in clique))]
+            for clique in self.output.cliques
+            if clique and {*clique} <= {*self.possible}
+        )
+        return any(bool(np.any(table < threshold)) for table in tables)
 
     @property
     def attributes(self) -> frozenset[str]:

@@ -5,31 +5,33 @@ they are, costs nothing. What fails at the records afterwards ends in a code and
 """
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from gencard.controller.answers.run_question import Limited, RunQuestion, attributes_of
+from gencard.controller.answers.earlier import Earlier
+from gencard.controller.answers.run_question import Limited, RunQuestion
 from gencard.controller.jobs.measurement import measured, records_as_stored
-from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.core.answers.answer import Answer
-from gencard.core.answers.design import Question
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.answers.stored import stored_answer, stored_groups
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_checks.differencing import differences, nearly_natural
 from gencard.core.output_checks.judgement import Judgement, judged
-from gencard.core.output_checks.populations import EVERYBODY, Output
 from gencard.core.output_checks.released import released
-from gencard.core.output_checks.rules import RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
+from gencard.core.output_checks.rules import (
+    RULES_VERSION,
+    USUAL_RULES,
+    Colour,
+    Rule,
+    Rules,
+    without_detail,
+)
 from gencard.core.output_checks.stored import judged_stored, released_stored
 from gencard.core.statistics.closure import maximal
 from gencard.core.typed_json import PLAIN
@@ -52,28 +54,32 @@ def answer(job: Job, progress: Progress) -> Job:
     run.check_noise(noisy=job["privacy"] is not None)
     if job["privacy"] is not None:
         return _noisy(job, run, coding)
-    earlier, rules = _earlier_outputs(job, coding), rules_of(job)
-    attributes = _attributes([run.output, *earlier], run.question)
+    rules, earlier = rules_of(job), Earlier.of(job, coding)
     dataset, numbers = records_as_stored(
-        [attributes], run.stored, job["records"], most_records=job["most_records"]
+        [earlier.attributes_with(run)], run.stored, job["records"], most_records=job["most_records"]
     )
-    if _differs_by_few(run, earlier, dataset, rules.checks.threshold):
+    rows = np.flatnonzero(run.output.kept(dataset))
+    if len(rows) < rules.checks.threshold:
+        return _refused([Rule.THRESHOLD])
+    if earlier.differs_by_few(run, dataset, rules.checks.threshold):
         return _refused([Rule.DIFFERENCING])
+    part = dataset.take(rows)
+    if run.lacks_levels(dataset, part) and rules.checks.zeros:
+        return _refused([Rule.THRESHOLD])
+    stored = [numbers[name][rows] for name in run.stored]
+    result = _judged(run, part, rules, *stored)
+    if result["answer"] is not None and earlier.leaves_too_little(run, dataset, rules):
+        return _refused([Rule.DIFFERENCING])
+    return result
+
+
+def _judged(run: RunQuestion, part: Dataset, rules: Rules, *stored: FloatArray) -> Job:
+    judge = _checked_stored if stored else _checked
     try:
-        rows = np.flatnonzero(run.output.kept(dataset))
-        stored = [numbers[name][rows] for name in run.stored]
-        judge = _checked_stored if stored else _checked
-        return judge(run, dataset.take(rows), rules, *stored)
+        return judge(run, part, rules, *stored)
     except GencardError:
-        return _refused([NO_ANSWER])
-
-
-def _differs_by_few(
-    run: RunQuestion, earlier: Sequence[Output], dataset: Dataset, threshold: int
-) -> bool:
-    """Whether the population is that of an earlier output, or of a natural group, but for a few."""
-    natural = run.where is not None and nearly_natural(run.where, dataset, threshold)
-    return natural or differences(run.output, earlier, dataset, threshold)
+        few = run.has_small_cell(RecordMargins.of(part), rules.checks.threshold)
+        return _refused([Rule.THRESHOLD if few else NO_ANSWER])
 
 
 def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> Job:
@@ -83,7 +89,7 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> Job:
     result = answered(question, Limited(margins, question.cliques))
     judgement = judged(margins, question, result, rules)
     if judgement.colour is Colour.RED:
-        return _refused(judgement.verdict.broken, judgement.marks)
+        return _refused(without_detail(judgement.verdict.broken), judgement.marks)
     return _passed(released(result, rules), judgement)
 
 
@@ -135,15 +141,3 @@ def _refused(reasons: Sequence[str], marks: Any = None) -> Job:
 def rules_of(job: Job) -> Rules:
     """The rules that the policy names, else the usual ones."""
     return PLAIN.read(Rules, job["limits"], field="limits") if job.get("limits") else USUAL_RULES
-
-
-def _earlier_outputs(job: Job, coding: Coding) -> list[Output]:
-    """Earlier outputs on the same records: runs, exact statistics of cards, how many there are."""
-    runs = [RunQuestion.of({"options": "", **one}, coding).output for one in job["earlier"]]
-    return [*runs, Output((EVERYBODY,), cliques_of(job.get("released", ())))]
-
-
-def _attributes(outputs: Sequence[Output], question: Question) -> Clique:
-    """All attributes that must be read."""
-    cliques = [clique for output in outputs for clique in (*output.cliques, tuple(output.attributes))]
-    return tuple(dict.fromkeys(chain(attributes_of(question.formula), *cliques)))

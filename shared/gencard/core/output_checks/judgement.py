@@ -22,7 +22,7 @@ from gencard.core.output_checks.rules import PASSED, Colour, Rules, Verdict, tog
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
-_COUNTED = {
+COUNTED = {
     Analysis.CROSSTAB,
     Analysis.LOGLINEAR,
     Analysis.NAIVE_BAYES,
@@ -33,8 +33,8 @@ _COUNTED = {
 """Tell the cells of the marginals that they need."""
 
 _CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
-_GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
-_PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
+GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
+PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
 _SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
 
 
@@ -87,17 +87,17 @@ def _parts(
     if question.design is not None:
         yield "model", _of_design(margins, question.design, answer, rules)
         yield from _told_by_dummies(margins, question, question.design, rules)
-    if kind in _COUNTED:
+    if kind in COUNTED:
         yield from (
             (clique_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques
         )
-    if kind in _GROUPED:
+    if kind in GROUPED:
         yield from _of_groups(margins, question, rules)
     if kind is Analysis.QUANTILES:
         yield from _of_quantiles(margins, question, answer, rules)
     if kind in _SURVIVAL:
         yield from _of_survival(margins, question, answer, rules)
-    if kind in _PAIRED:
+    if kind in PAIRED:
         small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
         yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in small)
     if kind is Analysis.DISCRIMINANT:
@@ -174,9 +174,9 @@ def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Cl
     Args:
         possible: The levels of each attribute of the formula that the population leaves.
     """
-    if question.kind in _COUNTED or question.kind in _PAIRED:
+    if question.kind in COUNTED or question.kind in PAIRED:
         return question.cliques
-    if question.kind in _GROUPED:
+    if question.kind in GROUPED:
         return question.formula.terms or ((),)
     if question.kind is Analysis.KAPLAN_MEIER:
         return (event_of(question)[1],)
