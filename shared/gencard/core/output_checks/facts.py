@@ -1,7 +1,7 @@
 """What an output tells of the cells of a lattice, as linear functions and their intervals.
 
-Counts are told to the nearest multiple of the rounding base, means to two digits of their standard
-errors. A model's coefficients solve linear equations in the counts, which hold as nearly as the
+Numbers of records are told to the nearest multiple of the rounding base, means to two digits of their
+standard errors. A table's tests and residuals tell its counts exactly. A model's coefficients solve linear equations in the counts, which hold as nearly as the
 coefficients are told. Other numbers are taken to tell the number of records alone.
 """
 
@@ -18,7 +18,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import rounding
 from gencard.core.output_checks.inference import Facts, Lattice
-from gencard.core.output_checks.judgement import COUNTED, GROUPED, PAIRED
+from gencard.core.output_checks.judgement import COUNTED, GROUPED
 from gencard.core.output_checks.populations import Kept
 from gencard.core.output_checks.rules import Rules
 from gencard.core.types import FloatArray
@@ -43,8 +43,8 @@ def told(
         margins: Of the population, over the lattice.
     """
     parts = [_cells((), kept, lattice, rules)]
-    if question.kind in COUNTED | PAIRED:
-        parts += [_cells(clique, kept, lattice, rules) for clique in question.cliques]
+    if question.kind in COUNTED:
+        parts += [_exactly(clique, kept, lattice) for clique in question.cliques]
     if question.kind in GROUPED:
         parts += _groups(question, kept, lattice, rules)
     parts += _solved(question, margins, kept, lattice)
@@ -57,6 +57,11 @@ def _cells(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> Facts:
     checks = rules.checks
     large = rows @ lattice.counts >= max(checks.threshold, 1)
     return Facts.rounded(rows[large], lattice.counts, checks.rounding, checks.threshold)
+
+
+def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> Facts:
+    """The counts of a table beside which residuals and test statistics undo their rounding."""
+    return Facts.near(lattice.indicators(clique, kept), lattice.counts, 0.0)
 
 
 def _groups(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -> Iterator[Facts]:

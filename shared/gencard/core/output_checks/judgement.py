@@ -34,7 +34,7 @@ COUNTED = {
 
 _CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
 GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
-PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
+_PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
 _SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
 
 
@@ -97,7 +97,7 @@ def _parts(
         yield from _of_quantiles(margins, question, answer, rules)
     if kind in _SURVIVAL:
         yield from _of_survival(margins, question, answer, rules)
-    if kind in PAIRED:
+    if kind in _PAIRED:
         small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
         yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in small)
     if kind is Analysis.DISCRIMINANT:
@@ -174,7 +174,7 @@ def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Cl
     Args:
         possible: The levels of each attribute of the formula that the population leaves.
     """
-    if question.kind in COUNTED or question.kind in PAIRED:
+    if question.kind in COUNTED or question.kind in _PAIRED:
         return question.cliques
     if question.kind in GROUPED:
         return question.formula.terms or ((),)
