@@ -1,8 +1,9 @@
 """What an output tells of the cells of a lattice, as linear functions and their intervals.
 
 Numbers of records are told to the nearest multiple of the rounding base, means to two digits of their
-standard errors. A table's tests and residuals tell its counts exactly. A model's coefficients solve linear equations in the counts, which hold as nearly as the
-coefficients are told. Other numbers are taken to tell the number of records alone.
+standard errors. A table's tests and residuals tell its counts exactly. A model's coefficients solve
+linear equations in the counts, which hold as nearly as the coefficients are told. Other numbers, and
+those of stored responses, are taken to tell how many records they rest on and nothing else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from gencard.core.output_checks.inference import Facts, Lattice
 from gencard.core.output_checks.judgement import COUNTED, GROUPED
 from gencard.core.output_checks.populations import Kept
 from gencard.core.output_checks.rules import Rules
+from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray
 
 
@@ -42,12 +44,14 @@ def told(
         kept: Which cells of the lattice are in its population.
         margins: Of the population, over the lattice.
     """
-    parts = [_cells((), kept, lattice, rules)]
-    if question.kind in COUNTED:
-        parts += [_exactly(clique, kept, lattice) for clique in question.cliques]
-    if question.kind in GROUPED:
-        parts += _groups(question, kept, lattice, rules)
-    parts += _solved(question, margins, kept, lattice)
+    terms = question.formula.terms if question.kind in GROUPED | {Analysis.QUANTILES} else ()
+    parts = [_cells(clique, kept, lattice, rules) for clique in ((), *terms)]
+    if not wants_stored(question):
+        if question.kind in COUNTED:
+            parts += [_exactly(clique, kept, lattice) for clique in question.cliques]
+        if question.kind in GROUPED:
+            parts += _means(question, kept, lattice)
+        parts += _solved(question, margins, kept, lattice)
     return Facts.together(parts, len(lattice.counts))
 
 
@@ -64,15 +68,8 @@ def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> Facts:
     return Facts.near(lattice.indicators(clique, kept), lattice.counts, 0.0)
 
 
-def _groups(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -> Iterator[Facts]:
-    """Means of groups, each with its number of records; of stored numbers the lattice knows nothing."""
-    terms = question.formula.terms or ((),)
-    yield from (_cells(term, kept, lattice, rules) for term in terms)
-    if not wants_stored(question):
-        yield from _means(question, kept, lattice)
-
-
 def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
+    """Means of the coded response in the groups of each term."""
     response = question.formula.response or ""
     numbers = np.nan_to_num(np.asarray(question.values[response], dtype=np.float64))
     values = numbers[lattice.cells.column(response)]
