@@ -16,6 +16,7 @@ from gencard.v1 import (
     ledger_pb2,
     measures_pb2,
     negotiation_pb2,
+    steward_pb2,
     synthesis_pb2,
 )
 from gencard.wire.codecs.error_table import STATUS, status_message
@@ -96,7 +97,7 @@ class TestRetries:
         assert {name for _, name in self.methods()} - self.retried() == {"RunBlackBox"}
 
     def test_what_changes_something_and_is_retried_carries_a_request_id(self):
-        reading = ("Get", "List", "Stream")
+        reading = ("Get", "List", "Search", "Stream")
         changing = {name: message for message, name in self.methods() if not name.startswith(reading)}
         assert {"AcceptCard", "GenerateRelease", "RunAudit", "RunMeasures"} <= set(changing)
         for name in set(changing) & self.retried():
@@ -112,6 +113,7 @@ class TestRetries:
             ledger_pb2,
             measures_pb2,
             negotiation_pb2,
+            steward_pb2,
             synthesis_pb2,
         )
         services = [s for module in modules for s in module.DESCRIPTOR.services_by_name.values()]

@@ -25,6 +25,7 @@ from gencard.v1 import (
     ledger_pb2,
     measures_pb2,
     negotiation_pb2,
+    steward_pb2,
     synthesis_pb2,
 )
 from gencard.v1 import common_pb2 as common
@@ -306,6 +307,29 @@ def answers(who: Visitor, card: str) -> None:
     program = answers_pb2.RunProgramRequest(card=card, program=b"1", request_id=request_id())
     who.call(who.answers.RunProgram, program)
     who.call(who.answers.ListAnswers, answers_pb2.ListAnswersRequest(parent=card))
+
+
+def desk(who: Visitor, card: str) -> None:
+    """All that stewards look at, and a decision that changes nothing; whoever may not is told so."""
+    own = f"people/{who.name}"
+    seen = who.call(
+        who.steward.GetPreview, steward_pb2.GetPreviewRequest(kind="enable", resource="people/ana")
+    )
+    shown = getattr(seen, "shown", "")
+    decision = steward_pb2.DecideRequest(
+        kind="enable", resource="people/ana", reason=own, shown=shown, request_id=request_id()
+    )
+    who.call(who.steward.Decide, decision)
+    who.call(who.steward.ListQueue, steward_pb2.ListQueueRequest(page_size=5))
+    who.call(who.steward.GetReview, steward_pb2.GetReviewRequest(name=card))
+    who.call(who.steward.ListAnswersToReview, steward_pb2.ListAnswersToReviewRequest())
+    unknown = steward_pb2.GetAnswerReviewRequest(name=f"{card}/answers/0123456789abcdef")
+    who.call(who.steward.GetAnswerReview, unknown)
+    who.call(who.steward.ListAccounts, steward_pb2.ListAccountsRequest())
+    who.call(who.steward.ListPeople, steward_pb2.ListPeopleRequest())
+    who.call(who.steward.SearchLog, steward_pb2.SearchLogRequest(query="ana"))
+    who.call(who.steward.GetLogEntry, steward_pb2.GetLogEntryRequest(index=1))
+    who.call(who.steward.ListRefusals, steward_pb2.ListRefusalsRequest())
 
 
 def black_box(ana: Visitor) -> None:

@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.desk import Way
+from gencard.controller.stewards.deciding import Way
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.identity import Identity
 
@@ -17,7 +17,7 @@ class Steward:
         self.desk = controller_state.desk(way or Way("local", self.who.name))
 
     def decide(self, kind, resource, reason="seen", **arguments):
-        shown = self.desk.shown(self.who, kind, resource, arguments)
+        shown = self.desk.preview(self.who, kind, resource, arguments).shown
         action = Action(kind, resource, arguments, reason, shown)
         return self.desk.decide(self.who, action, str(uuid4()))
 

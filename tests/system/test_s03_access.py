@@ -52,6 +52,11 @@ EXPECTED = {
         "GetCheckpoint": "AUS", "GetInclusionProof": "AUS", "GetConsistencyProof": "AUS",
         "GetKeyHistory": "AUS",
     },
+    "StewardService": {
+        "ListQueue": "S", "GetReview": "S", "GetPreview": "S", "Decide": "S",
+        "ListAnswersToReview": "S", "GetAnswerReview": "S", "ListAccounts": "S", "ListPeople": "S",
+        "SearchLog": "S", "GetLogEntry": "S", "ListRefusals": "S",
+    },
     "Operations": {
         "ListOperations": "AUS", "GetOperation": "AUS", "CancelOperation": "AUS",
         "WaitOperation": "AUS", "DeleteOperation": "",

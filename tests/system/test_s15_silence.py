@@ -26,13 +26,15 @@ from gencard.v1.ledger_pb2_grpc import (
 )
 from gencard.v1.measures_pb2_grpc import add_MeasuresServiceServicer_to_server
 from gencard.v1.negotiation_pb2_grpc import add_NegotiationServiceServicer_to_server
+from gencard.v1.steward_pb2_grpc import add_StewardServiceServicer_to_server
 from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
 from tests.system.raw_calls import agreed, call, methods
 
 SECRET = "CANARY-Ann-Smith-HIV"
 BOUNDS = Bounds(per_identity=8, calls=8, per_second=1_000, request_seconds=60)
 DEVELOPERS = {
-    role: f"spiffe://gencard.local/development/{role}/developer" for role in ("analyst", "auditor")
+    role: f"spiffe://gencard.local/development/{role}/developer"
+    for role in ("analyst", "auditor", "steward")
 }
 SERVICES = (
     add_CatalogServiceServicer_to_server,
@@ -41,6 +43,7 @@ SERVICES = (
     add_AuditServiceServicer_to_server,
     add_MeasuresServiceServicer_to_server,
     add_AnswersServiceServicer_to_server,
+    add_StewardServiceServicer_to_server,
     add_LedgerServiceServicer_to_server,
     add_LogServiceServicer_to_server,
     add_OperationsServicer_to_server,
@@ -90,6 +93,7 @@ def raising():
 
 def calls(addresses, path):
     role = "auditor" if path.endswith("GetAuditReport") else "analyst"
+    role = "steward" if "StewardService" in path else role
     with grpc.insecure_channel(addresses[role]) as channel:
         return call(channel, path, b"")
 

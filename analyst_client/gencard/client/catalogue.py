@@ -57,6 +57,7 @@ class Policy(Displayable):
     without_uniques: bool = False
     analyses: Analyses = NO_ANALYSES
     steward_releases: bool = False
+    two_stewards: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy in names and values."""
@@ -83,6 +84,8 @@ class Policy(Displayable):
             yield "Default noise", str(self.noise)
         yield "Price of one card", f"at most {self.most_per_card}"
         yield "Offers", "automatic" if self.automatic else "by a steward"
+        if self.two_stewards:
+            yield "Two stewards decide", ", ".join(self.two_stewards)
         yield "Cards valid for", f"{self.valid.days} days"
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
@@ -281,6 +284,7 @@ def _policy(message: pb.Policy) -> Policy:
         without_uniques=message.without_uniques,
         analyses=analyses_of(message.analyses),
         steward_releases=message.steward_releases,
+        two_stewards=tuple(message.two_stewards),
         noise=privacy_of(message.noise) if message.HasField("noise") else None,
         transform=transform_of(message.transform),
         most_per_card=price_of(message.most_per_card),

@@ -29,7 +29,8 @@ from gencard.controller.state.operations import OperationStore
 from gencard.controller.state.runs import RunStore
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
-from gencard.controller.stewards.desk import Desk, Effects, Way
+from gencard.controller.stewards.deciding import Effects, Way
+from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.people import PersonEffect
 from gencard.controller.stewards.reading import LogReader
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
@@ -83,14 +84,14 @@ class ControllerState:
         return Desk(
             self.database,
             self.log,
-            self.ledger,
             effects,
             FirstDecisions(),
-            LogReader(self.log),
             Roster(identities).person,
             self.cards.clock,
             frozenset(self.settings.stewards.two),
             way,
+            ledger=self.ledger,
+            reader=LogReader(self.log),
         )
 
     def _effects(self, authority_key: Path | None) -> Effects:

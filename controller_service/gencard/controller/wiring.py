@@ -45,10 +45,11 @@ from gencard.controller.service.operations import (
 )
 from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
 from gencard.controller.service.server import Registration, Service, TlsFiles, start
+from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
-from gencard.controller.stewards.desk import Way
+from gencard.controller.stewards.deciding import Way
 from gencard.controller.upkeep.backup import state_lock
 from gencard.controller.upkeep.readiness import check_catalogue, check_cells
 from gencard.controller.upkeep.restoration import check_restored
@@ -88,6 +89,7 @@ def servicers(
         AuditServicer(audits, remote_runs).register,
         MeasuresServicer(evaluations).register,
         _answers(controller_state, operations, jobs).register,
+        StewardServicer(controller_state.desk()).register,
         LedgerServicer(database, controller_state.ledger).register,
         LogServicer(database, cards.log, cards.clock).register,
         OperationsServicer(operations).register,

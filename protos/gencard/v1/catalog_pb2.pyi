@@ -432,6 +432,7 @@ class Policy(google.protobuf.message.Message):
     WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
     ANALYSES_FIELD_NUMBER: builtins.int
     STEWARD_RELEASES_FIELD_NUMBER: builtins.int
+    TWO_STEWARDS_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
     largest_marginal_cells: builtins.int
@@ -490,6 +491,10 @@ class Policy(google.protobuf.message.Message):
         kinds and libraries on offer, and no program.
         """
 
+    @property
+    def two_stewards(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Decisions that two stewards take: exact-counts, reviewed-runs, revocation."""
+
     def __init__(
         self,
         *,
@@ -511,9 +516,10 @@ class Policy(google.protobuf.message.Message):
         without_uniques: builtins.bool = ...,
         analyses: gencard.v1.common_pb2.Analyses | None = ...,
         steward_releases: builtins.bool = ...,
+        two_stewards: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["analyses", b"analyses", "most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "steward_releases", b"steward_releases", "transform", b"transform", "valid_seconds", b"valid_seconds", "without_uniques", b"without_uniques"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "steward_releases", b"steward_releases", "transform", b"transform", "two_stewards", b"two_stewards", "valid_seconds", b"valid_seconds", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
 

@@ -40,6 +40,8 @@ from gencard.v1 import (
     measures_pb2_grpc,
     negotiation_pb2,
     negotiation_pb2_grpc,
+    steward_pb2,
+    steward_pb2_grpc,
     synthesis_pb2,
     synthesis_pb2_grpc,
 )
@@ -57,6 +59,7 @@ _SERVICES = (
     ledger_pb2,
     measures_pb2,
     negotiation_pb2,
+    steward_pb2,
     synthesis_pb2,
 )
 _OPERATIONS = ("GetOperation", "WaitOperation", "CancelOperation")
@@ -81,6 +84,7 @@ class Connection:
         self.audit = audit_pb2_grpc.AuditServiceStub(self.channel)
         self.measures = measures_pb2_grpc.MeasuresServiceStub(self.channel)
         self.answers = answers_pb2_grpc.AnswersServiceStub(self.channel)
+        self.steward = steward_pb2_grpc.StewardServiceStub(self.channel)
         self.ledger = ledger_pb2_grpc.LedgerServiceStub(self.channel)
         self.log = ledger_pb2_grpc.LogServiceStub(self.channel)
         self.operations = operations_pb2_grpc.OperationsStub(self.channel)

@@ -157,6 +157,7 @@ def _analyses_document(policy: Policy) -> dict[str, object]:
     return {
         "analyses": analyses_document(policy.analyses),
         "stewardReleases": policy.steward_releases,
+        "twoStewards": list(policy.two_stewards),
     }
 
 

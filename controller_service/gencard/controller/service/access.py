@@ -15,7 +15,9 @@ from typing import Any
 
 import grpc
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+from gencard.controller.people.identities import tls_key_id
 from gencard.core.errors import ServiceBusyError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -56,6 +58,17 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/gencard.v1.LogService/GetInclusionProof": EVERYBODY,
     "/gencard.v1.LogService/GetConsistencyProof": EVERYBODY,
     "/gencard.v1.LogService/GetKeyHistory": EVERYBODY,
+    "/gencard.v1.StewardService/ListQueue": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/GetReview": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/GetPreview": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/Decide": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/ListAnswersToReview": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/GetAnswerReview": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/ListAccounts": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/ListPeople": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/SearchLog": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/GetLogEntry": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/ListRefusals": frozenset({STEWARD}),
     "/google.longrunning.Operations/ListOperations": EVERYBODY,
     "/google.longrunning.Operations/GetOperation": EVERYBODY,
     "/google.longrunning.Operations/CancelOperation": EVERYBODY,
@@ -105,6 +118,13 @@ def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: st
     if not enrolled(identity):
         raise UnauthenticatedError
     return identity
+
+
+def tls_key_of(context: grpc.ServicerContext) -> frozenset[str]:
+    """Fingerprint of the key that the caller's connection was made with; none in development."""
+    certificates: Iterable[Any] = context.auth_context().get(_CERTIFICATE, ())
+    keys = (_certificate(pem).public_key() for pem in certificates)
+    return frozenset(tls_key_id(key) for key in keys if isinstance(key, EllipticCurvePublicKey))
 
 
 def _certificate(pem: bytes) -> x509.Certificate:

@@ -139,6 +139,7 @@ def _policy(policy: Policy) -> catalog.Policy:
         without_uniques=policy.without_uniques,
         analyses=analyses_message(policy.analyses.most),
         steward_releases=policy.analyses.steward,
+        two_stewards=policy.decided_by_two,
     )
 
 

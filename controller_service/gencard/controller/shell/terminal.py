@@ -23,7 +23,8 @@ from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.event_log import kept_rules
 from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.desk import Desk, Way
+from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -81,7 +82,7 @@ class LocalDesk:
         Raises:
             GencardError: What the action may end in.
         """
-        shown = self.desk.shown(self.who, kind, resource, arguments)
+        shown = self.desk.preview(self.who, kind, resource, arguments).shown
         action = Action(kind, resource, arguments, reason or NO_REASON, shown)
         decision = self.desk.decide(self.who, action, str(uuid4()))
         if decision.done:

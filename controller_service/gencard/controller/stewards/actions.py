@@ -7,11 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from gencard.controller.state.events import LONGEST_DETAIL
-from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.wire.signatures.canonical import digest_of, json_bytes, time_of, time_text
-
-LARGEST = 1 << 18
-"""Bytes of an action's arguments."""
+from gencard.core.errors import InvalidInputError
+from gencard.wire.codecs.steward_codec import action_digest, arguments_bytes
+from gencard.wire.signatures.canonical import json_bytes, time_of, time_text
 
 
 class Kind(StrEnum):
@@ -75,20 +73,12 @@ class Action:
         if not self.reason.strip() or len(self.reason) > LONGEST_DETAIL or not self.reason.isprintable():
             problem = f"must be one printable line of 1 to {LONGEST_DETAIL} characters"
             raise InvalidInputError(field="reason", problem=problem)
-        if len(json_bytes(dict(self.arguments))) > LARGEST:
-            raise TooLargeError(what="The number of bytes of the arguments", limit=LARGEST)
+        arguments_bytes(self.arguments)
 
     @property
     def digest(self) -> str:
         """SHA-256, in hex, of all but the reason: what two stewards have to agree on."""
-        return digest_of(
-            {
-                "arguments": dict(self.arguments),
-                "kind": str(self.kind),
-                "resource": self.resource,
-                "shown": self.shown,
-            }
-        )
+        return action_digest(str(self.kind), self.resource, self.arguments, self.shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from gencard.controller.state.tables import balances, cards, events, lines
 from gencard.controller.stewards.log_reading import LogQuery, search
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.card.card import CardState
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.wire.signatures.canonical import time_of, time_text
 
 STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"
@@ -226,6 +226,8 @@ class LogReader:
 
     def entry(self, tx: Connection, index: int) -> Event:
         """Raises InvalidNumberError where the log has no such entry."""
+        if index >= self._log.size(tx):  # a number beyond 63 bits would be an error of the database
+            raise InvalidNumberError(field="index", expected="that of an entry of the log")
         return event_of(self._log.entry(tx, index))
 
     def times(self, tx: Connection) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:

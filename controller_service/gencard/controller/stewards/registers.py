@@ -17,7 +17,7 @@ from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
 from gencard.core.errors import NotFoundError
 from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.signatures.canonical import Document, time_text
+from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.dsse import key_id
 
 LINE, KEY = "ledger/", "keys/"
@@ -158,7 +158,7 @@ class RefusalView:
     """A failure at the records that counts."""
 
     operation: str
-    time: str
+    time: datetime
     analyst: str
     kind: str
     resource: str
@@ -174,7 +174,7 @@ def refusal_views(
     for row in effect.refusals.waiting(tx):
         reason = error_of_document(row.error).reason
         document = {"operation": row.name, "reason": reason, "resource": row.resource}
-        facts = (row.name, time_text(row.changed), row.owner, row.kind, row.resource, reason)
+        facts = (row.name, row.changed, row.owner, row.kind, row.resource, reason)
         views.append(RefusalView(*facts, digest(document)))
     return tuple(views)
 

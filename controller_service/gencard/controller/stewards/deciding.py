@@ -1,0 +1,284 @@
+"""Decisions: what was shown is compared, two stewards agree where they have to, the log comes first."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gencard.controller.people.identities import Enrolled
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
+from gencard.controller.state.idempotency import Request
+from gencard.controller.stewards.actions import Action, Decision, Kind
+from gencard.controller.stewards.answers import AnswerEffect
+from gencard.controller.stewards.cards import CardEffect
+from gencard.controller.stewards.effects import Demands, Effect
+from gencard.controller.stewards.people import PersonEffect
+from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
+from gencard.core.errors import PermissionDeniedError, SecondStewardError, StaleEtagError
+from gencard.wire.signatures.canonical import Document, digest_of, document_of, sha256
+from gencard.wire.signatures.dsse import key_id
+from gencard.wire.signatures.identity import Identity, Role
+
+ACCOUNT = "account:"
+"""Before the name of an account of the operating system, in place of a key's fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How stewards come to a desk.
+
+    Args:
+        name: service, page or local.
+        account: Of a local shell: the account of the operating system, whatever name was given.
+        emergency: Of a local shell: one steward decides alone where two are asked for.
+    """
+
+    name: str = "service"
+    account: str = ""
+    emergency: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What has to be seen before a decision.
+
+    Args:
+        shown: Digest of the document; the decision names it.
+        two: Two stewards have to decide so.
+        firsts: Decisions on the resource that wait for a second steward.
+    """
+
+    shown: str
+    document: Document
+    two: bool
+    firsts: tuple[FirstDecision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What each kind of action does."""
+
+    cards: CardEffect
+    answers: AnswerEffect
+    lines: LineEffect
+    refusals: RefusalEffect
+    audits: AuditEffect
+    people: PersonEffect
+    keys: KeyEffect
+
+    def of(self, kind: Kind) -> Effect:
+        """The effect of a kind."""
+        by_kind: Mapping[Kind, Effect] = {
+            **dict.fromkeys((Kind.APPROVE, Kind.COUNTER, Kind.REJECT, Kind.REVOKE), self.cards),
+            **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), self.answers),
+            **dict.fromkeys((Kind.SETTLE, Kind.VOID), self.lines),
+            Kind.DISMISS_REFUSAL: self.refusals,
+            Kind.CLEAR_AUDITS: self.audits,
+            **dict.fromkeys((Kind.ENROL, Kind.DISABLE, Kind.ENABLE), self.people),
+            Kind.ROTATE: self.keys,
+        }
+        return by_kind[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """What stewards decide.
+
+    Args:
+        person: Somebody as enrolled at this moment; None for strangers and the disabled.
+        two: Kinds of decisions on the whole controller that two stewards take.
+        way: How those who decide came.
+    """
+
+    database: Database
+    log: EventLog
+    effects: Effects
+    firsts: FirstDecisions
+    person: Callable[[Identity], Enrolled | None]
+    clock: Callable[[], datetime]
+    two: frozenset[str] = frozenset()
+    way: Way = field(default_factory=Way)
+
+    def preview(self, who: Identity, kind: Kind, resource: str, arguments: Mapping[str, Any]) -> Preview:
+        """What has to be seen before a decision, as it is now.
+
+        Raises:
+            NotFoundError, InvalidInputError: There is nothing to decide on.
+        """
+        check_steward(who)
+        effect = self.effects.of(kind)
+        with self.database.reading() as tx:
+            document = effect.shown(tx, resource, arguments)
+            action = Action(kind, resource, arguments, "a look", digest_of(document))
+            two = self._needs_two(effect.demands(tx, action))
+            firsts = self.firsts.waiting(tx, self.clock(), {resource})
+        return Preview(action.shown, document, two, firsts)
+
+    def needs_two(self, who: Identity, action: Action) -> bool:
+        """Whether two stewards have to agree on this, whoever was first."""
+        check_steward(who)
+        with self.database.reading() as tx:
+            return self._needs_two(self.effects.of(action.kind).demands(tx, action))
+
+    def decide(
+        self, who: Identity, action: Action, request_id: str, keys: Collection[str] = ()
+    ) -> Decision:
+        """Decide; the log holds who, what, why and what was shown before anything changes.
+
+        Where two stewards have to decide, the first decision waits; the second has its effect.
+
+        Args:
+            request_id: Random UUID: who repeats it gets the same answer.
+            keys: Fingerprints of other keys that ``who`` came with.
+
+        Raises:
+            StaleEtagError: What was shown is no longer what would be shown.
+            SecondStewardError: Another steward has to decide.
+            GencardError: What the action itself may end in.
+        """
+        check_steward(who)
+        request = Request("Decide", request_id, sha256(f"{action.digest} {action.reason}".encode()))
+        afterwards: list[Callable[[], None]] = []
+        with self.database.transaction() as tx:
+            stored = request.once(
+                tx, who, self.clock(), lambda: self._decided(tx, who, action, keys, afterwards).stored()
+            )
+        for change in afterwards:
+            change()
+        return Decision.read(action, document_of(stored, "decision"))
+
+    def _decided(
+        self,
+        tx: Connection,
+        who: Identity,
+        action: Action,
+        keys: Collection[str],
+        afterwards: list[Callable[[], None]],
+    ) -> Decision:
+        effect = self.effects.of(action.kind)
+        if action.shown != digest_of(effect.shown(tx, action.resource, action.arguments)):
+            raise StaleEtagError(what="subject of your decision")
+        demands, now = effect.demands(tx, action), self.clock().replace(microsecond=0)
+        held = self._keys(who, keys)
+        self._check_not_own(who, held, demands.subject)
+        first = None
+        if self._needs_two(demands) and not self.way.emergency:
+            first = self._counting(tx, action, now)
+            if first is None:
+                _rehearse(tx, who, action, effect)
+                return self._first(tx, who, action, held, now)
+            _check_other(first, who, held)
+        by = (who.uri,) if first is None else (first.actor, who.uri)
+        self._append(tx, "decide", who, action, now, first)
+        applied = effect.apply(tx, who.uri, action)
+        self.firsts.forget(tx, action.resource, now)
+        if applied.afterwards is not None:
+            afterwards.append(applied.afterwards)
+        return Decision(action, by, done=True, time=now, result=applied.result)
+
+    def _needs_two(self, demands: Demands) -> bool:
+        if demands.under & self.two:
+            return True
+        for entry in self.effects.cards.cards.catalogue:
+            if entry.name == demands.dataset:
+                policy = entry.policy
+                return (policy.stewards > 1 and demands.gives) or bool(
+                    demands.under & {*policy.two_stewards}
+                )
+        return False
+
+    def _keys(self, who: Identity, others: Collection[str]) -> frozenset[str]:
+        if self.way.account:
+            return frozenset({f"{ACCOUNT}{self.way.account}"})
+        person = self.person(who)
+        return frozenset(others) | (frozenset() if person is None else person.keys)
+
+    def _check_not_own(self, who: Identity, held: frozenset[str], subject: str) -> None:
+        """Nobody decides on themselves, by name or by key."""
+        if not subject:
+            return
+        person = self.person(Identity.of(subject))
+        if subject == who.uri or (person is not None and person.keys & held):
+            raise SecondStewardError(why="the decision is about yourself")
+
+    def _counting(self, tx: Connection, action: Action, now: datetime) -> FirstDecision | None:
+        """The first decision on the same action, while whoever took it may still decide."""
+        first = self.firsts.of_digest(tx, action.digest, now)
+        if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
+            return first
+        person = self.person(Identity.of(first.actor))
+        # a key that was replaced since may have been stolen
+        counts = person is not None and key_id(person.signing_key) in first.keys
+        return first if counts else None
+
+    def _first(
+        self, tx: Connection, who: Identity, action: Action, held: frozenset[str], now: datetime
+    ) -> Decision:
+        self._append(tx, "decide-first", who, action, now, None)
+        first = FirstDecision(
+            action.digest,
+            str(action.kind),
+            action.resource,
+            action.arguments,
+            action.shown,
+            action.reason,
+            who.uri,
+            tuple(sorted(held)),
+            now,
+        )
+        self.firsts.add(tx, first)
+        return Decision(action, (who.uri,), done=False, time=now, expires=first.expires)
+
+    def _append(
+        self,
+        tx: Connection,
+        step: str,
+        who: Identity,
+        action: Action,
+        now: datetime,
+        first: FirstDecision | None,
+    ) -> None:
+        details = {
+            "kind": str(action.kind),
+            "shown": action.shown,
+            "digest": action.digest,
+            "reason": action.reason,
+            "way": self.way.name,
+        }
+        if first is not None:
+            details["first"] = first.actor.removeprefix("spiffe://").partition("/")[2]
+        if self.way.account:
+            details["account"] = self.way.account
+        if self.way.emergency:
+            details["emergency"] = "one steward decided alone"
+        self.log.append(
+            tx, action=step, actor=who.uri, resource=action.resource, details=details, now=now
+        )
+
+
+def _rehearse(tx: Connection, who: Identity, action: Action, effect: Effect) -> None:
+    """Raise what the action would end in: nobody is to agree later to what cannot be done."""
+    if action.kind is not Kind.ROTATE:  # which writes a file before the transaction is true
+        trial = tx.begin_nested()
+        try:
+            effect.apply(tx, who.uri, action)
+        finally:
+            trial.rollback()
+
+
+def check_steward(who: Identity) -> None:
+    """Raises PermissionDeniedError for whoever is no steward."""
+    if who.role is not Role.STEWARD:
+        raise PermissionDeniedError
+
+
+def _check_other(first: FirstDecision, who: Identity, held: frozenset[str]) -> None:
+    """Raises SecondStewardError unless it is another person, with other keys, as far as is known."""
+    if first.actor == who.uri or Identity.of(first.actor).name == who.name:
+        raise SecondStewardError
+    if not held or held & {*first.keys}:
+        raise SecondStewardError(why="the first decision was taken with the same key or account")
