@@ -102,8 +102,8 @@ def answer_to(origin: str, authority: Path, sent: bytes, *, seconds: float = 5.0
     """What comes back for raw bytes over TLS until the other side closes, or nothing more comes."""
     received = b""
     with connected(origin, authority, seconds) as channel:
-        channel.sendall(sent)
         try:
+            channel.sendall(sent)
             while more := channel.recv(65_536):
                 received += more
         except (TimeoutError, ConnectionError, ssl.SSLError):
@@ -145,5 +145,5 @@ def foreign_origin(certificate: Path, key: Path, page: Callable[[str], str]) -> 
         try:
             yield f"https://localhost:{listening.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.should_exit = server.force_exit = True
             thread.join(10)

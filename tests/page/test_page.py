@@ -9,8 +9,7 @@ def test_a_steward_signs_in_with_a_passkey(paged, chromium):
         sam.watch.assert_calm()
 
 
-def test_a_card_is_approved(paged, chromium, tmp_path):
-    paged.edit({"automatic": "false"})
+def test_a_card_is_approved(paged, chromium):
     with paged.analyst() as ana:
         ana.propose(
             "survey",
@@ -20,14 +19,11 @@ def test_a_card_is_approved(paged, chromium, tmp_path):
             rows=500,
         )
     with signed_in(paged, chromium) as sam:
-        sam.page.screenshot(path="/tmp/page-queue.png")
         sam.page.keyboard.press("j")
         sam.page.keyboard.press("Enter")
         sam.page.get_by_role("heading", name="Released together").wait_for()
-        sam.page.screenshot(path="/tmp/page-card.png", full_page=True)
         sam.page.keyboard.press("a")
         sam.page.get_by_label("Reason").first.fill("fine")
         sam.page.get_by_role("button", name="Offer").first.click()
         sam.page.get_by_role("status").wait_for()
-        sam.page.screenshot(path="/tmp/page-card2.png", full_page=True)
         sam.watch.assert_calm()

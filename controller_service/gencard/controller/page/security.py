@@ -92,6 +92,8 @@ class Wall:
             raise InvalidInputError(field="method", problem="is not GET or POST")
         if headers.get("sec-fetch-dest") in ("embed", "fencedframe", "frame", "iframe", "object"):
             raise PermissionDeniedError
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise InvalidInputError(field="content-length", problem="does not go with chunks")
         if method == "POST":
             self._check_origin(headers)
 

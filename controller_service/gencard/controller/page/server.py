@@ -27,8 +27,8 @@ MODULES = (queue, cards)
 """Modules of views, in the order of the navigation."""
 
 MOST_CONNECTIONS = 100
-FIRST_SECONDS = 20
-"""A connection that has not sent a whole request by then is closed."""
+REQUEST_SECONDS = 20
+"""A connection that has begun and not sent the lines of a whole request by then is closed."""
 IDLE_SECONDS = 30
 HEADER_BYTES = 16 * 1024
 START_SECONDS = 30.0
@@ -37,15 +37,37 @@ CERTIFICATE_SECONDS = 5
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that waits for the first request of a connection so long and no longer."""
+    """HTTP/1.1 that waits for a whole request so long and no longer, for each of a connection's.
+
+    A first byte ends uvicorn's own wait for the next request: without this one, half a request would
+    hold its connection for ever.
+    """
+
+    _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(FIRST_SECONDS, self._close_if_silent)
+        self._wait()
 
-    def _close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.abort()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _wait(self) -> None:
+        """Wait on where part of a request is here, and no longer where one is being answered."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ function openForm(key) {
   const details = document.querySelector(`[data-key-form="${CSS.escape(key)}"]`);
   if (!details) return false;
   details.open = true;
-  const field = details.querySelector("input:not([type=hidden]), button, summary");
+  const field = details.querySelector("input:not([type=hidden])") || details.querySelector("button, summary");
   field.focus();
   field.scrollIntoView({ block: "nearest" });
   return true;
