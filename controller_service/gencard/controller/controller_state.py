@@ -9,6 +9,7 @@ from gencard.controller.answers.decisions import Decisions
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
+from gencard.controller.operations.operations import Operations
 from gencard.controller.people.identities import Roster
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
@@ -34,6 +35,7 @@ from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.people import PersonEffect
 from gencard.controller.stewards.reading import LogReader
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
+from gencard.controller.stewards.risk import Risks
 from gencard.wire.documents.key_history import CARDS, LOG
 
 Clock = Callable[[], datetime]
@@ -73,12 +75,18 @@ class ControllerState:
     def passkeys(self) -> Passkeys:
         return Passkeys(self.database, self.log, self.cards.clock)
 
-    def desk(self, way: Way = Way(), authority_key: Path | None = None) -> Desk:  # noqa: B008  # frozen
+    def desk(
+        self,
+        way: Way = Way(),  # noqa: B008  # frozen
+        authority_key: Path | None = None,
+        operations: Operations | None = None,
+    ) -> Desk:
         """The stewards' desk.
 
         Args:
             way: How stewards come to it.
             authority_key: The authority's private key, where it is not in the controller's folder.
+            operations: Of the running service, where there is one.
         """
         effects, identities = self._effects(authority_key), self.settings.signing.identities
         return Desk(
@@ -92,6 +100,7 @@ class ControllerState:
             way,
             ledger=self.ledger,
             reader=LogReader(self.log),
+            risks=Risks(self.database, self.cards, operations),
         )
 
     def _effects(self, authority_key: Path | None) -> Effects:

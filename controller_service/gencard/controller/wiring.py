@@ -50,6 +50,8 @@ from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
 from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.risk import KIND as RISK
+from gencard.controller.stewards.risk import RiskRun, Risks
 from gencard.controller.upkeep.backup import state_lock
 from gencard.controller.upkeep.readiness import check_catalogue, check_cells
 from gencard.controller.upkeep.restoration import check_restored
@@ -76,6 +78,7 @@ def servicers(
     boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, settings.state.kept)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = _evaluations(controller_state, operations, jobs, boxes)
+    _risks(controller_state, operations, jobs)
     lent = frozenset(settings.lending.black_boxes)
     remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent)
     signing_key = Roster(settings.signing.identities).signing_key
@@ -89,7 +92,7 @@ def servicers(
         AuditServicer(audits, remote_runs).register,
         MeasuresServicer(evaluations).register,
         _answers(controller_state, operations, jobs).register,
-        StewardServicer(controller_state.desk()).register,
+        StewardServicer(controller_state.desk(operations=operations)).register,
         LedgerServicer(database, controller_state.ledger).register,
         LogServicer(database, cards.log, cards.clock).register,
         OperationsServicer(operations).register,
@@ -156,6 +159,12 @@ def _evaluations(
         ),
     )
     return evaluations
+
+
+def _risks(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> None:
+    risks = Risks(controller_state.database, controller_state.cards, operations)
+    risks.tidy()
+    operations.carries(RISK, RiskRun(risks, operations, jobs))
 
 
 def _answers(
@@ -255,7 +264,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         servicers(controller_state, operations, executor),
     )
     try:
-        page = _page(controller_state)
+        page = _page(controller_state, operations)
     except GencardError:
         service.stop(0.0)
         raise
@@ -265,7 +274,7 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     return Controller(controller_state, operations, service, reloading, notifier, held.pop_all(), page)
 
 
-def _page(controller_state: ControllerState) -> "PageServer | None":
+def _page(controller_state: ControllerState, operations: Operations) -> "PageServer | None":
     """The stewards' page, where the settings have one."""
     table, tls = controller_state.settings.page, tls_files(controller_state.settings)
     if table is None or tls is None:
@@ -273,7 +282,8 @@ def _page(controller_state: ControllerState) -> "PageServer | None":
     # a service without a page neither needs these libraries nor waits for them
     from gencard.controller.page.server import start_page  # noqa: PLC0415
 
-    return start_page(table, controller_state, controller_state.desk(Way("page")), tls, report)
+    desk = controller_state.desk(Way("page"), operations=operations)
+    return start_page(table, controller_state, desk, tls, report)
 
 
 def _executor(limits: Limits) -> ProcessExecutor:

@@ -1,7 +1,6 @@
 """risk: what the exact counts of a card reveal about the records, for the steward alone."""
 
 from collections.abc import Sequence
-from itertools import chain
 
 from rich.markup import escape
 
@@ -22,10 +21,8 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.core.card.card import Card
-from gencard.core.coding import Coding
+from gencard.controller.stewards.risk import RiskState, RiskView
 from gencard.core.domain import Clique
-from gencard.core.psi_risk.facts import Combination
 from gencard.core.psi_risk.risk import PsiRisk
 from gencard.core.typed_json import PLAIN
 
@@ -44,50 +41,16 @@ def risk(
     """
     with controller_state(config) as opened:
         dataset_entry = opened.cards.catalogue.named(dataset_of(name))
-        cliques, cards = _tables(opened, name, dataset_entry)
-        if not cliques:
-            say("No exact counts: neither this card nor one granted before releases any.")
-            return
-        _log(opened, name, steward)
-        report = _look(opened, dataset_entry, cliques)
+        with opened.database.transaction() as tx:
+            seen = opened.desk().risks.tables(tx, opened.cards.card(tx, name))
+            opened.desk().risks.log(tx, steward_uri(opened.settings, steward), name)
+        report = _look(opened, dataset_entry, seen.cliques)
     if as_json:
-        say_json({"card": name, "together_with": cards, **report.json()})
+        say_json({"card": name, "together_with": list(seen.cards), **report.json()})
         return
-    others = f", with the exact counts of {len(cards)} other cards" if cards else ""
+    others = f", with the exact counts of {len(seen.cards)} other cards" if seen.cards else ""
     say(f"{name}{others} (for the steward only)\n")
-    _say(report, dataset_entry.schema.coding)
-
-
-def _tables(
-    opened: ControllerState, name: str, dataset_entry: DatasetEntry
-) -> tuple[tuple[Clique, ...], list[str]]:
-    """The cliques of all exact counts together, and the other cards that have some of them.
-
-    Raises:
-        NotFoundError: No such card.
-    """
-    with opened.database.reading() as tx:
-        card = opened.cards.card(tx, name)
-        granted = opened.cards.grants.tables(tx, dataset_entry, exact=True)
-    others = {other: cliques for other, cliques in granted.items() if other != name}
-    return (*_own_tables(card), *chain.from_iterable(others.values())), sorted(others)
-
-
-def _own_tables(card: Card) -> tuple[Clique, ...]:
-    terms = card.proposed if card.offer is None else card.offer.terms
-    return () if terms.privacy.noisy else terms.marginals
-
-
-def _log(opened: ControllerState, name: str, steward: str | None) -> None:
-    with opened.database.transaction() as tx:
-        opened.log.append(
-            tx,
-            action="look-at-risk",
-            actor=steward_uri(opened.settings, steward),
-            resource=name,
-            details={},
-            now=opened.cards.clock(),
-        )
+    _say(RiskView(name, RiskState.READY, dataset_entry.schema.coding, report=report), report)
 
 
 def _look(opened: ControllerState, dataset_entry: DatasetEntry, cliques: Sequence[Clique]) -> PsiRisk:
@@ -100,7 +63,7 @@ def _look(opened: ControllerState, dataset_entry: DatasetEntry, cliques: Sequenc
     return PLAIN.read(PsiRisk, answer["risk"], field="risk")
 
 
-def _say(report: PsiRisk, coding: Coding) -> None:
+def _say(view: RiskView, report: PsiRisk) -> None:
     small = report.small
     say(f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables")
     few = f"cells of fewer than {report.threshold}"
@@ -112,13 +75,13 @@ def _say(report: PsiRisk, coding: Coding) -> None:
             numbers = (f"{one.single:,}", f"{one.small:,}", f"{one.records:,}")
             cells.add_row(escape(" × ".join(one.clique)), *numbers)
     console.print(cells)
-    _say_facts(report, coding)
+    _say_facts(view, report)
     _say_guesses(report)
     if len(report.attributes) <= WIDEST_HEAT_MAP:
         _say_certain(report)
 
 
-def _say_facts(report: PsiRisk, coding: Coding) -> None:
+def _say_facts(view: RiskView, report: PsiRisk) -> None:
     title = "Certain: who knows some attributes of a person knows another one"
     facts = table(title, "attributes known", "facts", "also true of the most frequent level")
     for one in report.facts:
@@ -128,19 +91,8 @@ def _say_facts(report: PsiRisk, coding: Coding) -> None:
     if report.worst:
         worst = table("Keys that make most records certain", "known", "certain", "records")
         for combination in report.worst:
-            worst.add_row(*_combination(combination, coding), f"{combination.records:,}")
+            worst.add_row(*map(escape, view.words(combination)), f"{combination.records:,}")
         console.print(worst)
-
-
-def _combination(one: Combination, coding: Coding) -> tuple[str, str]:
-    known = ", ".join(
-        _level(coding, name, code) for name, code in zip(one.keys, one.levels, strict=True)
-    )
-    return escape(known), escape(_level(coding, one.target, one.level))
-
-
-def _level(coding: Coding, name: str, code: int) -> str:
-    return f"{name} = {coding.attribute(name).coding.level_names[code]}"
 
 
 def _say_guesses(report: PsiRisk) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_
 
 from gencard.controller.state.database import Page, page_of
 from gencard.controller.state.ledger import FIT
-from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, runs
+from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, risks, runs
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, Card, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
@@ -155,6 +155,8 @@ class CardStore:
         if tx.execute(fresh.values(etag=new_etag, state=state, body=body, changed=now)).rowcount != 1:
             self.get(tx, name)
             raise StaleEtagError()
+        if state in ENDED:
+            tx.execute(delete(risks).where(risks.c.card == name))
 
     def get(self, tx: Connection, name: str) -> CardRow:
         """Raises NotFoundError where there is no such card."""
@@ -196,7 +198,8 @@ class CardStore:
         return tuple(map(_row_of, tx.execute(query.order_by(cards.c.number).limit(limit)).mappings()))
 
     def delete(self, tx: Connection, name: str) -> None:
-        """Remove a card; whatever refers to it keeps it."""
+        """Remove a card; whatever refers to it keeps it, but for its risk."""
+        tx.execute(delete(risks).where(risks.c.card == name))
         tx.execute(delete(cards).where(cards.c.name == name))
 
     def list(

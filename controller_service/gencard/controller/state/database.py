@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gencard.core.errors import InvalidInputError, StorageError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_NEWEST = "0011"
+_NEWEST = "0012"
 """The last of them: what the table ``alembic_version`` holds once all have been run."""
 
 _FOREIGN = (SQLAlchemyError, sqlite3.Error)

@@ -326,3 +326,14 @@ passkey_links = Table(
     Column("ends", Instant, nullable=False),
     Column("used", Instant),
 )
+
+risks = Table(
+    "risks",
+    metadata,
+    Column("card", String(400), primary_key=True),
+    Column("tables", String(64), nullable=False),
+    Column("report", LargeBinary, nullable=False),
+    Column("cards", Text, nullable=False),
+    Column("seen", Text, nullable=False),
+    Column("created", Instant, nullable=False),
+)

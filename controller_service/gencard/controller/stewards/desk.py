@@ -37,6 +37,7 @@ from gencard.controller.stewards.registers import (
     RefusalView,
     refusal_views,
 )
+from gencard.controller.stewards.risk import Risks
 from gencard.core.errors import (
     InvalidInputError,
 )
@@ -46,10 +47,15 @@ from gencard.wire.signatures.identity import Identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk(Deciding):
-    """What stewards see, and decide."""
+    """What stewards see, and decide.
+
+    Args:
+        risks: What psi would reveal of records, card by card.
+    """
 
     ledger: Ledger
     reader: LogReader
+    risks: Risks
 
     def by_way(self, way: Way) -> "Desk":
         """The same desk for those who come another way."""

@@ -1,0 +1,174 @@
+"""The risk of psi at the desk: looked at once at a time, kept for stewards, dropped with the card."""
+
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from gencard.controller.state.events import event_of
+from gencard.controller.stewards.risk import RiskState
+from gencard.core.errors import (
+    CardStateError,
+    InvalidInputError,
+    NotFoundError,
+    OperationCancelledError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+)
+from gencard.wire.signatures.identity import Identity
+from tests.system.house import build
+from tests.system.raw_calls import eventually
+from tests.system.stewards import Steward
+
+pytestmark = pytest.mark.timeout(180)
+
+SAM, EVA, ANA, AUD = (
+    Identity.of(f"spiffe://gencard.local/{place}")
+    for place in ("service/steward/sam", "service/steward/eva", "pilot/analyst/ana", "pilot/auditor/aud")
+)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    built = build(tmp_path_factory.mktemp("risk"))
+    built.edit({"automatic": "false"})
+    try:
+        yield built.start()
+    finally:
+        built.stop()
+
+
+@pytest.fixture
+def desk(house):
+    return house.controller.controller_state.desk(operations=house.controller.operations)
+
+
+@pytest.fixture
+def card(house):
+    with house.analyst() as ana:
+        yield ana.propose("survey", [("sex", "health"), ("health", "work")], purpose="risk", rows=100)
+
+
+def look(desk, name, who=SAM):
+    """Start a look and wait for its end."""
+    operation = desk.risks.start(who, name, str(uuid4()))
+    assert eventually(lambda: desk.risks.view(who, name).state is not RiskState.RUNNING)
+    return operation
+
+
+def lookers(house, name):
+    """Who looked at the risk of a card, by the log, and that it holds nothing else."""
+    opened = house.controller.controller_state
+    with opened.database.reading() as tx:
+        events = [event_of(entry.body) for entry in opened.log.entries(tx)]
+    looks = [event for event in events if (event.action, event.resource) == ("look-at-risk", name)]
+    assert not any(event.details for event in looks)
+    return sorted(event.actor for event in looks)
+
+
+def test_a_look_gives_a_report_and_the_log_says_who_saw_it(house, desk, card):
+    assert desk.risks.view(SAM, card.name).state is RiskState.NONE
+    look(desk, card.name)
+    view = desk.risks.view(SAM, card.name)
+    assert (view.state, view.error) == (RiskState.READY, None)
+    report = view.report
+    assert report.wrong == 0
+    assert report.attributes == ("sex", "health", "work")
+    assert report.records == 3_000
+    assert len(report.certain) == len(report.small_pairs) == 3
+    assert report.small_pairs[0][2] == 0, "not released together"
+    for one in report.worst:
+        known, certain = view.words(one)
+        assert " = " in known
+        assert certain.startswith(f"{one.target} = ")
+    desk.risks.view(EVA, card.name)
+    desk.risks.view(EVA, card.name)
+    assert lookers(house, card.name) == [EVA.uri, SAM.uri, SAM.uri], "begun by Sam, seen by both"
+
+
+def test_one_look_at_a_time_and_equal_requests_are_one(desk, card):
+    identifier = str(uuid4())
+    first = desk.risks.start(SAM, card.name, identifier)
+    assert desk.risks.start(EVA, card.name, str(uuid4())).name == first.name
+    assert desk.risks.start(SAM, card.name, identifier).name == first.name
+    assert eventually(lambda: desk.risks.view(SAM, card.name).state is RiskState.READY)
+
+
+def test_only_stewards_look(house, desk, card):
+    look(desk, card.name)
+    for who in (ANA, AUD):
+        with pytest.raises(PermissionDeniedError):
+            desk.risks.start(who, card.name, str(uuid4()))
+        with pytest.raises(PermissionDeniedError):
+            desk.risks.view(who, card.name)
+    operation = look(desk, card.name)
+    with pytest.raises(NotFoundError):
+        house.controller.operations.get(ANA, operation.name)
+    row = house.controller.operations.get(SAM, operation.name)
+    assert row.response == b"", "the numbers leave by view alone"
+
+
+def test_a_report_is_outdated_once_another_card_is_granted(house, desk, card):
+    look(desk, card.name)
+    with house.analyst() as ana:
+        other = ana.propose("survey", [("region", "age")], purpose="other", rows=100)
+        Steward(house.controller.controller_state).approve(other.name)
+        ana.card(other.name).accept()
+        assert desk.risks.view(SAM, card.name).state is RiskState.OUTDATED
+        look(desk, card.name)
+        view = desk.risks.view(SAM, card.name)
+        assert (view.state, view.cards) == (RiskState.READY, (other.name,))
+        assert view.report.attributes == ("sex", "health", "work", "region", "age")
+
+
+def test_the_report_is_dropped_with_the_card(house, desk, card):
+    look(desk, card.name)
+    Steward(house.controller.controller_state).reject(card.name, "no")
+    with house.controller.controller_state.database.reading() as tx:
+        count = "SELECT count(*) FROM risks WHERE card = :card"
+        assert tx.execute(text(count), {"card": card.name}).scalar_one() == 0
+    assert desk.risks.view(SAM, card.name).report is None
+    with pytest.raises(CardStateError):
+        desk.risks.start(SAM, card.name, str(uuid4()))
+
+
+def test_a_card_that_ends_during_the_look_keeps_none(house, desk, card):
+    opened, risks = house.controller.controller_state, desk.risks
+    with opened.database.reading() as tx:
+        stored = opened.cards.card(tx, card.name)
+        seen = risks.tables(tx, stored)
+    Steward(opened).reject(card.name, "no")
+    with pytest.raises(OperationCancelledError), opened.database.transaction() as tx:
+        risks.keep(tx, stored, seen, {})
+
+
+def test_what_cannot_be_looked_at(house, desk):
+    with pytest.raises(NotFoundError):
+        desk.risks.start(SAM, "datasets/survey/cards/none", str(uuid4()))
+    with pytest.raises(ServiceUnavailableError):
+        house.controller.controller_state.desk().risks.start(SAM, "x", str(uuid4()))
+
+
+def test_noise_alone_has_no_exact_counts(tmp_path):
+    built = build(tmp_path)
+    caps = '{ statistics = 1000, epsilon = "10" }'
+    built.edit(dict.fromkeys(("most_per_card", "dataset", "project", "analyst"), caps))
+    noise = '{ mechanism = "laplace", neighbouring = "add-remove", epsilon = "1" }'
+    built.edit({"mechanisms": f'["laplace"]\nnoise = {noise}', "automatic": "false"})
+    try:
+        built.start()
+        with built.analyst() as ana:
+            noisy = ana.propose(
+                "survey",
+                [("sex", "work")],
+                purpose="x",
+                rows=10,
+                epsilon="0.5",
+                neighbouring="add-remove",
+            )
+        desk = built.controller.controller_state.desk(operations=built.controller.operations)
+        with pytest.raises(InvalidInputError, match="exact counts"):
+            desk.risks.start(SAM, noisy.name, str(uuid4()))
+        assert desk.risks.view(SAM, noisy.name).state is RiskState.NONE
+    finally:
+        built.stop()
