@@ -20,11 +20,13 @@ from gencard.controller.notify.messages import Message
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.notify.waiting import Kind
 from gencard.controller.shell.main import app
+from gencard.controller.stewards.actions import Kind as Action
 from gencard.core.errors import InvalidInputError, StorageError
 from tests.system.canaries import DIGITS, WORD, assert_none
 from tests.system.house import Clock, build
 from tests.system.raw_calls import eventually
 from tests.system.receivers import PASSWORD, SECRET, https_receiver, secret_file, smtp_receiver
+from tests.system.stewards import Steward
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -258,10 +260,25 @@ def test_what_waits_for_long_is_told_once_a_day_and_certificates_that_end(steppe
     assert said[0] == ["proposal"]
     assert said[1:] == [["long"], ["long"]]
     with word.database.reading() as tx:
-        soonest = min(end for _, end in word.waits.certificates())
+        soonest = min(end for _, end in word.waits.certificates(tx))
+        assert len(list(word.waits.certificates(tx))) >= 6, "service, authority, health, ana, aud, sam"
         near = soonest - timedelta(days=13)
         kinds = {notice.kind for notice in word.waits.notices(tx, near)}
     assert kinds == {Kind.PROPOSAL, Kind.LONG, Kind.CERTIFICATE}
+
+
+def test_a_decision_that_waits_for_a_second_steward_is_told(house, tmp_path):
+    house.edit({"automatic": "false\nstewards = 2"})
+    house.start()
+    card = propose(house)
+    Steward(house.controller.controller_state).decide(Action.APPROVE, card.name)
+    house.stop()
+    with https_receiver(tmp_path / "https") as receiver:
+        tell(house, receiver)
+        word = post(house, Clock())
+        assert word.collect()
+        word.deliver(*word.channels)
+    assert json.loads(receiver.came[0][1])["data"]["waiting"] == ["proposal", "second-decision"]
 
 
 def test_settings_that_would_tell_others_are_refused(house):

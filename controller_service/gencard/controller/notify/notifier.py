@@ -7,9 +7,12 @@ a message whose try it interrupted, under the same name.
 import secrets
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+
+from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.channels import Attempt, Channel, Fate, channels_of
@@ -19,7 +22,9 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.state.database import Database
 from gencard.controller.state.outbox import MessageRow, MessageState, Outbox
 from gencard.controller.state.runs import RunStore
-from gencard.core.errors import StorageError
+from gencard.controller.stewards.desk import Desk
+from gencard.core.errors import GencardError, StorageError
+from gencard.wire.signatures.canonical import digest_of
 
 _AGAIN = (10, 60, 300, 900)
 """Seconds to the next try after the first ones; an hour after all others."""
@@ -168,25 +173,35 @@ def post_of(opened: ControllerState) -> Post:
     Raises:
         InvalidInputError: A secret or an authority cannot be used, or a library is missing.
     """
-    settings = opened.settings
-    table = settings.notify
-    waits = Waits(opened.refusals, RunStore(), partial(_certificates, settings))
+    settings, desk = opened.settings, opened.desk()
+    certificates = partial(_certificates, settings, desk)
     return Post(
         opened.database,
         Outbox(),
-        waits,
-        channels_of(table),
+        Waits(opened.refusals, RunStore(), desk.firsts, certificates),
+        channels_of(settings.notify),
         settings.identity.trust_domain,
-        table.link,
-        timedelta(seconds=table.quiet_seconds),
+        link_of(settings),
+        timedelta(seconds=settings.notify.quiet_seconds),
         opened.cards.clock,
     )
 
 
-def _certificates(settings: Settings) -> Iterator[tuple[str, datetime]]:
-    """Of the service, its authority, its health check, and people whose certificates lie here."""
-    folder = settings.signing.identities.parent
-    people = sorted((folder / "people").glob("*/certificate.pem"))
-    server = settings.server
+def link_of(settings: Settings) -> str:
+    """Where stewards look: as the settings say, or the page; empty where there is none."""
+    page = settings.page
+    if settings.notify.link or page is None:
+        return settings.notify.link
+    port = page.address.rpartition(":")[2]
+    return page.origin or ("" if port == "0" else f"https://localhost:{port}")
+
+
+def _certificates(settings: Settings, desk: Desk, tx: Connection) -> Iterator[tuple[str, datetime]]:
+    """Of the service, its authority, its health check, and everybody who is enrolled."""
+    health, server = settings.signing.identities.parent / "health", settings.server
     own = () if server.insecure_dev else (server.certificate, server.authority)
-    return certificate_ends(*own, folder / "health" / "certificate.pem", *people)
+    yield from certificate_ends(*own, health / "certificate.pem")
+    with suppress(GencardError):  # a person's file that cannot be read silences no other word
+        for person in desk.effects.people.views(*desk.reader.times(tx), digest_of):
+            if person.certificate_until is not None and not person.disabled:
+                yield person.uri, person.certificate_until

@@ -10,6 +10,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from sqlalchemy import Connection, select
 
 from gencard.controller.operations.failures import Refusals
+from gencard.controller.state.first_decisions import FirstDecisions
 from gencard.controller.state.runs import RunStore
 from gencard.controller.state.tables import cards
 from gencard.core.card.card import CardState
@@ -53,8 +54,8 @@ class Notice:
         return digest_of({"kind": self.kind, "resource": self.resource, "since": time_text(self.since)})
 
 
-Certificates = Callable[[], Iterator[tuple[str, datetime]]]
-"""Certificates that people, clients or the service rely on: a name and the end of each."""
+Certificates = Callable[[Connection], Iterator[tuple[str, datetime]]]
+"""Certificates that people or the service rely on: a name and the end of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,19 @@ class Waits:
 
     refusals: Refusals
     runs: RunStore
+    firsts: FirstDecisions
     certificates: Certificates
 
     def notices(self, tx: Connection, now: datetime) -> list[Notice]:
         """All that waits now; the reminder among them where something has waited for long."""
-        waiting = [*self._proposals(tx), *self._runs(tx), *self._failures(tx)]
+        seconds = (
+            Notice(Kind.SECOND, first.digest, first.created) for first in self.firsts.waiting(tx, now)
+        )
+        waiting = [*self._proposals(tx), *self._runs(tx), *self._failures(tx), *seconds]
         if any(now - notice.since >= LONG for notice in waiting):
             day = datetime.combine(now.date(), datetime.min.time(), now.tzinfo)
             waiting.append(Notice(Kind.LONG, "queue", day))
-        ends = (end for end in self.certificates() if end[1] - now <= ENDS_SOON)
+        ends = (end for end in self.certificates(tx) if end[1] - now <= ENDS_SOON)
         return [*waiting, *(Notice(Kind.CERTIFICATE, name, end) for name, end in ends)]
 
     def _proposals(self, tx: Connection) -> Iterator[Notice]:
