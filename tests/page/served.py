@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from gencard.wire.signatures.identity import Role
 from tests.page.browsing import WIDE, Visitor, visitor
@@ -75,3 +75,14 @@ def signed_in(
         enrol_passkey(house, steward, name)
         sign_in(steward)
         yield steward
+
+
+def decide_on(page: Page, button: str, reason: str = "seen", *, done: bool = True) -> None:
+    """Fill the reason beside a button, and press it."""
+    form = page.locator("form", has=page.get_by_role("button", name=button, exact=False)).first
+    form.get_by_label("Reason").fill(reason)
+    form.get_by_role("button", name=button).click()
+    if done:
+        page.get_by_role("status").wait_for()
+    else:
+        page.get_by_text("Not done").first.wait_for()

@@ -1,29 +1,118 @@
-"""The page in a browser: sign-in, queue, card, decisions."""
+"""The page in a browser: queue, card, decisions by one steward and by two."""
 
-from tests.page.served import signed_in
+import pytest
+from playwright.sync_api import expect
+
+from gencard.core.card.card import CardState
+from tests.page.browsing import grave_findings, sideways
+from tests.page.served import decide_on, signed_in, with_page
+
+MARGINALS = [["sex", "health", "work"], ["sex", "work"], ["region"]]
 
 
-def test_a_steward_signs_in_with_a_passkey(paged, chromium):
+def propose(house, purpose="Health at work, by sex"):
+    """A card that waits: one marginal has an order that the policy does not allow."""
+    with house.analyst() as ana:
+        return ana.propose("survey", MARGINALS, purpose=purpose, generator="ipf", rows=500).name
+
+
+def stored(house, name):
+    state = house.controller.controller_state
+    with state.database.reading() as tx:
+        return state.cards.card(tx, name)
+
+
+def test_a_card_is_approved_with_the_keyboard_alone(paged, chromium):
+    name = propose(paged)
     with signed_in(paged, chromium) as sam:
-        assert "Nothing waits." in sam.page.inner_text("main")
+        page = sam.page
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Health at work, by sex")).to_be_visible()
+        assert "order too high" in page.inner_text(".statistics")
+        assert page.locator(".heat td.new").count() == 7  # four attributes, three pairs
+        page.keyboard.press("a")
+        page.keyboard.type("as agreed with the ministry")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_have_text("The card is offered to the analyst.")
+        assert grave_findings(page) == []
         sam.watch.assert_calm()
+    assert stored(paged, name).state is CardState.OFFERED
+    assert stored(paged, name).history[-1].actor.endswith("/steward/sam")
 
 
-def test_a_card_is_approved(paged, chromium):
-    with paged.analyst() as ana:
-        ana.propose(
-            "survey",
-            [["sex", "health"], ["health", "work"], ["region"]],
-            purpose="Health at work, by sex",
-            generator="ipf",
-            rows=500,
-        )
+def test_other_terms_are_offered(paged, chromium):
+    name = propose(paged, "To be countered")
     with signed_in(paged, chromium) as sam:
-        sam.page.keyboard.press("j")
-        sam.page.keyboard.press("Enter")
-        sam.page.get_by_role("heading", name="Released together").wait_for()
-        sam.page.keyboard.press("a")
-        sam.page.get_by_label("Reason").first.fill("fine")
-        sam.page.get_by_role("button", name="Offer").first.click()
-        sam.page.get_by_role("status").wait_for()
-        sam.watch.assert_calm()
+        page = sam.open(f"/cards/{name}")
+        page.keyboard.press("c")
+        page.get_by_label("sex, health, work").check()
+        page.get_by_label("Rows, at most").fill("100")
+        decide_on(page, "Offer these terms")
+        assert "STEWARD" not in page.inner_text("main")
+    card = stored(paged, name)
+    assert (card.state, card.offer.terms.rows) == (CardState.OFFERED, 100)
+    assert {frozenset(one) for one in card.offer.terms.marginals} == {
+        frozenset({"sex", "work"}),
+        frozenset({"region"}),
+    }
+
+
+def test_a_proposal_is_refused_with_a_word_to_the_analyst(paged, chromium):
+    name = propose(paged, "To be refused")
+    with signed_in(paged, chromium) as sam:
+        page = sam.open(f"/cards/{name}")
+        page.keyboard.press("r")
+        page.get_by_label("Word to the analyst").fill("please ask the ethics board first")
+        decide_on(page, "Refuse")
+        assert "please ask the ethics board first" in page.inner_text(".history")
+    assert stored(paged, name).state is CardState.TERMINATED
+
+
+def test_what_changed_meanwhile_is_not_decided_on(paged, chromium):
+    name = propose(paged, "Taken back")
+    with signed_in(paged, chromium) as sam:
+        page = sam.open(f"/cards/{name}")
+        with paged.analyst() as ana:
+            ana.card(name).terminate()
+        decide_on(page, "Offer the changed terms", done=False)
+        assert "has changed since" in page.inner_text("main")
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory):
+    """A controller whose policy wants two stewards."""
+    house = with_page(tmp_path_factory.mktemp("two"))
+    house.edit({"forbidden": "[]\nstewards = 2"})
+    try:
+        yield house.start()
+    finally:
+        house.stop()
+
+
+def test_two_stewards_decide_each_with_a_passkey(of_two, chromium):
+    name = propose(of_two, "Needs two")
+    with signed_in(of_two, chromium, "sam") as sam, signed_in(of_two, chromium, "kim") as kim:
+        decide_on(sam.open(f"/cards/{name}"), "Offer the changed terms")
+        expect(sam.page.get_by_role("status")).to_contain_text("Another steward has to decide the same")
+        assert "waits for another steward" in sam.page.inner_text(".second")
+        assert stored(of_two, name).state is CardState.REQUESTED
+        kim.verify_user(False)
+        page = kim.open(f"/cards/{name}")
+        page.locator(".second").get_by_label("Reason").fill("seen too")
+        page.get_by_role("button", name="Decide the same").click()
+        expect(page.locator(".second [data-problem]")).to_have_text("The passkey was not confirmed.")
+        kim.verify_user(True)
+        page.get_by_role("button", name="Decide the same").click()
+        expect(page.get_by_role("status")).to_have_text("The card is offered to the analyst.")
+        kim.watch.assert_calm()
+    assert stored(of_two, name).state is CardState.OFFERED
+
+
+def test_it_fits_a_narrow_dark_window(of_two, chromium):
+    name = propose(of_two, "On a telephone, with a purpose that is rather long for such a window")
+    with signed_in(of_two, chromium, dark=True, size=(380, 780)) as sam:
+        for path in ("/", f"/cards/{name}", "/nowhere"):
+            page = sam.open(path)
+            assert sideways(page) == 0
+            assert grave_findings(page) == []

@@ -1,6 +1,6 @@
 """Cards as they are stored, and what can be read off one."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -164,6 +164,11 @@ class CardStore:
         if row is None:
             raise NotFoundError(what="card")
         return _row_of(row)
+
+    def named(self, tx: Connection, names: Collection[str]) -> list[CardRow]:
+        """Those of the names that are cards."""
+        query = select(cards).where(cards.c.name.in_([*names]))
+        return [_row_of(row) for row in tx.execute(query).mappings()]
 
     def usage(self, tx: Connection, analyst: str, offered_since: datetime) -> CardUsage:
         """What an analyst's cards take; offers made before ``offered_since`` have expired."""

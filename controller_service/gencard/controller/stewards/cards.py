@@ -40,8 +40,8 @@ class Together:
     """Which attributes are released together, as square matrices over ``attributes``.
 
     Args:
-        here: True where this card, as proposed or offered, releases a table of both; the diagonal for
-            an attribute alone.
+        here: True where this card, as offered or as it would be, releases a table of both; the
+            diagonal for an attribute alone.
         before: The same of all other cards that were granted on the present records, to anybody.
         cards: Names of those cards.
     """
@@ -140,7 +140,9 @@ class CardEffect:
             moved = self._offered(tx, card, by, self._terms(card, action))
         return Applied({"state": str(moved.state), "etag": moved.etag})
 
-    def together(self, tx: Connection, card: Card, dataset_entry: DatasetEntry) -> Together:
+    def together(
+        self, tx: Connection, card: Card, dataset_entry: DatasetEntry, offer: CounterOffer | None
+    ) -> Together:
         """Attributes beside attributes: in one table of this card, of one granted before."""
         attributes = dataset_entry.domain.attributes
         granted = {
@@ -149,7 +151,8 @@ class CardEffect:
             if name != card.name
         }
         before = [clique for cliques in granted.values() for clique in cliques]
-        terms = card.proposed if card.offer is None else card.offer.terms
+        agreed = card.proposed if card.offer is None else card.offer.terms
+        terms = agreed if offer is None else offer.terms
         return Together(
             attributes,
             _matrix(attributes, terms.cliques),

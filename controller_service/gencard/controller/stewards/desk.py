@@ -41,6 +41,7 @@ from gencard.controller.stewards.risk import Risks
 from gencard.core.errors import (
     InvalidInputError,
 )
+from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import digest_of
 from gencard.wire.signatures.identity import Identity
 
@@ -101,8 +102,15 @@ class Desk(Deciding):
             approve = Action(Kind.APPROVE, name, reason="look", shown=shown)
             two = self._needs_two(effect.demands(tx, approve))
             firsts = self.firsts.waiting(tx, self.clock(), {name})
-            together = effect.together(tx, card, entry)
+            together = effect.together(tx, card, entry, offer)
         return CardView(card, offer, refusal, two, shown, together, firsts)
+
+    def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
+        """What the cards among some resources are for, by name."""
+        check_steward(who)
+        with self.database.reading() as tx:
+            rows = self.effects.cards.cards.store.named(tx, names)
+        return {row.name: card_of_bytes(row.body).proposed.purpose for row in rows}
 
     def answers(self, who: Identity) -> tuple[RunRow, ...]:
         """Answers that wait for a steward, oldest first."""

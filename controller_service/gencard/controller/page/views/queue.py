@@ -21,12 +21,14 @@ class Row:
     """Something that waits, as the list shows it.
 
     Args:
+        text: A card's purpose, or what the queue says of it.
         place: Where a steward sees it and decides.
         late: It has waited for a steward longer than ``LATE``.
         yours: A steward can do something about it.
     """
 
     waiting: Waiting
+    text: str
     place: str
     late: bool
     yours: bool
@@ -36,19 +38,22 @@ def show_queue(request: Request, desk: Desk, who: Identity) -> Context:
     """One page of what waits, oldest first; failures at the records with what dismissing them needs."""
     after = request.query_params.get("after", "")
     page = desk.queue(who, SIZE, after)
+    purposes = desk.purposes(who, [one.resource for one in page.rows])
     return {
         "page": page,
         "later": bool(after),
         "address": request.url.path + (f"?{request.url.query}" if after else ""),
-        "rows": [row_of(one, desk.clock()) for one in page.rows],
+        "rows": [row_of(one, purposes.get(one.resource, ""), desk.clock()) for one in page.rows],
         "refusals": () if after else desk.refusals(who),
     }
 
 
-def row_of(waiting: Waiting, now: datetime) -> Row:
+def row_of(waiting: Waiting, purpose: str, now: datetime) -> Row:
     """One line of the list."""
     yours = waiting.waits_for != ANALYST
-    return Row(waiting, place_of(waiting), yours and waiting.since < now - LATE, yours)
+    decided = waiting.text.partition("; ")[2]
+    text = f"{purpose}; {decided}" if purpose and decided else purpose or waiting.text
+    return Row(waiting, text, place_of(waiting), yours and waiting.since < now - LATE, yours)
 
 
 def place_of(waiting: Waiting) -> str:
