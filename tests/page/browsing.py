@@ -182,9 +182,12 @@ def sideways(page: Page) -> int:
 
 def first_paint(page: Page) -> float:
     """Milliseconds from navigation to the first paint with content, as the browser measured them."""
-    entry = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-    page.wait_for_function(f"{entry} !== undefined")
-    return float(page.evaluate(entry))
+    entries = "performance.getEntriesByName('first-contentful-paint').map(one => one.startTime)"
+    for _ in range(500):  # the page's policy forbids what playwright waits with
+        if painted := page.evaluate(entries):
+            return float(painted[0])
+        page.wait_for_timeout(10)
+    raise TimeoutError
 
 
 def weight(page: Page) -> int:

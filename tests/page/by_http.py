@@ -15,11 +15,9 @@ from sqlalchemy import select
 
 from gencard.controller.people.passkeys import key_of
 from gencard.controller.state.tables import metadata
-from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.wiring import serve
 from gencard.core.errors import NotFoundError
 from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.identity import Identity
 from tests.page.served import origin_of, passkey_link, uri_of, with_page
 from tests.page.software_key import SoftwareKey
 from tests.system.house import Clock, House
@@ -59,22 +57,24 @@ class PageHouse(House):
             ]
         return sha256(json.dumps(rows).encode())
 
-    def decide(self, kind: Kind, resource: str, name: str = "sam", **arguments: object) -> None:
-        """A steward's decision, without a page."""
-        assert self.controller is not None
-        desk, who = self.controller.controller_state.desk(), Identity.of(uri_of(self, name))
-        shown = desk.shown(who, kind, resource, arguments)
-        desk.decide(who, Action(kind, resource, arguments, "as agreed", shown), str(uuid4()))
 
+def page_house(folder: Path, policy: str = "") -> PageHouse:
+    """Two stewards, sam and kim, to whom the policy leaves every proposal; not yet started.
 
-def page_house(folder: Path) -> PageHouse:
-    """Two stewards, sam and kim, to whom the policy leaves every proposal; not yet started."""
-    return PageHouse(with_page(folder).folder)
+    Args:
+        policy: Further lines of it.
+    """
+    house = PageHouse(with_page(folder).folder)
+    text = house.settings_file.read_text()
+    house.settings_file.write_text(
+        text.replace("automatic = false\n", f"automatic = false\n{policy}", 1)
+    )
+    return house
 
 
 @contextmanager
-def page_running(folder: Path) -> Iterator[PageHouse]:
-    house = page_house(folder)
+def page_running(folder: Path, policy: str = "") -> Iterator[PageHouse]:
+    house = page_house(folder, policy)
     try:
         yield house.start()
     finally:

@@ -40,6 +40,7 @@ def test_s01_without_tls_the_page_says_nothing(house):
     assert b"HTTP" not in answer
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
 def test_s01_old_versions_of_tls_are_refused(house, version):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

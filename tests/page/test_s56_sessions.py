@@ -192,3 +192,11 @@ def test_nobody_but_stewards_gets_a_passkey(house, name):
     other = HttpSteward.of(house, name)
     with other.http:
         assert other.enrol().status_code == 401
+
+
+def test_a_copied_passkey_that_counts_less_is_refused(house, sam):
+    """Who copies a key and lets its owner go first comes with an old count."""
+    copy = sam.key
+    assert sam.sign_in().status_code == 303
+    options = sam.http.post("/sign-in/options").json()
+    assert sam.sign_in(json.dumps(copy.asserted(options))).status_code == 401
