@@ -116,7 +116,7 @@ class ControllerState:
         return Effects(
             CardEffect(self.cards),
             AnswerEffect(self.decisions),
-            LineEffect(self.ledger, log, clock),
+            LineEffect(self.ledger, log, clock, RunStore()),
             RefusalEffect(self.refusals, log, clock),
             AuditEffect(AuditStore(), log, clock),
             people,

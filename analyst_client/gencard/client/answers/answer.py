@@ -1,6 +1,6 @@
 """An answer as the analyst holds it: statsmodels' names, a panel, frames, a figure, files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -12,7 +12,7 @@ from gencard.client.answers.intervals import CoefficientPlot, Interval
 from gencard.client.answers.tables import COEFFICIENTS, NUMBERS, frame_of, grids
 from gencard.client.arguments import checked, number
 from gencard.client.display import Displayable, Facts, Part, WrittenAsJson, named
-from gencard.client.files.folder import appearing
+from gencard.client.files.folder import ANSWER, appearing, check_free, save_documents, write_bytes
 from gencard.client.files.rows import neutral
 from gencard.core.answers import answer as core_answer
 from gencard.core.answers.answer import Coefficients, Table
@@ -25,6 +25,7 @@ FORMAT = "gencard.answer.v1"
 MOST_CLIQUES = 6
 """Names of marginals in a panel."""
 
+_SAVE_RELEASE = "Save a release of the card: `release.save(folder)` keeps psi and what signs it."
 _SUMMARY_WIDTH = 100
 _LONGEST = 100
 """Characters of a formula in one line."""
@@ -42,11 +43,13 @@ class Answer(WrittenAsJson, Displayable):
         estimates: The numbers.
         about: Where they come from, in names and values: card, psi or dataset version, who released.
         envelope: The signed statement of a run on the records; None for an answer from psi.
+        proof: What it is checked with, by file name; None as the envelope.
     """
 
     estimates: core_answer.Answer
     about: tuple[tuple[str, str], ...] = ()
     envelope: bytes | None = None
+    proof: Callable[[], dict[str, bytes]] | None = None
 
     @property
     def kind(self) -> str:
@@ -146,6 +149,29 @@ class Answer(WrittenAsJson, Displayable):
         frame = self.to_frame().rename(index=neutral, columns=neutral)
         with appearing(Path(path), "csv") as part:
             frame.to_csv(part)
+
+    @checked()
+    def save(self, path: str | Path, *, replace: bool = False) -> Path:
+        """Write the signed answer of a run, so that ``gencard verify`` can check it offline.
+
+        Args:
+            path: A folder, which gets card, schema and log entry too; or a file that ends in .json, for
+                the signed answer alone, which is checked beside the folder of a release of its card.
+            replace: Overwrite what is there.
+
+        Raises:
+            InvalidInputError: The answer is from psi; or the place is taken, or cannot be written.
+        """
+        place = Path(path)
+        if self.envelope is None or self.proof is None:
+            problem = "is from psi, which nobody signs again"
+            raise InvalidInputError(field="answer", problem=problem, advice=_SAVE_RELEASE)
+        check_free(place, replace=replace)
+        if place.suffix == ".json":
+            write_bytes(place, self.envelope)
+        else:
+            save_documents(place, {**self.proof(), ANSWER: self.envelope})
+        return place
 
     def plot(self) -> CoefficientPlot:
         """The coefficients with their 95 % intervals, without the intercept.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import uuid4
 
 from gencard.client.answers.answer import Answer
@@ -115,11 +116,12 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
     signed = checked_signed_answer(envelope, keys, agreement.card, card_digest=agreement.digest)
     if signed.name != name or (question is not None and signed.question != question):
         raise VerificationError(problem="the signed answer is to another question")
-    LogWatch(connection).answer_entry(got.log_entry, signed)
+    logged = LogWatch(connection).answer_entry(got.log_entry, signed)
     if signed.verdict is Verdict.REFUSED:
         raise RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
     about = (*_about(signed), ("Paid", f"{got.answer.statistics:,} statistics"))
-    return Answer(core_answer.Answer.of_json(signed.answer), about, envelope)
+    proof = partial(agreement.proof, *logged)
+    return Answer(core_answer.Answer.of_json(signed.answer), about, envelope, proof)
 
 
 def listed(agreement: Agreement) -> Iterator[RunOnRecords]:

@@ -241,13 +241,23 @@ class Agreement:
             verdict: That of the audit, where the release names one.
             entry: The release's own, with its proof for the checkpoint.
         """
-        changes = self.connection.keys.changes()
         return {
             **({} if verdict is None else {folder.VERDICT: verdict}),
+            **self.proof(entry, checkpoint),
+            **({} if self.card.tier is Tier.PRIVATE else {folder.PSI: psi_document(self.psi)}),
+        }
+
+    def proof(self, entry: LogEntry, checkpoint: Checkpoint) -> dict[str, bytes]:
+        """What is needed to check anything under the card, by file name: keys, log, card, schema.
+
+        Args:
+            entry: That of what is checked, with its proof for the checkpoint.
+        """
+        changes = self.connection.keys.changes()
+        return {
             **({} if changes is None else {folder.KEYS: changes}),
             folder.CHECKPOINT: checkpoint.envelope,
             folder.LOG_ENTRY: log_entry_document(entry),
             folder.CARD: self.envelope,
             folder.SCHEMA: json_bytes(coding_document(self.coding)),
-            **({} if self.card.tier is Tier.PRIVATE else {folder.PSI: psi_document(self.psi)}),
         }

@@ -32,6 +32,7 @@ from gencard.wire.log.log_entry import is_log_entry
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes
 from gencard.wire.signatures.dsse import (
+    ANSWER,
     CARD,
     CHECKPOINT,
     RECEIPT,
@@ -41,7 +42,7 @@ from gencard.wire.signatures.dsse import (
 )
 
 ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT: "verdict",
-             REVOCATION: "revocation"}  # fmt: skip
+             REVOCATION: "revocation", ANSWER: "answer"}  # fmt: skip
 """Kind of a signed document, by the type of its statement."""
 
 DAMAGED = "damaged"

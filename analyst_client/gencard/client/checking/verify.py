@@ -1,4 +1,4 @@
-"""Offline verification of saved files: card, schema, psi, receipts, rows, log, verdicts."""
+"""Offline verification of saved files: card, schema, psi, receipts, rows, answers, log, verdicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,13 @@ from gencard.client.checking.bundle import (
 )
 from gencard.client.checking.history import Checkpoint, checkpoint_of
 from gencard.client.checking.replay import check_delivered_file, check_psi
-from gencard.client.checking.signing import passing_verdict
+from gencard.client.checking.signing import checked_signed_answer, passing_verdict
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.client.files.rows import read_rows
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
+from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.enrolment import grouped
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log import log_entry
@@ -36,9 +37,9 @@ Value = TypeVar("Value")
 
 _NO_ANALYST_KEY = "give the analyst's public signing key with --analyst-key FILE"
 _NO_ENTRY = (
-    "there is no proof that the receipt is in the log; save the release again, with log_entry.json"
+    "there is no proof that it is in the log; save the release or the answer again, with log_entry.json"
 )
-_NO_CHECKPOINT = "the checkpoint of the proof is missing; save the release again"
+_NO_CHECKPOINT = "the checkpoint of the proof is missing; save the release or the answer again"
 _MISSING = {
     "Rows": "not found; name their .csv or .parquet file as well",
     "Receipt": "not found, so rows and psi cannot be matched with the card",
@@ -116,16 +117,21 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
             record.check(
                 f"Rows {file.path.name}", partial(_rows_digest, file, card, coding, receipts), str
             )
-    _check_log(bundle, card, keys, receipts, record)
+    answers = _answers(bundle, card, keys, record)
+    _check_log(bundle, card, keys, (receipts, answers), record)
     _check_facts(bundle, keys, record)
     _leave_missing(bundle, receipts, record)
     return record.checks
 
 
 def _check_log(
-    bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], to: _Record
+    bundle: Bundle,
+    card: CardTerms,
+    keys: Keys,
+    signed: tuple[list[Receipt], list[SignedAnswer]],
+    to: _Record,
 ) -> None:
-    """Check that checkpoints are signed and consistent, and cover each receipt's log entry."""
+    """Check that checkpoints are signed and consistent, and cover what receipts and answers name."""
     known: dict[int, Checkpoint] = {}
     for file in bundle.all("checkpoint"):
         find = partial(_checkpoint, file, keys, known)
@@ -134,9 +140,19 @@ def _check_log(
             find,
             lambda checkpoint: f"{checkpoint.size} entries, {checkpoint.time}",
         )
+    receipts, answers = signed
     for receipt in receipts:
-        find_entry = partial(_logged, bundle, receipt, card, known)
+        agrees = partial(_is_of_receipt, receipt=receipt, controller=card.controller)
+        find_entry = partial(_logged, bundle, receipt, known, agrees)
         to.check(f"Log entry {receipt.log_index}", find_entry, str)
+    for answer in answers:
+        agrees = partial(log_entry.check_answer_entry, answer=answer)
+        find_entry = partial(_logged, bundle, answer, known, agrees)
+        to.check(f"Log entry {answer.log_index}", find_entry, str)
+
+
+def _is_of_receipt(body: bytes, *, receipt: Receipt, controller: str) -> None:
+    log_entry.check_release_entry(body, receipt, controller)
 
 
 def _refuse_damaged(path: Path) -> str:
@@ -145,29 +161,36 @@ def _refuse_damaged(path: Path) -> str:
 
 
 def _logged(
-    bundle: Bundle, receipt: Receipt, card: CardTerms, checkpoints: Mapping[int, Checkpoint]
+    bundle: Bundle,
+    signed: Receipt | SignedAnswer,
+    checkpoints: Mapping[int, Checkpoint],
+    check: Callable[[bytes], None],
 ) -> str:
-    """The checkpoint that covers the receipt's log entry.
+    """The checkpoint that covers the log entry of a receipt or an answer.
+
+    Args:
+        check: Raises VerificationError where an entry says something else than what was signed.
 
     Raises:
         VerificationError: None of those that are here.
     """
     entries = [log_entry.log_entry_of_document(file.content) for file in bundle.all("log entry")]
-    own = [entry for entry in entries if log_entry.resource_of(entry.body) == receipt.name]
+    own = [entry for entry in entries if log_entry.resource_of(entry.body) == signed.name]
     for entry in own:
-        log_entry.check_release_entry(entry.body, receipt, card.controller)
+        check(entry.body)
         if entry.size in checkpoints:
             checkpoint = checkpoints[entry.size]
-            log_entry.check_in_log(entry, receipt.log_index, bytes.fromhex(checkpoint.root))
+            log_entry.check_in_log(entry, signed.log_index, bytes.fromhex(checkpoint.root))
             return f"included in the signed log of {checkpoint.size} entries, {checkpoint.time}"
     raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
 
 
 def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
     """Record what was not checked because files are missing."""
+    alone = bool(bundle.all("answer")) and not receipts
     missing = {
-        "Rows": not bundle.all("rows"),
-        "Receipt": not bundle.all("receipt"),
+        "Rows": not bundle.all("rows") and not alone,
+        "Receipt": not bundle.all("receipt") and not alone,
         "Log": not bundle.all("checkpoint"),
     }
     for what, absent in missing.items():
@@ -208,6 +231,19 @@ def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
     _, signatures = dsse.opened(bundle.one("card").content)
     signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
     return f"{grouped(signers[0])}: {keys.analyst_source}"
+
+
+def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:
+    """Answers of runs on the records, signed under the card; refusals too."""
+    digest, results = card_digest(bundle), []
+    for file in bundle.all("answer"):
+        find = partial(checked_signed_answer, file.content, keys.controller, card, card_digest=digest)
+        results.append(record.check(f"Answer {file.path.name}", find, _answer_text))
+    return [answer for answer in results if answer is not None]
+
+
+def _answer_text(answer: SignedAnswer) -> str:
+    return f"{answer.verdict} by {answer.released_by}, {answer.numbers:,} numbers, {answer.time}"
 
 
 def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:

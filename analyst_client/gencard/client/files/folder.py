@@ -10,7 +10,7 @@ from gencard.core.errors import InvalidInputError
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
-LOG_ENTRY = "log_entry.json"
+LOG_ENTRY, ANSWER = "log_entry.json", "answer.json"
 
 WELL_KNOWN = {
     CARD: "card",
@@ -20,6 +20,7 @@ WELL_KNOWN = {
     CHECKPOINT: "checkpoint",
     LOG_ENTRY: "log entry",
     VERDICT: "verdict",
+    ANSWER: "answer",
     KEYS: "keys",
 }
 """What a file must hold that has one of the names by which releases are saved."""
@@ -37,7 +38,7 @@ def check_free(path: Path, *, replace: bool) -> None:
     """
     if replace:
         return
-    kept = [path / RECEIPT, path / CARD] if path.is_dir() else [path]
+    kept = [path / RECEIPT, path / CARD, path / ANSWER] if path.is_dir() else [path]
     taken = next((file for file in kept if file.exists()), None)
     if taken is not None:
         problem = f"{taken} already exists; choose another place, or replace it with --replace"

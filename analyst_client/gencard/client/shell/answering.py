@@ -12,6 +12,7 @@ from gencard.client.answers.answering import answer as answer_of_saved
 from gencard.client.answers.intervals import FORMATS
 from gencard.client.answers.question import KINDS
 from gencard.client.answers.running import LIST_HEADS, list_line
+from gencard.client.files.folder import check_free
 from gencard.client.planning.plan import Plan
 from gencard.client.shell.negotiation import plan_next
 from gencard.client.shell.terminal import (
@@ -110,6 +111,10 @@ def run(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the program.")] = 0,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Write the signed answer into this folder, for `gencard verify`."),
+    ] = None,
     values: LevelValues = None,
     where: Where = "",
     missing: Missing = "level",
@@ -123,10 +128,12 @@ def run(
     imports gencard.run, or begins with #!/usr/bin/env Rscript; it runs here on synthetic rows first, and
     a steward releases its numbers.
     """
+    if save is not None:
+        check_free(save, replace=False)
     if program is not None and formula is None:
         given = {"program": program, "seed": seed}
         given |= {} if dry else {"libraries": library or []}
-        _run_program(card, given, connection, dry=dry, as_json=as_json)
+        _run_program(card, given, connection, save, dry=dry, as_json=as_json)
         return
     if program is not None or dry or library or formula is None:
         problem = "is needed, or --program FILE, with or without --dry"
@@ -134,21 +141,34 @@ def run(
     options = dict(map(_option, option or ()))
     options |= {"values": _values(values or []), "where": where or None, "missing": missing}
     with connected(connection) as analyst:
-        _say(analyst.card(card).run(formula, kind, **options), as_json)
+        _say(_saved(analyst.card(card).run(formula, kind, **options), save), as_json)
 
 
 def _run_program(
-    card: str, given: dict[str, Any], connection: Path, *, dry: bool, as_json: bool
+    card: str,
+    given: dict[str, Any],
+    connection: Path,
+    save: Path | None,
+    *,
+    dry: bool,
+    as_json: bool,
 ) -> None:
     with connected(connection) as analyst:
         if not dry:
-            _say(analyst.card(card).run(**given), as_json)
+            _say(_saved(analyst.card(card).run(**given), save), as_json)
             return
         rehearsed = analyst.card(card).dry_run(**given)
     if as_json:
         say_json({**dict(rehearsed.lines()), **outputs_to_json(rehearsed.outputs)})
     else:
         console.print(rehearsed)
+
+
+def _saved(answered: Answer, folder: Path | None) -> Answer:
+    """The answer, which is in the folder too, where one is named."""
+    if folder is not None:
+        answered.save(folder)
+    return answered
 
 
 def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:

@@ -61,7 +61,7 @@ def verify(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Verify signatures and digests of card, schema, psi, receipts, rows, log and verdicts. Offline."""
+    """Verify signatures and digests of card, schema, psi, receipts, rows, answers, log. Offline."""
     bundle = Bundle.of(paths)
     keys = _keys(connection, bundle, controller_key, analyst_key, log_key)
     if analyst_fingerprint is not None:

@@ -90,7 +90,7 @@ class Commands(LazyGroup):
         "verify": Home(
             CHECKING,
             "verify",
-            "Verify signatures and digests of card, schema, psi, receipts, rows, log and verdicts.",
+            "Verify signatures and digests of card, schema, psi, receipts, rows, answers, log.",
         ),
         "audit": Home(SYNTHESIS, "audit", "Audit a black box, or the card's generator."),
         "canaries": Home(

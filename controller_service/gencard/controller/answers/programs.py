@@ -186,7 +186,8 @@ class ProgramRun:
         outputs = outputs_of_json(run.job(tasks.RUN_ONCE, job["run_once"]))
         program = run.request["program"]
         answer = answer_of(question_of(row).formula, outputs, rehearsed)
-        marks = marks_document(program, outputs, rehearsed)
+        rules = answers.cards.entry_of(card).policy.analyses.rules
+        marks = marks_document(program, outputs, rehearsed, rules)
         outcome = Outcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
         with answers.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))

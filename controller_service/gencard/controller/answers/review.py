@@ -7,8 +7,8 @@ from typing import Any
 from gencard.controller.answers.decisions import Outcome
 from gencard.core.answers.answer import Answer, Table
 from gencard.core.errors import InvalidInputError
-from gencard.core.output_checks.programs import judged
-from gencard.core.output_checks.rules import Colour, Verdict
+from gencard.core.output_checks.programs import judged, rounded_count
+from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rules, Verdict
 from gencard.core.program_outputs import (
     Number,
     Output,
@@ -17,6 +17,7 @@ from gencard.core.program_outputs import (
     outputs_to_json,
     significant,
 )
+from gencard.core.typed_json import PLAIN
 
 ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
 """The name of the table beside each released one."""
@@ -25,6 +26,7 @@ _NOTES = (
     "as on the coded records: intervals are their midpoints",
     "a steward saw each number of the program's, and released these",
 )
+_MULTIPLES = "numbers of records are multiples of {}"
 
 WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 
@@ -36,6 +38,7 @@ class Cell:
     Args:
         dry: The number at its place on the synthetic rows.
         verdict: What the output rules say of it.
+        base: A number of records leaves as a multiple of it, as in checked runs; 1 for other numbers.
     """
 
     output: str
@@ -44,6 +47,18 @@ class Cell:
     value: Number
     dry: Number
     verdict: Verdict
+    base: int = 1
+
+    @property
+    def leaving(self) -> Number:
+        """The number as it leaves."""
+        return rounded_count(self.value, self.base)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Codes of the rules that it breaks, and how it is rounded."""
+        rounding = (f"leaves as a multiple of {self.base}",) if self.base > 1 else ()
+        return (*map(str, self.verdict.broken), *rounding)
 
     def is_named_by(self, name: str) -> bool:
         """Whether a name means this cell: its output, or output, row and column with "/" between."""
@@ -68,11 +83,15 @@ class Review:
         program: Its text.
         outputs: As on the records.
         dry: As on the synthetic rows.
+        rules: Those of the policy under which it ran.
+        base: Numbers of records leave as multiples of it.
     """
 
     program: str
     outputs: Outputs
     dry: Outputs
+    rules: Rules = USUAL_RULES
+    base: int = 1
 
     @classmethod
     def of(cls, outcome: Outcome) -> "Review":
@@ -80,16 +99,22 @@ class Review:
         marks = outcome.marks
         if not isinstance(marks, dict) or "program" not in marks:
             raise InvalidInputError(field="answer", problem="is not that of a program")
-        return cls(
+        review = cls(
             marks["program"], outputs_of_json(marks["outputs"]), outputs_of_json(marks["dry_run"])
         )
+        if "limits" not in marks:  # it ran before reviewed runs had rules of the policy
+            return review
+        rules = PLAIN.read(Rules, marks["limits"], field="limits")
+        return replace(review, rules=rules, base=rules.checks.rounding)
 
     def cells(self) -> Iterator[Cell]:
         """Every number, in its order."""
-        for output, dry, verdicts in zip(self.outputs, self.dry, judged(self.outputs), strict=True):
+        verdicts_of = judged(self.outputs, self.rules)
+        for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
             for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
                 for column, value, before, verdict in zip(output.column_names, *lines, strict=True):
-                    yield Cell(output.name, row, column, value, before, verdict)
+                    base = self.base if column in output.counts else 1
+                    yield Cell(output.name, row, column, value, before, verdict, base)
 
     def released(
         self, digest: str, withheld: Collection[str], digits: int | None, *, red: bool
@@ -108,15 +133,18 @@ class Review:
         for name in withheld:
             if not any(cell.is_named_by(name) for cell in cells):
                 raise InvalidInputError(field="--withhold", problem=f"names no number: '{name}'")
-        numbers = [cell.value for cell in cells]
-        kept = [cell.value if cell.leaves(withheld, red=red) else None for cell in cells]
-        released = len(kept) - kept.count(None)
-        if not released:
+        left = [cell.value is not None and cell.leaves(withheld, red=red) for cell in cells]
+        if not any(left):
             raise InvalidInputError(field="answer", problem="would hold no number; refuse it instead")
-        codes = ((WITHHELD,) if kept != numbers else ()) + (() if digits is None else (ROUNDED,))
+        held = any(
+            cell.value is not None and not leaves for cell, leaves in zip(cells, left, strict=True)
+        )
+        codes = ((WITHHELD,) if held else ()) + (() if digits is None else (ROUNDED,))
+        kept = [cell.leaving if leaves else None for cell, leaves in zip(cells, left, strict=True)]
         if digits is not None:
             kept = [significant(value, digits) for value in kept]
-        return answer_of(digest, with_values(self.outputs, kept), self.dry), released, codes
+        outputs = with_values(self.outputs, kept)
+        return answer_of(digest, outputs, self.dry, self.base), sum(left), codes
 
 
 def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
@@ -133,20 +161,26 @@ def numbers_in(outputs: Outputs) -> int:
     return sum(output.numbers for output in outputs)
 
 
-def marks_document(program: str, outputs: Outputs, dry: Outputs) -> dict[str, Any]:
+def marks_document(program: str, outputs: Outputs, dry: Outputs, rules: Rules) -> dict[str, Any]:
     """What the state keeps for a steward, and ``Review.of`` reads."""
     return {
         "program": program,
         "outputs": outputs_to_json(outputs),
         "dry_run": outputs_to_json(dry),
+        "limits": PLAIN.write(rules),
     }
 
 
-def answer_of(digest: str, outputs: Outputs, dry: Outputs) -> Any:
-    """Outputs as an answer: each a table, and beside it what it differs by from the synthetic rows."""
+def answer_of(digest: str, outputs: Outputs, dry: Outputs, base: int = 1) -> Any:
+    """Outputs as an answer: each a table, and beside it what it differs by from the synthetic rows.
+
+    Args:
+        base: Of which numbers of records are multiples.
+    """
     pairs = list(zip(outputs, dry, strict=True))
     tables = [table for output, before in pairs for table in _tables(output, before)]
-    return Answer("program", digest, 0.0, tables=tuple(tables), notes=_NOTES).to_json()
+    notes = (*_NOTES, _MULTIPLES.format(base)) if base > 1 else _NOTES
+    return Answer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()
 
 
 def _tables(output: Output, dry: Output) -> Iterator[Table]:

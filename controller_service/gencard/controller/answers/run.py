@@ -18,8 +18,9 @@ from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunState, RunTier
 from gencard.core.card.analyses import Analyses
+from gencard.core.card.budget import Price, SpendState
 from gencard.core.domain import Clique
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, MeasurementRefusedError, ProgramRunFailedError
 
 TOO_MANY_NUMBERS = "TOO_MANY_NUMBERS"
 
@@ -60,17 +61,46 @@ class AnswerRun:
         self._keep(run, row, outcome)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give the price back and forget the run, where nothing was learnt; else it has failed."""
+        """Give the price back and forget the run, where nothing was learnt.
+
+        Else it has failed: it costs one statistic, and counts as one of the runs of its card.
+        """
         answers, name = self.answers, json.loads(row.request)["run"]
         run = answers.store.get(tx, name)
         if run.state is not RunState.RUNNING:
             return
         if not isinstance(error, NOTHING_LEARNT):
-            answers.store.move(tx, name, RunState.FAILED, ended=answers.cards.clock())
+            statistics = self._charged(tx, run, error)
+            now = answers.cards.clock()
+            answers.store.move(tx, name, RunState.FAILED, ended=now, statistics=statistics)
             return
         line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
         refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
         answers.store.forget(tx, name)
+
+    def _charged(self, tx: Connection, run: RunRow, error: GencardError) -> int:
+        """Statistics that a failure costs: one, for that it failed is all that anybody hears.
+
+        Noise that may have been drawn stays paid, and so does a failure of the service itself, until a
+        steward has looked.
+        """
+        cards, ledger = self.answers.cards, self.answers.decisions.ledger
+        line = None if run.line is None else ledger.line(tx, run.line)
+        silent = isinstance(error, (MeasurementRefusedError, ProgramRunFailedError))
+        if line is None or line.state is not SpendState.RESERVED or not silent:
+            return 0
+        if line.price != Price(statistics=line.price.statistics):
+            return 0
+        ledger.settle_at(tx, line.line, Price(statistics=1), cards.clock())
+        cards.log.append(
+            tx,
+            action="settle",
+            actor=cards.controller,
+            resource=run.name,
+            details={"line": str(line.line), "reason": error.reason, "statistics": "1"},
+            now=cards.clock(),
+        )
+        return 1
 
     def _keep(self, run: Run, row: RunRow, outcome: Outcome) -> None:
         """Decision, ledger, log and the operation's end: true together, or not at all."""

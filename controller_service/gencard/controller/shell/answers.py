@@ -127,9 +127,7 @@ def _say(view: AnswerView) -> None:
             colour = cell.verdict.colour
             mark = f"[{_STYLES[colour]}]{colour}[/]"
             values = _text(cell.value), _text(cell.dry)
-            lines.add_row(
-                escape(cell.row), escape(cell.column), *values, mark, ", ".join(cell.verdict.broken)
-            )
+            lines.add_row(escape(cell.row), escape(cell.column), *values, mark, ", ".join(cell.marks))
         console.print(lines)
     colours = [cell.verdict.colour for cell in cells]
     counts = ", ".join(f"{colours.count(colour)} {colour}" for colour in Colour)
@@ -153,4 +151,5 @@ def _facts(row: RunRow) -> dict[str, Any]:
 
 def _cell_document(cell: Cell) -> dict[str, Any]:
     facts = {name: getattr(cell, name) for name in ("output", "row", "column", "value", "dry")}
-    return facts | {"mark": cell.verdict.colour, "rules": list(cell.verdict.broken)}
+    marks = {"mark": cell.verdict.colour, "rules": list(cell.verdict.broken)}
+    return facts | marks | {"leaves": cell.leaving}

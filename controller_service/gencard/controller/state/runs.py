@@ -116,6 +116,12 @@ class RunStore:
         query = select(runs).where(runs.c.state == RunState.WAITING).order_by(runs.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
+    def undecided(self, tx: Connection, line: int) -> RunRow | None:
+        """The run that a line of the ledger pays for, while it goes on or waits; else None."""
+        open_ = runs.c.state.in_((RunState.RUNNING, RunState.WAITING))
+        row = tx.execute(select(runs).where(runs.c.line == line, open_)).mappings().one_or_none()
+        return None if row is None else _row_of(row)
+
     def list(
         self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
     ) -> Page[RunRow]:

@@ -13,9 +13,10 @@ from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.runs import RunStore
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
-from gencard.core.errors import NotFoundError
+from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.dsse import key_id
@@ -31,6 +32,7 @@ class LineEffect:
     ledger: Ledger
     log: EventLog
     clock: Callable[[], datetime]
+    runs: RunStore
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
         line = self.ledger.line(tx, _number(resource))
@@ -38,7 +40,15 @@ class LineEffect:
         return {"line": name, "state": str(line.state), "price": price, "resource": line.resource}
 
     def demands(self, tx: Connection, action: Action) -> Demands:
+        """Raises InvalidInputError where the line pays for an answer that is not decided yet."""
         line = self.ledger.line(tx, _number(action.resource))
+        run = self.runs.undecided(tx, line.line)
+        if run is not None:
+            raise InvalidInputError(
+                field="line",
+                problem="pays for an answer that is not decided yet",
+                advice=f"Release or refuse the answer, which ends the line: {run.name}",
+            )
         return Demands(line.dataset, action.kind is Kind.VOID, subject=line.analyst)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:

@@ -7,6 +7,9 @@ the program's text.
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from gencard.core.output_checks import rounding
 from gencard.core.output_checks.rules import USUAL_RULES, Rule, Rules, Verdict, breaking
 from gencard.core.program_outputs import FIT, Number, Output, OutputKind
 
@@ -28,6 +31,17 @@ def judged(outputs: Sequence[Output], rules: Rules = USUAL_RULES) -> tuple[Verdi
         tuple(_row(output, row, degrees.get(output.name), rules) for row in output.values)
         for output in outputs
     )
+
+
+def rounded_count(value: Number, base: int) -> Number:
+    """A number of records as the nearest multiple of a base, as checked runs round it.
+
+    >>> rounded_count(12.0, 5), rounded_count(None, 5), rounded_count(12.34, 1)
+    (10.0, None, 12.34)
+    """
+    if value is None or base <= 1:
+        return value
+    return float(rounding.counts(np.array([value]), base)[0])
 
 
 def _row(output: Output, row: Sequence[Number], degrees: Number, rules: Rules) -> tuple[Verdict, ...]:
