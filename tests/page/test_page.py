@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
+from gencard.controller.state.events import event_of
 from gencard.core.card.card import CardState
 from tests.page.browsing import grave_findings, sideways
 from tests.page.served import decide_on, signed_in, with_page
@@ -116,3 +117,19 @@ def test_it_fits_a_narrow_dark_window(of_two, chromium):
             page = sam.open(path)
             assert sideways(page) == 0
             assert grave_findings(page) == []
+
+
+def test_the_risk_of_psi_is_looked_at(paged, chromium):
+    name = propose(paged, "To be looked at")
+    with signed_in(paged, chromium) as sam:
+        page = sam.open(f"/cards/{name}")
+        page.get_by_role("button", name="Look at the records").click()
+        expect(page.get_by_text("Claims of certainty that the records contradict: 0")).to_be_visible()
+        assert page.locator(".shades").count() == 2
+        assert grave_findings(page) == []
+        sam.watch.assert_calm()
+    state = paged.controller.controller_state
+    with state.database.reading() as tx:
+        entries = [event_of(entry.body) for entry in state.log.entries(tx)]
+    looks = {(one.action, one.actor.rpartition("/")[2]) for one in entries if one.resource == name}
+    assert ("look-at-risk", "sam") in looks

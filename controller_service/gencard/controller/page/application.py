@@ -210,7 +210,9 @@ class Page:
 
     def _view(self, view: View, session: Session, request: Request) -> Response:
         shown = view.show(request, self.desk, session.who)
-        notices, session.notices[:] = list(session.notices), []
+        notices: list[str] = []
+        if request.headers.get("hx-request") != "true":  # a part of a page does not show them
+            notices, session.notices[:] = list(session.notices), []
         context: Mapping[str, Any] = {
             "title": view.title,
             "who": session.who,

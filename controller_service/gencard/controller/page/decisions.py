@@ -146,7 +146,7 @@ class Decisions:
 
     def decide(self, session: Session, form: Form) -> Done:
         """Decide; raises as ``Desk.decide``, and PermissionDeniedError without the passkey."""
-        action, request_id = action_of(form), _request_id(form)
+        action, request_id = action_of(form), request_id_of(form)
         if self.desk.needs_two(session.who, action):
             self._check_assertion(session, action, form.text("assertion"))
         decision = self.desk.decide(session.who, action, request_id, {session.passkey})
@@ -168,7 +168,8 @@ def _purpose(session: Session, action: Action) -> str:
     return f"decide {session.name} {action.digest}"
 
 
-def _request_id(form: Form) -> str:
+def request_id_of(form: Form) -> str:
+    """The UUID by which a change that is sent twice is made once; raises InvalidInputError."""
     text = form.text("request_id")
     try:
         return str(UUID(text))

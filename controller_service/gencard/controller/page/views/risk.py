@@ -1,0 +1,121 @@
+"""What psi would reveal about records, beside a card: run, watched, shown; a part of the card's page."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from gencard.controller.page.decisions import request_id_of
+from gencard.controller.page.registry import Change, Context, Done, View
+from gencard.controller.page.security import Form
+from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.risk import RiskState, RiskView
+from gencard.core.psi_risk.risk import PsiRisk
+from gencard.wire.signatures.identity import Identity
+
+MOST_IN_MAP = 40
+"""Attributes of a heat map with numbers; it would not be read beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """A number of a heat map.
+
+    Args:
+        text: Empty for nothing.
+        level: From 0, nothing, to 4.
+        words: What the number means, in a sentence.
+    """
+
+    text: str
+    level: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shades:
+    """A heat map with numbers: a title and a row for each attribute."""
+
+    title: str
+    hint: str
+    attributes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Shade, ...]], ...]
+
+
+def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
+    """How far a look is, or what it gave."""
+    view = desk.risks.view(who, request.path_params["name"])
+    report = view.report
+    return {
+        "risk": view,
+        "report": report,
+        "running": view.state is RiskState.RUNNING,
+        "outdated": view.state is RiskState.OUTDATED,
+        "worst": [] if report is None else worst_of(view, report),
+        "maps": [] if report is None else maps_of(report),
+    }
+
+
+def worst_of(view: RiskView, report: PsiRisk) -> list[tuple[str, str, int]]:
+    """Keys that make most records certain: what is known, what is certain then, of how many."""
+    return [(*view.words(one), one.records) for one in report.worst]
+
+
+def maps_of(report: PsiRisk) -> list[Shades]:
+    """Attribute beside attribute: small cells, and what is certain from one about the other."""
+    largest = max((max(row, default=0) for row in report.small_pairs), default=0)
+    few = f"cells of fewer than {report.threshold} records"
+    return [
+        _shades(
+            report,
+            "Small cells",
+            f"{few.capitalize()} in the table of two attributes, of one on the diagonal.",
+            lambda row, column: _count(report.small_pairs[row][column], largest, few),
+            below=True,
+        ),
+        _shades(
+            report,
+            "Certain",
+            "Who knows the attribute of the row knows that of the column, % of the records.",
+            lambda row, column: _share(report.certain[row][column]),
+        ),
+    ]
+
+
+def _shades(
+    report: PsiRisk,
+    title: str,
+    hint: str,
+    shade: Callable[[int, int], Shade],
+    *,
+    below: bool = False,
+) -> Shades:
+    names: Sequence[str] = report.attributes[:MOST_IN_MAP]
+    rows = tuple(
+        (name, tuple(shade(row, column) for column in range(row + 1 if below else len(names))))
+        for row, name in enumerate(names)
+    )
+    return Shades(title, hint, tuple(names), rows)
+
+
+def _count(value: int, largest: int, few: str) -> Shade:
+    level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
+    return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
+
+
+def _share(share: float) -> Shade:
+    """What is not 0 is never shown as 0."""
+    text = "" if not share else "<1" if share < 0.01 else f"{100 * share:.0f}"
+    level = 0 if not share else 1 if share < 0.01 else 2 if share < 0.1 else 3 if share < 0.5 else 4
+    return Shade(text, level, f"{text or 0} % of the records")
+
+
+def run_risk(form: Form, desk: Desk, who: Identity) -> Done:
+    """Begin to look, or join a look that is under way."""
+    name = form.text("resource")
+    desk.risks.start(who, name, request_id_of(form))
+    return Done(f"/cards/{name}#risk")
+
+
+VIEWS = (View("/risk/{name:path}", "risk.html", show_risk, "What psi will show"),)
+CHANGES = (Change("/risk", run_risk),)
