@@ -330,6 +330,8 @@ def desk(who: Visitor, card: str) -> None:
     who.call(who.steward.SearchLog, steward_pb2.SearchLogRequest(query="ana"))
     who.call(who.steward.GetLogEntry, steward_pb2.GetLogEntryRequest(index=1))
     who.call(who.steward.ListRefusals, steward_pb2.ListRefusalsRequest())
+    who.call(who.steward.RunRisk, steward_pb2.RunRiskRequest(name=card, request_id=request_id()))
+    who.call(who.steward.GetRisk, steward_pb2.GetRiskRequest(name=card))
 
 
 def black_box(ana: Visitor) -> None:

@@ -1,8 +1,11 @@
 """The risk of psi at the desk: looked at once at a time, kept for stewards, dropped with the card."""
 
+import json
 from uuid import uuid4
 
 import pytest
+from google.longrunning import operations_pb2, operations_pb2_grpc
+from google.protobuf import empty_pb2
 from sqlalchemy import text
 
 from gencard.controller.state.events import event_of
@@ -15,6 +18,8 @@ from gencard.core.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
 )
+from gencard.v1 import steward_pb2
+from gencard.v1.steward_pb2_grpc import StewardServiceStub
 from gencard.wire.signatures.identity import Identity
 from tests.system.house import build
 from tests.system.raw_calls import eventually
@@ -84,6 +89,22 @@ def test_a_look_gives_a_report_and_the_log_says_who_saw_it(house, desk, card):
     desk.risks.view(EVA, card.name)
     desk.risks.view(EVA, card.name)
     assert lookers(house, card.name) == [EVA.uri, SAM.uri, SAM.uri], "begun by Sam, seen by both"
+
+
+def test_a_steward_looks_over_the_wire(house, card):
+    channel = house.channel("sam")
+    stub, operations = StewardServiceStub(channel), operations_pb2_grpc.OperationsStub(channel)
+    request = steward_pb2.GetRiskRequest(name=card.name)
+    assert (stub.GetRisk(request).state, stub.GetRisk(request).report) == ("none", b"")
+    begun = stub.RunRisk(steward_pb2.RunRiskRequest(name=card.name, request_id=str(uuid4())))
+    assert eventually(lambda: stub.GetRisk(request).state == "ready")
+    ended = operations.GetOperation(operations_pb2.GetOperationRequest(name=begun.name))
+    assert ended.done
+    assert ended.response.Is(empty_pb2.Empty.DESCRIPTOR)
+    risk = stub.GetRisk(request)
+    report = json.loads(risk.report)
+    assert report["attributes"] == ["sex", "health", "work"]
+    assert [one.records for one in risk.worst] == [one["records"] for one in report["worst"]]
 
 
 def test_one_look_at_a_time_and_equal_requests_are_one(desk, card):

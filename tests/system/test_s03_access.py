@@ -56,6 +56,7 @@ EXPECTED = {
         "ListQueue": "S", "GetReview": "S", "GetPreview": "S", "Decide": "S",
         "ListAnswersToReview": "S", "GetAnswerReview": "S", "ListAccounts": "S", "ListPeople": "S",
         "SearchLog": "S", "GetLogEntry": "S", "ListRefusals": "S",
+        "RunRisk": "S", "GetRisk": "S",
     },
     "Operations": {
         "ListOperations": "AUS", "GetOperation": "AUS", "CancelOperation": "AUS",

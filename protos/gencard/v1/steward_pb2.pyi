@@ -1087,3 +1087,126 @@ class ListRefusalsResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "refusals", b"refusals"]) -> None: ...
 
 Global___ListRefusalsResponse: typing_extensions.TypeAlias = ListRefusalsResponse
+
+@typing.final
+class RunRiskRequest(google.protobuf.message.Message):
+    """Begins to look at the risk of a card."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """datasets/{dataset}/cards/{card}."""
+    request_id: builtins.str
+    """A random UUID; the same one is the same request."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "request_id", b"request_id"]) -> None: ...
+
+Global___RunRiskRequest: typing_extensions.TypeAlias = RunRiskRequest
+
+@typing.final
+class GetRiskRequest(google.protobuf.message.Message):
+    """Asks for the risk of a card."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """datasets/{dataset}/cards/{card}."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+Global___GetRiskRequest: typing_extensions.TypeAlias = GetRiskRequest
+
+@typing.final
+class CertainKey(google.protobuf.message.Message):
+    """A key that determines an attribute of all records that have it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KNOWN_FIELD_NUMBER: builtins.int
+    CERTAIN_FIELD_NUMBER: builtins.int
+    RECORDS_FIELD_NUMBER: builtins.int
+    known: builtins.str
+    """Attributes and their levels, for people."""
+    certain: builtins.str
+    """The attribute and its one possible level, for people."""
+    records: builtins.int
+    """Records that have the key."""
+    def __init__(
+        self,
+        *,
+        known: builtins.str = ...,
+        certain: builtins.str = ...,
+        records: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["certain", b"certain", "known", b"known", "records", b"records"]) -> None: ...
+
+Global___CertainKey: typing_extensions.TypeAlias = CertainKey
+
+@typing.final
+class GetRiskResponse(google.protobuf.message.Message):
+    """The risk of a card. For stewards' eyes alone."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: builtins.int
+    OPERATION_FIELD_NUMBER: builtins.int
+    STAGE_FIELD_NUMBER: builtins.int
+    PERMILLE_FIELD_NUMBER: builtins.int
+    PROBLEM_FIELD_NUMBER: builtins.int
+    REPORT_FIELD_NUMBER: builtins.int
+    WORST_FIELD_NUMBER: builtins.int
+    CARDS_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    state: builtins.str
+    """none, running, ready, outdated or failed."""
+    operation: builtins.str
+    """The newest look; empty where there was none."""
+    stage: builtins.str
+    """What it does now."""
+    permille: builtins.int
+    """How far it is."""
+    problem: builtins.str
+    """Why it failed; empty where it did not."""
+    report: builtins.bytes
+    """The report of the newest look that ended well, as JSON; empty where there is none."""
+    @property
+    def worst(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___CertainKey]:
+        """Of the report: keys that make most records certain, by the names of levels."""
+
+    @property
+    def cards(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Of the report: other cards whose exact counts were taken together with this card's."""
+
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Of the report."""
+
+    def __init__(
+        self,
+        *,
+        state: builtins.str = ...,
+        operation: builtins.str = ...,
+        stage: builtins.str = ...,
+        permille: builtins.int = ...,
+        problem: builtins.str = ...,
+        report: builtins.bytes = ...,
+        worst: collections.abc.Iterable[Global___CertainKey] | None = ...,
+        cards: collections.abc.Iterable[builtins.str] | None = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cards", b"cards", "operation", b"operation", "permille", b"permille", "problem", b"problem", "report", b"report", "stage", b"stage", "state", b"state", "time", b"time", "worst", b"worst"]) -> None: ...
+
+Global___GetRiskResponse: typing_extensions.TypeAlias = GetRiskResponse

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from gencard.v1 import steward_pb2 as gencard_dot_v1_dot_steward__pb2
+from google.longrunning import operations_pb2 as google_dot_longrunning_dot_operations__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -92,6 +93,16 @@ class StewardServiceStub(object):
                 request_serializer=gencard_dot_v1_dot_steward__pb2.ListRefusalsRequest.SerializeToString,
                 response_deserializer=gencard_dot_v1_dot_steward__pb2.ListRefusalsResponse.FromString,
                 _registered_method=True)
+        self.RunRisk = channel.unary_unary(
+                '/gencard.v1.StewardService/RunRisk',
+                request_serializer=gencard_dot_v1_dot_steward__pb2.RunRiskRequest.SerializeToString,
+                response_deserializer=google_dot_longrunning_dot_operations__pb2.Operation.FromString,
+                _registered_method=True)
+        self.GetRisk = channel.unary_unary(
+                '/gencard.v1.StewardService/GetRisk',
+                request_serializer=gencard_dot_v1_dot_steward__pb2.GetRiskRequest.SerializeToString,
+                response_deserializer=gencard_dot_v1_dot_steward__pb2.GetRiskResponse.FromString,
+                _registered_method=True)
 
 
 class StewardServiceServicer(object):
@@ -177,6 +188,21 @@ class StewardServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunRisk(self, request, context):
+        """Begins to look at what the exact counts of a card would reveal about the records, or joins a look
+        that is under way. The operation's response is google.protobuf.Empty.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRisk(self, request, context):
+        """Returns what the newest look gave. The log holds who saw it, and none of its numbers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_StewardServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -234,6 +260,16 @@ def add_StewardServiceServicer_to_server(servicer, server):
                     servicer.ListRefusals,
                     request_deserializer=gencard_dot_v1_dot_steward__pb2.ListRefusalsRequest.FromString,
                     response_serializer=gencard_dot_v1_dot_steward__pb2.ListRefusalsResponse.SerializeToString,
+            ),
+            'RunRisk': grpc.unary_unary_rpc_method_handler(
+                    servicer.RunRisk,
+                    request_deserializer=gencard_dot_v1_dot_steward__pb2.RunRiskRequest.FromString,
+                    response_serializer=google_dot_longrunning_dot_operations__pb2.Operation.SerializeToString,
+            ),
+            'GetRisk': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRisk,
+                    request_deserializer=gencard_dot_v1_dot_steward__pb2.GetRiskRequest.FromString,
+                    response_serializer=gencard_dot_v1_dot_steward__pb2.GetRiskResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -536,6 +572,60 @@ class StewardService(object):
             '/gencard.v1.StewardService/ListRefusals',
             gencard_dot_v1_dot_steward__pb2.ListRefusalsRequest.SerializeToString,
             gencard_dot_v1_dot_steward__pb2.ListRefusalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunRisk(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gencard.v1.StewardService/RunRisk',
+            gencard_dot_v1_dot_steward__pb2.RunRiskRequest.SerializeToString,
+            google_dot_longrunning_dot_operations__pb2.Operation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRisk(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gencard.v1.StewardService/GetRisk',
+            gencard_dot_v1_dot_steward__pb2.GetRiskRequest.SerializeToString,
+            gencard_dot_v1_dot_steward__pb2.GetRiskResponse.FromString,
             options,
             channel_credentials,
             insecure,

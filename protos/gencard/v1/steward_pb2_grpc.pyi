@@ -6,6 +6,7 @@ What stewards see and decide."""
 import abc
 import collections.abc
 import gencard.v1.steward_pb2
+import google.longrunning.operations_pb2
 import grpc
 import grpc.aio
 import sys
@@ -201,7 +202,39 @@ _StewardServiceListRefusalsType = typing_extensions.TypeVar(
     ],
 )
 
-class StewardServiceStub(typing.Generic[_StewardServiceListQueueType, _StewardServiceGetReviewType, _StewardServiceGetPreviewType, _StewardServiceDecideType, _StewardServiceListAnswersToReviewType, _StewardServiceGetAnswerReviewType, _StewardServiceListAccountsType, _StewardServiceListPeopleType, _StewardServiceSearchLogType, _StewardServiceGetLogEntryType, _StewardServiceListRefusalsType]):
+_StewardServiceRunRiskType = typing_extensions.TypeVar(
+    '_StewardServiceRunRiskType',
+    grpc.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.RunRiskRequest,
+        google.longrunning.operations_pb2.Operation,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.RunRiskRequest,
+        google.longrunning.operations_pb2.Operation,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.RunRiskRequest,
+        google.longrunning.operations_pb2.Operation,
+    ],
+)
+
+_StewardServiceGetRiskType = typing_extensions.TypeVar(
+    '_StewardServiceGetRiskType',
+    grpc.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.GetRiskRequest,
+        gencard.v1.steward_pb2.GetRiskResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.GetRiskRequest,
+        gencard.v1.steward_pb2.GetRiskResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.GetRiskRequest,
+        gencard.v1.steward_pb2.GetRiskResponse,
+    ],
+)
+
+class StewardServiceStub(typing.Generic[_StewardServiceListQueueType, _StewardServiceGetReviewType, _StewardServiceGetPreviewType, _StewardServiceDecideType, _StewardServiceListAnswersToReviewType, _StewardServiceGetAnswerReviewType, _StewardServiceListAccountsType, _StewardServiceListPeopleType, _StewardServiceSearchLogType, _StewardServiceGetLogEntryType, _StewardServiceListRefusalsType, _StewardServiceRunRiskType, _StewardServiceGetRiskType]):
     """The stewards' desk. Nobody else may call it: some of its answers hold numbers that were counted in the
     records. A decision names the digest of what the steward was shown; where that has changed since, it is
     refused. Where two stewards have to decide, the first decision waits for the second.
@@ -253,6 +286,14 @@ class StewardServiceStub(typing.Generic[_StewardServiceListQueueType, _StewardSe
             gencard.v1.steward_pb2.ListRefusalsRequest,
             gencard.v1.steward_pb2.ListRefusalsResponse,
         ],
+        grpc.UnaryUnaryMultiCallable[
+            gencard.v1.steward_pb2.RunRiskRequest,
+            google.longrunning.operations_pb2.Operation,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            gencard.v1.steward_pb2.GetRiskRequest,
+            gencard.v1.steward_pb2.GetRiskResponse,
+        ],
     ], channel: grpc.Channel) -> None: ...
 
     @typing.overload
@@ -301,6 +342,14 @@ class StewardServiceStub(typing.Generic[_StewardServiceListQueueType, _StewardSe
             gencard.v1.steward_pb2.ListRefusalsRequest,
             gencard.v1.steward_pb2.ListRefusalsResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            gencard.v1.steward_pb2.RunRiskRequest,
+            google.longrunning.operations_pb2.Operation,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            gencard.v1.steward_pb2.GetRiskRequest,
+            gencard.v1.steward_pb2.GetRiskResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     ListQueue: _StewardServiceListQueueType
@@ -335,6 +384,14 @@ class StewardServiceStub(typing.Generic[_StewardServiceListQueueType, _StewardSe
 
     ListRefusals: _StewardServiceListRefusalsType
     """Lists failures at the records that count against their analysts, oldest first."""
+
+    RunRisk: _StewardServiceRunRiskType
+    """Begins to look at what the exact counts of a card would reveal about the records, or joins a look
+    that is under way. The operation's response is google.protobuf.Empty.
+    """
+
+    GetRisk: _StewardServiceGetRiskType
+    """Returns what the newest look gave. The log holds who saw it, and none of its numbers."""
 
 StewardServiceAsyncStub: typing_extensions.TypeAlias = StewardServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -380,6 +437,14 @@ StewardServiceAsyncStub: typing_extensions.TypeAlias = StewardServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         gencard.v1.steward_pb2.ListRefusalsRequest,
         gencard.v1.steward_pb2.ListRefusalsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.RunRiskRequest,
+        google.longrunning.operations_pb2.Operation,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        gencard.v1.steward_pb2.GetRiskRequest,
+        gencard.v1.steward_pb2.GetRiskResponse,
     ],
 ]
 
@@ -476,5 +541,23 @@ class StewardServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[gencard.v1.steward_pb2.ListRefusalsResponse, collections.abc.Awaitable[gencard.v1.steward_pb2.ListRefusalsResponse]]:
         """Lists failures at the records that count against their analysts, oldest first."""
+
+    @abc.abstractmethod
+    def RunRisk(
+        self,
+        request: gencard.v1.steward_pb2.RunRiskRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[google.longrunning.operations_pb2.Operation, collections.abc.Awaitable[google.longrunning.operations_pb2.Operation]]:
+        """Begins to look at what the exact counts of a card would reveal about the records, or joins a look
+        that is under way. The operation's response is google.protobuf.Empty.
+        """
+
+    @abc.abstractmethod
+    def GetRisk(
+        self,
+        request: gencard.v1.steward_pb2.GetRiskRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[gencard.v1.steward_pb2.GetRiskResponse, collections.abc.Awaitable[gencard.v1.steward_pb2.GetRiskResponse]]:
+        """Returns what the newest look gave. The log holds who saw it, and none of its numbers."""
 
 def add_StewardServiceServicer_to_server(servicer: StewardServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -69,6 +69,8 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/gencard.v1.StewardService/SearchLog": frozenset({STEWARD}),
     "/gencard.v1.StewardService/GetLogEntry": frozenset({STEWARD}),
     "/gencard.v1.StewardService/ListRefusals": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/RunRisk": frozenset({STEWARD}),
+    "/gencard.v1.StewardService/GetRisk": frozenset({STEWARD}),
     "/google.longrunning.Operations/ListOperations": EVERYBODY,
     "/google.longrunning.Operations/GetOperation": EVERYBODY,
     "/google.longrunning.Operations/CancelOperation": EVERYBODY,

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import grpc
+from google.longrunning import operations_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gencard.controller.answers.decisions import question_of
 from gencard.controller.service.access import tls_key_of
 from gencard.controller.service.guard import identity
-from gencard.controller.service.operations import page_size, window
+from gencard.controller.service.operations import operation_message, page_size, window
 from gencard.controller.state.events import Event
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.runs import RunRow
@@ -21,6 +22,7 @@ from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.people import PersonView
 from gencard.controller.stewards.reading import AccountView
 from gencard.controller.stewards.registers import RefusalView
+from gencard.controller.stewards.risk import RiskView
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import negotiation_pb2, steward_pb2_grpc
 from gencard.v1 import steward_pb2 as pb
@@ -167,6 +169,14 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
         page = map(_refusal, refusals[start:end])
         return pb.ListRefusalsResponse(refusals=page, next_page_token=token)
 
+    def RunRisk(
+        self, request: pb.RunRiskRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        return operation_message(self.desk.risks.start(identity(), request.name, request.request_id))
+
+    def GetRisk(self, request: pb.GetRiskRequest, context: grpc.ServicerContext) -> pb.GetRiskResponse:
+        return _risk(self.desk.risks.view(identity(), request.name))
+
 
 def _kind(text: str) -> Kind:
     """Raises InvalidInputError where no action has this name."""
@@ -274,4 +284,23 @@ def _refusal(refusal: RefusalView) -> pb.FailureAtRecords:
         reason=refusal.reason,
         time=timestamp(refusal.time),
         shown=refusal.shown,
+    )
+
+
+def _risk(view: RiskView) -> pb.GetRiskResponse:
+    report = view.report
+    worst = []
+    for one in () if report is None else report.worst:
+        known, certain = view.words(one)
+        worst.append(pb.CertainKey(known=known, certain=certain, records=one.records))
+    return pb.GetRiskResponse(
+        state=str(view.state),
+        operation=view.operation,
+        stage=view.stage,
+        permille=view.permille,
+        problem="" if view.error is None else view.error.message,
+        report=b"" if report is None else json.dumps(report.json()).encode(),
+        worst=worst,
+        cards=view.cards,
+        time=_moment(view.time),
     )
