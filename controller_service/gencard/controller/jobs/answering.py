@@ -69,7 +69,8 @@ def answer(job: Job, progress: Progress) -> Job:
     stored = [numbers[name][rows] for name in run.stored]
     result = _judged(run, part, rules, *stored)
     if result["answer"] is not None and earlier.leaves_too_little(run, dataset, rules):
-        return _refused([Rule.DIFFERENCING])
+        alone = Earlier(coding, (), ()).leaves_too_little(run, dataset, rules)
+        return _refused([Rule.THRESHOLD if alone else Rule.DIFFERENCING])
     return result
 
 

@@ -18,7 +18,15 @@ from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
 from gencard.core.output_checks import models, survival, tables
 from gencard.core.output_checks.populations import cell_numbers
-from gencard.core.output_checks.rules import PASSED, Colour, Rules, Verdict, together
+from gencard.core.output_checks.rules import (
+    PASSED,
+    Colour,
+    Rule,
+    Rules,
+    Verdict,
+    breaking,
+    together,
+)
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
@@ -31,6 +39,9 @@ COUNTED = {
     Analysis.CHOW_LIU,
 }
 """Tell the cells of the marginals that they need."""
+
+_NO_ERROR = 1e-9
+"""Standard errors that are 0 but for rounding."""
 
 _CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
 GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
@@ -164,8 +175,15 @@ def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Ru
                 answer.n, _parameters(answer), len(cells.counts) if saturable else None, rules
             ),
             models.of_features(design.matrix(cells.codes), cells.counts, rules),
+            breaking([(Rule.SAME, _fits_exactly(answer))]),
         ]
     )
+
+
+def _fits_exactly(answer: Answer) -> bool:
+    """Whether a model leaves no residual: it then says of everybody what their response is."""
+    coefficients = answer.coefficients
+    return coefficients is not None and not np.all(coefficients.bse > _NO_ERROR)
 
 
 def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:

@@ -132,14 +132,18 @@ def breaking(rules: Iterable[tuple[Rule, bool]]) -> Verdict:
     return Verdict(tuple(rule for rule, broken in rules if broken))
 
 
-_OF_CELLS = {Rule.ZERO, Rule.SAME, Rule.SATURATED, Rule.DOMINANCE, Rule.REMAINDER, Rule.RANK}
+_OF_CELLS = {
+    *(Rule.THRESHOLD, Rule.ZERO, Rule.SAME, Rule.SATURATED, Rule.LEVERAGE),
+    *(Rule.DOMINANCE, Rule.REMAINDER, Rule.RANK),
+}
 """Of coded records, each says more of a small cell than that it is small."""
 
 
 def without_detail(broken: Iterable[Rule]) -> tuple[Rule, ...]:
     """Rules as a refusal names them: an empty cell, or a group that is all alike, is a small cell.
 
-    >>> without_detail([Rule.ZERO, Rule.FREEDOM])
-    (<Rule.THRESHOLD: 'threshold'>, <Rule.FREEDOM: 'degrees-of-freedom'>)
+    >>> without_detail([Rule.ZERO, Rule.FREEDOM]), without_detail([Rule.FREEDOM])
+    ((<Rule.THRESHOLD: 'threshold'>,), (<Rule.FREEDOM: 'degrees-of-freedom'>,))
     """
-    return tuple(dict.fromkeys(Rule.THRESHOLD if rule in _OF_CELLS else rule for rule in broken))
+    rules = tuple(broken)
+    return rules if _OF_CELLS.isdisjoint(rules) else (Rule.THRESHOLD,)
