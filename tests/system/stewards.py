@@ -2,10 +2,14 @@
 
 from uuid import uuid4
 
+from google.protobuf import descriptor_pool, message_factory
+
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
+from gencard.wire.codecs.steward_codec import arguments_bytes
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.identity import Identity
+from tests.system.raw_calls import call
 
 
 class Steward:
@@ -65,3 +69,40 @@ class Steward:
     def _run(self, name):
         with self.state.database.reading() as tx:
             return self.state.decisions.store.get(tx, name)
+
+
+class Caller:
+    """A steward on another machine: every call over TLS, each ending as it comes."""
+
+    SERVICE = "/gencard.v1.StewardService/"
+
+    def __init__(self, house, name):
+        self.channel = house.channel(name)
+
+    def get(self, method, **fields):
+        """The response, or the reason of the error."""
+        pool = descriptor_pool.Default().FindServiceByName("gencard.v1.StewardService")
+        described = pool.FindMethodByName(method)
+        request, response = (
+            message_factory.GetMessageClass(kind)
+            for kind in (described.input_type, described.output_type)
+        )
+        ending = call(self.channel, self.SERVICE + method, request(**fields))
+        return response.FromString(ending.answers[0]) if ending.answers else ending.reason
+
+    def decide(self, kind, resource, *, shown=None, uuid=None, reason="seen", **arguments):
+        document = arguments_bytes(arguments)
+        if shown is None:
+            seen = self.get("GetPreview", kind=kind, resource=resource, arguments=document)
+            if isinstance(seen, str):
+                return seen
+            shown = seen.shown
+        return self.get(
+            "Decide",
+            kind=kind,
+            resource=resource,
+            arguments=document,
+            reason=reason,
+            shown=shown,
+            request_id=uuid or str(uuid4()),
+        )

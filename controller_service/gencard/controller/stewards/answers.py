@@ -13,7 +13,14 @@ from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.runs import RunRow, RunTier
 from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others, texts
+from gencard.controller.stewards.effects import (
+    Applied,
+    Demands,
+    InTheState,
+    argument,
+    refuse_others,
+    texts,
+)
 from gencard.core.errors import InvalidInputError
 from gencard.core.program_outputs import DIGITS
 from gencard.wire.documents.answer_document import Question
@@ -51,7 +58,7 @@ class AnswerView:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerEffect:
+class AnswerEffect(InTheState):
     """Decisions on answers that wait."""
 
     decisions: Decisions

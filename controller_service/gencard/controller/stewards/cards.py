@@ -9,11 +9,11 @@ from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.policy.policy import TwoStewards
-from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
+from gencard.controller.stewards.effects import Applied, Demands, InTheState, argument, refuse_others
 from gencard.core.card.card import Card, CardState
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import Change, CounterOffer, Proposal
@@ -79,7 +79,7 @@ class CardView:
 
 
 @dataclass(frozen=True, slots=True)
-class CardEffect:
+class CardEffect(InTheState):
     """Decisions on cards."""
 
     cards: CardBook
@@ -140,10 +140,15 @@ class CardEffect:
             moved = self._offered(tx, card, by, self._terms(card, action))
         return Applied({"state": str(moved.state), "etag": moved.etag})
 
-    def together(
-        self, tx: Connection, card: Card, dataset_entry: DatasetEntry, offer: CounterOffer | None
-    ) -> Together:
-        """Attributes beside attributes: in one table of this card, of one granted before."""
+    def together(self, tx: Connection, card: Card, offer: CounterOffer | None) -> Together:
+        """Attributes beside attributes: in one table of this card, of one granted before.
+
+        Nothing of a dataset that is no longer on offer.
+        """
+        try:
+            dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
+        except NotFoundError:
+            return Together((), (), (), ())
         attributes = dataset_entry.domain.attributes
         granted = {
             name: cliques

@@ -18,11 +18,17 @@ from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.effects import Demands, Effect
 from gencard.controller.stewards.people import PersonEffect
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
-from gencard.core.errors import PermissionDeniedError, SecondStewardError, StaleEtagError
+from gencard.core.errors import (
+    PermissionDeniedError,
+    SecondStewardError,
+    StaleEtagError,
+    UnauthenticatedError,
+)
 from gencard.wire.signatures.canonical import Document, digest_of, document_of, sha256
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
 
+LOCAL = "local"
 ACCOUNT = "account:"
 """Before the name of an account of the operating system, in place of a key's fingerprint."""
 
@@ -143,12 +149,16 @@ class Deciding:
         check_steward(who)
         request = Request("Decide", request_id, sha256(f"{action.digest} {action.reason}".encode()))
         afterwards: list[Callable[[], None]] = []
-        with self.database.transaction() as tx:
-            stored = request.once(
-                tx, who, self.clock(), lambda: self._decided(tx, who, action, keys, afterwards).stored()
-            )
-        for change in afterwards:
-            change()
+        with self.effects.of(action.kind).turn():
+            with self.database.transaction() as tx:
+                stored = request.once(
+                    tx,
+                    who,
+                    self.clock(),
+                    lambda: self._decided(tx, who, action, keys, afterwards).stored(),
+                )
+            for change in afterwards:
+                change()
         return Decision.read(action, document_of(stored, "decision"))
 
     def _decided(
@@ -173,7 +183,7 @@ class Deciding:
                 return self._first(tx, who, action, held, now)
             _check_other(first, who, held)
         by = (who.uri,) if first is None else (first.actor, who.uri)
-        self._append(tx, "decide", who, action, now, first)
+        self._append(tx, "decide-emergency" if self.way.emergency else "decide", who, action, now, first)
         applied = effect.apply(tx, who.uri, action)
         self.firsts.forget(tx, action.resource, now)
         if applied.afterwards is not None:
@@ -181,15 +191,14 @@ class Deciding:
         return Decision(action, by, done=True, time=now, result=applied.result)
 
     def _needs_two(self, demands: Demands) -> bool:
-        if demands.under & self.two:
-            return True
-        for entry in self.effects.cards.cards.catalogue:
-            if entry.name == demands.dataset:
-                policy = entry.policy
-                return (policy.stewards > 1 and demands.gives) or bool(
-                    demands.under & {*policy.two_stewards}
-                )
-        return False
+        policies = {entry.name: entry.policy for entry in self.effects.cards.cards.catalogue}
+        if demands.makes_steward and self.way.name != LOCAL:
+            # one steward alone could otherwise let in the second; whoever has the files can anyway
+            return bool(self.two) or any(policy.decided_by_two for policy in policies.values())
+        policy = policies.get(demands.dataset)
+        if demands.under & self.two or policy is None:
+            return bool(demands.under & self.two)
+        return (policy.stewards > 1 and demands.gives) or bool(demands.under & {*policy.two_stewards})
 
     def _keys(self, who: Identity, others: Collection[str]) -> frozenset[str]:
         if self.way.account:
@@ -199,9 +208,10 @@ class Deciding:
 
     def _check_not_own(self, who: Identity, held: frozenset[str], subject: str) -> None:
         """Nobody decides on themselves, by name or by key."""
-        if not subject:
+        try:
+            person = self.person(Identity.of(subject))
+        except UnauthenticatedError:  # nobody, or budget that a restoration holds
             return
-        person = self.person(Identity.of(subject))
         if subject == who.uri or (person is not None and person.keys & held):
             raise SecondStewardError(why="the decision is about yourself")
 
@@ -278,7 +288,14 @@ def check_steward(who: Identity) -> None:
 
 def _check_other(first: FirstDecision, who: Identity, held: frozenset[str]) -> None:
     """Raises SecondStewardError unless it is another person, with other keys, as far as is known."""
-    if first.actor == who.uri or Identity.of(first.actor).name == who.name:
+    earlier = _names(Identity.of(first.actor), first.keys)
+    if first.actor == who.uri or earlier & _names(who, held):
         raise SecondStewardError
     if not held or held & {*first.keys}:
-        raise SecondStewardError(why="the first decision was taken with the same key or account")
+        raise SecondStewardError(why="the first decision was taken with the same key")
+
+
+def _names(who: Identity, keys: Collection[str]) -> set[str]:
+    """The names under which somebody acts: their own, and that of an account."""
+    accounts = (key.removeprefix(ACCOUNT) for key in keys if key.startswith(ACCOUNT))
+    return {who.name, *accounts}

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gencard.controller.records.catalogue import dataset_of
+from sqlalchemy import Connection
+
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.database import Page
 from gencard.controller.state.events import LONGEST_DETAIL, Event
@@ -38,9 +39,7 @@ from gencard.controller.stewards.registers import (
     refusal_views,
 )
 from gencard.controller.stewards.risk import Risks
-from gencard.core.errors import (
-    InvalidInputError,
-)
+from gencard.core.errors import GencardError, InvalidInputError
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import digest_of
 from gencard.wire.signatures.identity import Identity
@@ -84,7 +83,15 @@ class Desk(Deciding):
             and one.certificate_until < self.clock() + SOON
         ]
         with self.database.reading() as tx:
-            return queue.page(tx, limit, token, ending)
+            return queue.page(tx, limit, token, ending, lambda first: self._stands(tx, first))
+
+    def _stands(self, tx: Connection, first: FirstDecision) -> bool:
+        """Whether somebody could still agree: what was shown would be shown now."""
+        effect = self.effects.of(Kind(first.kind))
+        try:
+            return digest_of(effect.shown(tx, first.resource, first.arguments)) == first.shown
+        except GencardError:
+            return False
 
     def card(self, who: Identity, name: str) -> CardView:
         """A card, and what approving it would offer.
@@ -98,11 +105,10 @@ class Desk(Deciding):
             card = effect.cards.card(tx, name)
             shown = digest_of(effect.shown(tx, name, {}))
             offer, refusal = effect.offer(tx, card)
-            entry = effect.cards.catalogue.named(dataset_of(name))
             approve = Action(Kind.APPROVE, name, reason="look", shown=shown)
             two = self._needs_two(effect.demands(tx, approve))
             firsts = self.firsts.waiting(tx, self.clock(), {name})
-            together = effect.together(tx, card, entry, offer)
+            together = effect.together(tx, card, offer)
         return CardView(card, offer, refusal, two, shown, together, firsts)
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:

@@ -1,6 +1,7 @@
 """What all actions have in common: what a steward is shown, who has to agree, the effect."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -23,12 +24,14 @@ class Demands:
             covers it. Refusing and ending never need two.
         under: Names of single rules that cover it, as the settings name them.
         subject: URI of the person whom it is about: nobody decides on themselves.
+        makes_steward: Somebody becomes a steward by it, or signs as one with new keys.
     """
 
     dataset: str = ""
     gives: bool = False
     under: frozenset[str] = frozenset()
     subject: str = ""
+    makes_steward: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,11 @@ class Applied:
 
 
 class Effect(Protocol):
-    """One kind of action. All three look at the state as it is in the transaction."""
+    """One kind of action. All of it looks at the state as it is in the transaction."""
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Held from before the transaction until all that follows it has changed."""
+        ...
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
         """What a steward has to have seen; its digest is compared.
@@ -66,6 +73,16 @@ class Effect(Protocol):
             by: URI of who decided last.
         """
         ...
+
+
+class InTheState:
+    """Of effects that change the state alone: writers of the state follow one another."""
+
+    __slots__ = ()
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Nothing follows the transaction."""
+        return nullcontext()
 
 
 def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:

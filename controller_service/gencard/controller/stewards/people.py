@@ -1,6 +1,9 @@
 """People at the desk: who is enrolled, in which role; enrol from a request, disable, enable."""
 
-from collections.abc import Callable, Mapping
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +14,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.people.certificates import LEAF_LIFE, KeyPair, read_authority
 from gencard.controller.people.enrolment import Enrolment, answer_to, examined, known_person, write
+from gencard.controller.people.enrolment import Kind as Enrolling
 from gencard.controller.people.identities import Enrolled, read_identities
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.stewards.actions import Action, Kind
@@ -19,6 +23,7 @@ from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.signatures.canonical import Document, sha256
 from gencard.wire.signatures.dsse import key_id
+from gencard.wire.signatures.identity import Role
 
 PERSON = "people/"
 ENROL = "enrol"
@@ -82,6 +87,16 @@ class PersonEffect:
     clock: Callable[[], datetime]
     authority_key: Path | None = None
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One change of people's files at a time, in whatever process: a key is free for one alone."""
+        descriptor = os.open(self.folder / "identities", os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
         """The person, or what the request would do."""
         if "request" not in arguments:
@@ -96,10 +111,12 @@ class PersonEffect:
         if action.kind is Kind.DISABLE:
             return Demands()
         if action.kind is Kind.ENABLE:
-            uri = known_person(self.folder, name).identity.uri
+            identity, same_keys = known_person(self.folder, name).identity, False
         else:
-            uri = self.examined(action.resource, action.arguments).identity.uri
-        return Demands(under=frozenset({ENROL}), subject=uri)
+            enrolment = self.examined(action.resource, action.arguments)
+            identity, same_keys = enrolment.identity, enrolment.kind is Enrolling.RENEWED
+        makes = identity.role is Role.STEWARD and not same_keys
+        return Demands(under=frozenset({ENROL}), subject=identity.uri, makes_steward=makes)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises AuthorityElsewhereError where certificates are issued on another machine."""

@@ -1,10 +1,9 @@
 """What stewards look at besides cards and answers: the queue, the ledger, the log."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, and_, or_, select
@@ -19,6 +18,7 @@ from gencard.controller.state.first_decisions import FirstDecision, FirstDecisio
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.runs import RunStore
 from gencard.controller.state.tables import balances, cards, events, lines
+from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.log_reading import LogQuery, search
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.card.card import CardState
@@ -26,6 +26,16 @@ from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.wire.signatures.canonical import time_of, time_text
 
 STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"
+_LISTED = {
+    Kind.APPROVE,
+    Kind.COUNTER,
+    Kind.REJECT,
+    Kind.RELEASE_ANSWER,
+    Kind.REFUSE_ANSWER,
+    Kind.DISMISS_REFUSAL,
+}
+"""Decisions on what is in the queue by itself."""
+
 SOON = timedelta(days=14)
 """Certificates that end within this time are in the queue."""
 
@@ -65,24 +75,29 @@ class Queue:
     firsts: FirstDecisions
 
     def page(
-        self, tx: Connection, limit: int, token: str, certificates: Iterable[Waiting] = ()
+        self,
+        tx: Connection,
+        limit: int,
+        token: str,
+        certificates: Iterable[Waiting],
+        stands: Callable[[FirstDecision], bool],
     ) -> Page[Waiting]:
         """What waits longer than the token's entry does not.
+
+        Args:
+            stands: Whether a second steward could still agree to a first decision.
 
         Raises:
             InvalidInputError: The token was not given by this list.
         """
         after = _after(token)
-        firsts = {one.resource: one for one in self.firsts.waiting(tx, self.cards.clock())}
-        listed = [*self._cards(tx, limit + 1, after)]
-        others = (*self._runs(tx), *self._refusals(tx), *certificates)
-        listed += [one for one in others if _key(one) > after]
-        known = {one.resource for one in listed}
-        loose = (_decision(one) for one in firsts.values() if one.resource not in known)
-        listed += [one for one in loose if _key(one) > after]
+        firsts = self.firsts.waiting(tx, self.cards.clock())
+        loose = (one for one in firsts if Kind(one.kind) not in _LISTED)
+        others = (*self._runs(tx), *self._refusals(tx), *certificates, *map(_decision, loose))
+        listed = [*self._cards(tx, limit + 1, after), *(one for one in others if _key(one) > after)]
         listed.sort(key=_key)
-        shown = [_with_first(one, firsts.get(one.resource)) for one in islice(listed, limit)]
-        return Page(tuple(shown), shown[-1].token if len(listed) > limit else "")
+        page = tuple(_with_first(one, firsts, stands) for one in listed[:limit])
+        return Page(page, page[-1].token if len(listed) > limit else "")
 
     def _cards(self, tx: Connection, limit: int, after: tuple[datetime, str, str]) -> Iterator[Waiting]:
         """Proposals and offers; each by its own walk along the index on state and time."""
@@ -131,12 +146,15 @@ def _decision(first: FirstDecision) -> Waiting:
     return Waiting(first.created, first.resource, "decision", ANOTHER, text, first.actor)
 
 
-def _with_first(waiting: Waiting, first: FirstDecision | None) -> Waiting:
-    """The same, waiting for another steward where one has decided."""
-    if first is None or waiting.kind == "decision":
-        return waiting
-    text = f"{waiting.text}; {first.kind}, decided by {_plain(first.actor)}"
-    return Waiting(waiting.since, waiting.resource, waiting.kind, ANOTHER, text, waiting.who)
+def _with_first(
+    waiting: Waiting, firsts: Iterable[FirstDecision], stands: Callable[[FirstDecision], bool]
+) -> Waiting:
+    """The same, waiting for another steward where one has decided, and that still stands."""
+    for first in firsts:
+        if waiting.kind != "decision" and first.resource == waiting.resource and stands(first):
+            text = f"{waiting.text}; {first.kind}, decided by {_plain(first.actor)}"
+            return Waiting(waiting.since, waiting.resource, waiting.kind, ANOTHER, text, waiting.who)
+    return waiting
 
 
 def _key(waiting: Waiting) -> tuple[datetime, str, str]:

@@ -15,7 +15,7 @@ from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.runs import RunStore
 from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
+from gencard.controller.stewards.effects import Applied, Demands, InTheState, argument, refuse_others
 from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import Document
@@ -26,7 +26,7 @@ ROTATION = "rotation"
 
 
 @dataclass(frozen=True, slots=True)
-class LineEffect:
+class LineEffect(InTheState):
     """Reservations that a crash left: they stay spent, or nothing was released for them."""
 
     ledger: Ledger
@@ -66,7 +66,7 @@ class LineEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusalEffect:
+class RefusalEffect(InTheState):
     """Operations that failed at the records; they count against their analyst until dismissed."""
 
     refusals: Refusals
@@ -102,7 +102,7 @@ class RefusalEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEffect:
+class AuditEffect(InTheState):
     """Evidence of audits: cleared, no ended audit of a black box on a dataset counts any more.
 
     Cards whose audit failed stay failed. Audits that still run, and those of the same bytes under
@@ -142,7 +142,7 @@ class AuditEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyEffect:
+class KeyEffect(InTheState):
     """The controller's signing keys: a new one signs from now on."""
 
     rotation: KeyRotation

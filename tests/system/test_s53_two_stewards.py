@@ -1,0 +1,332 @@
+"""S53, S54, S55: one steward alone, a second self, and a decision on what has changed since."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from gencard.client.connection.enrolment import new_request
+from gencard.controller.people.enrolment import examined
+from gencard.controller.state.events import event_of
+from gencard.controller.state.first_decisions import LIFE, FirstDecisions
+from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.deciding import Way
+from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
+from gencard.wire.documents.enrolment import request_document, request_of_document
+from gencard.wire.signatures.dsse import key_id
+from gencard.wire.signatures.identity import Identity, Role
+from tests.system.house import build, request_id
+from tests.system.raw_calls import enrolled
+from tests.system.stewards import Caller, Steward
+
+SAM = "spiffe://gencard.local/pilot/steward/{}"
+
+
+def new_tls():
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_in(file):
+    return load_pem_private_key(file.read_bytes(), password=None)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """Two stewards decide on everything, and sam, sue and sid are stewards."""
+    house = build(tmp_path_factory.mktemp("two"))
+    house.edit({"automatic": "false\nstewards = 2"})
+    for name in ("sue", "sid"):
+        enrolled(house, name, Role.STEWARD)
+    yield house.start()
+    house.stop()
+
+
+@pytest.fixture(scope="module")
+def people(house):
+    return SimpleNamespace(**{name: Caller(house, name) for name in ("sam", "sue", "sid", "ana")})
+
+
+@pytest.fixture
+def card(house):
+    with house.analyst() as ana:
+        return ana.propose("survey", [("sex", "health")], purpose="A test").name
+
+
+def state_of(house, name):
+    state = house.controller.controller_state
+    with state.database.reading() as tx:
+        return str(state.cards.card(tx, name).state)
+
+
+def events_on(house, name):
+    state = house.controller.controller_state
+    with state.database.reading() as tx:
+        events = [event_of(entry.body) for entry in state.log.entries(tx)]
+    return [event for event in events if event.resource == name]
+
+
+class TestS53:
+    def test_s53_the_second_decision_on_the_same_digest_has_the_effect(self, house, people, card):
+        seen = people.sam.get("GetReview", name=card)
+        assert (seen.two, seen.offer.dataset) == (True, "datasets/survey")
+        first = people.sam.decide("approve", card, shown=seen.shown, reason="harmless")
+        assert (first.done, list(first.by), state_of(house, card)) == (
+            False, [events_on(house, card)[-1].actor], "requested",
+        )  # fmt: skip
+        (waiting,) = people.sue.get("GetReview", name=card).first_decisions
+        assert (waiting.digest, waiting.reason) == (first.digest, "harmless")
+        second = people.sue.decide("approve", card, shown=seen.shown)
+        assert (second.done, second.digest, len(second.by)) == (True, first.digest, 2)
+        assert state_of(house, card) == "offered"
+        *_, opened, decided, offered = events_on(house, card)
+        assert [one.action for one in (opened, decided, offered)] == ["decide-first", "decide", "offer"]
+        assert decided.details["first"] == "pilot/steward/sam"
+        assert decided.details["shown"] == opened.details["shown"] == seen.shown
+        assert people.sid.decide("approve", card, shown=seen.shown) == "STALE_ETAG"
+
+    def test_s53_one_steward_alone_is_not_two(self, house, people, card):
+        assert not people.sam.decide("approve", card).done
+        assert people.sam.decide("approve", card) == "SECOND_STEWARD"
+        assert not people.sam.decide("counter", card, rows=50).done
+        assert state_of(house, card) == "requested"
+
+    def test_s53_who_refuses_needs_nobody_else(self, house, people, card):
+        assert people.sam.decide("reject", card).done
+        assert state_of(house, card) == "terminated"
+
+    def test_s53_two_who_decide_differently_have_not_agreed(self, house, people, card):
+        assert not people.sam.decide("counter", card, rows=50).done
+        assert not people.sue.decide("counter", card, rows=60).done
+        assert not people.sue.decide("approve", card).done
+        assert people.sid.decide("counter", card, rows=60).done
+        assert state_of(house, card) == "offered"
+        assert not people.sam.get("GetReview", name=card).first_decisions
+
+    def test_s53_of_racing_seconds_one_has_the_effect(self, house, people, card):
+        people.sam.decide("approve", card)
+        shown = people.sue.get("GetReview", name=card).shown
+        with ThreadPoolExecutor(8) as pool:
+            endings = list(
+                pool.map(
+                    lambda who: who.decide("approve", card, shown=shown), [people.sue, people.sid] * 8
+                )
+            )
+        assert sum(not isinstance(one, str) for one in endings) == 1
+        assert {one for one in endings if isinstance(one, str)} == {"STALE_ETAG"}
+        assert [event.action for event in events_on(house, card)].count("offer") == 1
+
+    def test_s53_a_repeated_request_is_answered_and_not_done_again(self, house, people, card):
+        shown, request = people.sam.get("GetReview", name=card).shown, request_id()
+        answers = [people.sam.decide("approve", card, shown=shown, uuid=request) for _ in range(3)]
+        assert answers[0] == answers[1] == answers[2]
+        assert [event.action for event in events_on(house, card)].count("decide-first") == 1
+        reused = people.sam.decide("reject", card, shown=shown, uuid=request)
+        assert reused == "REQUEST_ID_REUSED"
+
+    def test_s53_a_steward_disabled_meanwhile_no_longer_counts(self, house, people, card):
+        assert not people.sid.decide("approve", card).done
+        assert people.sam.decide("disable", "people/sid").done
+        try:
+            assert people.sid.decide("approve", card, shown="x") == "UNAUTHENTICATED"
+            assert not people.sue.decide("approve", card).done
+            assert state_of(house, card) == "requested"
+            assert people.sam.decide("approve", card).done
+        finally:
+            Steward(house.controller.controller_state).decide(Kind.ENABLE, "people/sid")
+
+    def test_s53_a_first_decision_waits_no_longer_than_two_weeks(self, house, people, card):
+        state = house.controller.controller_state
+        people.sam.decide("approve", card)
+        later = state.cards.clock() + LIFE + timedelta(seconds=1)
+        with state.database.reading() as tx:
+            assert FirstDecisions().waiting(tx, state.cards.clock(), {card})
+            assert not FirstDecisions().waiting(tx, later, {card})
+
+    def test_s53_nobody_is_asked_to_agree_to_what_cannot_be_done(self, house, people, card):
+        assert people.sam.decide("counter", card, drop=[["sex", "work"]]) == "INVALID_INPUT"
+        assert not people.sam.get("GetReview", name=card).first_decisions
+
+    def test_s53_the_queue_says_for_whom_a_card_waits(self, people, card):
+        people.sam.decide("approve", card)
+        queue = people.sue.get("ListQueue", page_size=500).waiting
+        (entry,) = [one for one in queue if one.resource == card]
+        assert (entry.kind, entry.waits_for) == ("proposal", "another steward")
+        assert "approve, decided by pilot/steward/sam" in entry.text
+
+    def test_s53_one_steward_cannot_let_in_the_second(self, house, people, tmp_path):
+        """Not a new one, not a disabled one, and not by new keys in the name of another."""
+        keys = new_request(tmp_path / "eve", "eve")
+        theirs = {"request": keys.file.read_text(), "fingerprint": keys.fingerprint}
+        asked = theirs | {"role": "steward", "project": "survey", "address": "localhost:1"}
+        assert not people.sam.decide("enrol", "people/eve", **asked).done
+        assert not (house.folder / "identities" / "eve.toml").exists()
+        stolen = new_request(tmp_path / "sue", "sue")
+        own = {"request": stolen.file.read_text(), "fingerprint": stolen.fingerprint, "again": True}
+        assert not people.sam.decide("enrol", "people/sue", **own, address="localhost:1").done
+        assert people.sue.decide("enrol", "people/eve", **asked).done
+        assert (house.folder / "identities" / "eve.toml").exists()
+
+    def test_s53_nobody_decides_on_themselves(self, people, tmp_path):
+        keys = new_request(tmp_path / "sam", "sam")
+        own = {"request": keys.file.read_text(), "fingerprint": keys.fingerprint, "again": True}
+        assert people.sam.decide("enrol", "people/sam", **own, address="localhost:1") == "SECOND_STEWARD"
+
+    def test_s53_others_never_reach_the_desk(self, people, card):
+        for method in ("GetReview", "GetAnswerReview"):
+            assert people.ana.get(method, name=card) == "PERMISSION_DENIED"
+        assert people.ana.decide("approve", card, shown="x") == "PERMISSION_DENIED"
+
+    def test_s53_analysts_read_that_two_stewards_decide(self, house):
+        with house.analyst() as ana:
+            policy = ana.dataset("survey").policy
+        assert dict(policy.lines())["Two stewards decide"] == "exact-counts, reviewed-runs, revocation"
+
+
+class TestTheLocalWay:
+    def test_s53_two_names_of_one_account_are_one_steward(self, house, card):
+        state = house.controller.controller_state
+        ann = [
+            Steward(state, f"spiffe://gencard.local/service/steward/{name}", Way("local", "ann"))
+            for name in ("one", "two")
+        ]
+        assert not ann[0].decide(Kind.APPROVE, card).done
+        with pytest.raises(SecondStewardError):
+            ann[1].decide(Kind.APPROVE, card)
+        bob = Steward(state, "spiffe://gencard.local/service/steward/bob", Way("local", "bob"))
+        assert bob.decide(Kind.APPROVE, card).done
+
+    def test_s53_an_account_of_a_steward_s_name_is_that_steward(self, house, people, card):
+        state = house.controller.controller_state
+        assert not people.sue.decide("approve", card).done
+        with pytest.raises(SecondStewardError):
+            Steward(state, "spiffe://gencard.local/service/steward/x", Way("local", "sue")).decide(
+                Kind.APPROVE, card
+            )
+
+    def test_s53_an_emergency_is_loud_in_the_log(self, house, card):
+        state = house.controller.controller_state
+        alone = Steward(state, way=Way("local", "ann", emergency=True))
+        assert alone.decide(Kind.APPROVE, card, "sue is ill").done
+        decided = events_on(house, card)[-2]
+        assert decided.action == "decide-emergency"
+        assert decided.details["emergency"] == "one steward decided alone"
+        assert (decided.details["way"], decided.details["account"]) == ("local", "ann")
+
+
+class TestS54:
+    @pytest.fixture
+    def request_of(self, house, tmp_path):
+        """An enrolment request with some keys of a person's in it."""
+
+        def made(name, whose, *files):
+            folder = tmp_path / name
+            folder.mkdir()
+            for file in files:
+                (folder / file).write_bytes((house.person(whose) / file).read_bytes())
+            tls = key_in(folder / "key.pem") if "key.pem" in files else new_tls()
+            signing = (
+                key_in(folder / "signing_key.pem")
+                if "signing_key.pem" in files
+                else Ed25519PrivateKey.generate()
+            )
+            return request_of_document(request_document(tls, signing, name=name))
+
+        return made
+
+    @pytest.mark.parametrize("file", ["key.pem", "signing_key.pem"])
+    def test_s54_one_key_is_one_person(self, house, request_of, file):
+        request = request_of("sam2", "sam", file)
+        with pytest.raises(InvalidInputError, match="belongs to sam"):
+            examined(house.folder, request, "gencard.local", role="steward", project="survey")
+
+    @pytest.mark.parametrize("file", ["key.pem", "signing_key.pem"])
+    def test_s54_nor_are_keys_that_were_replaced(self, house, request_of, tmp_path, file):
+        enrolled(house, "old", Role.STEWARD)
+        before = request_of("older", "old", file)
+        keys = new_request(tmp_path / "new", "old")
+        Steward(house.controller.controller_state).decide(
+            Kind.ENROL,
+            "people/old",
+            request=keys.file.read_text(),
+            fingerprint=keys.fingerprint,
+            again=True,
+            address="localhost:1",
+        )
+        with pytest.raises(InvalidInputError, match="belongs to old"):
+            examined(house.folder, before, "gencard.local", role="steward", project="survey")
+
+    def test_s54_racing_enrolments_of_one_key_enrol_one_person(self, house):
+        key, signing = new_tls(), Ed25519PrivateKey.generate()
+        names = [f"twin{number}" for number in range(6)]
+        state = house.controller.controller_state
+
+        def enrol(name):
+            text = request_document(key, signing, name=name).decode()
+            try:
+                Steward(state).decide(
+                    Kind.ENROL,
+                    f"people/{name}",
+                    request=text,
+                    fingerprint=key_id(signing.public_key()),
+                    role="steward",
+                    project="survey",
+                    address="localhost:1",
+                )
+            except (InvalidInputError, StaleEtagError):
+                return 0
+            return 1
+
+        with ThreadPoolExecutor(6) as pool:
+            assert sum(pool.map(enrol, names)) == 1
+        assert len(list((house.folder / "identities").glob("twin*.toml"))) == 1
+
+    def test_s54_the_key_of_the_connection_counts_too(self, house, card):
+        """Of people who were enrolled before TLS keys were kept."""
+        state = house.controller.controller_state
+        desk = state.desk()
+        shown = desk.card(Identity.of(SAM.format("sam")), card).shown
+        action = Action(Kind.APPROVE, card, {}, "seen", shown)
+        assert not desk.decide(Identity.of(SAM.format("sam")), action, request_id(), {"k"}).done
+        with pytest.raises(SecondStewardError):
+            desk.decide(Identity.of(SAM.format("nobody")), action, request_id(), {"k"})
+
+
+class TestS55:
+    def test_s55_a_card_that_changed_between_look_and_decision_is_not_approved(self, house, people):
+        with house.analyst() as ana:
+            card = ana.propose("survey", [("sex", "health")], purpose="A test")
+            seen = people.sam.get("GetReview", name=card.name)
+            assert people.sam.decide("counter", card.name, rows=50).digest
+            people.sue.decide("counter", card.name, rows=50)
+            ana.card(card.name).counter(marginals=[("sex", "health"), ("work", "age")])
+            assert people.sam.decide("approve", card.name, shown=seen.shown) == "STALE_ETAG"
+        assert state_of(house, card.name) == "requested"
+
+    def test_s55_a_first_decision_is_void_once_what_was_shown_has_changed(self, house, people, card):
+        people.sam.decide("approve", card)
+        state = house.controller.controller_state
+        before = list(state.cards.catalogue)
+        changed = [replace(one, policy=replace(one.policy, most_rows=77)) for one in before]
+        state.cards.catalogue.set(changed)
+        try:
+            assert not people.sue.decide("approve", card).done
+            entry = next(
+                one for one in people.sid.get("ListQueue", page_size=500).waiting if one.resource == card
+            )
+            assert "sue" in entry.text
+        finally:
+            state.cards.catalogue.set(before)
+        assert state_of(house, card) == "requested"
+
+    def test_s55_of_what_was_not_shown_nothing_is_decided(self, people, card):
+        for shown in ("", "0" * 64, card):
+            assert people.sam.decide("approve", card, shown=shown) == "STALE_ETAG"
+
+    @pytest.mark.parametrize("reason", ["", " ", "a\nb", "x" * 201, "\u202e"])
+    def test_s55_each_decision_has_a_reason(self, people, card, reason):
+        assert people.sam.decide("reject", card, reason=reason) == "INVALID_INPUT"
