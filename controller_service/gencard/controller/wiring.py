@@ -55,7 +55,7 @@ from gencard.controller.stewards.risk import RiskRun, Risks
 from gencard.controller.upkeep.backup import state_lock
 from gencard.controller.upkeep.readiness import check_catalogue, check_cells
 from gencard.controller.upkeep.restoration import check_restored
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, InvalidInputError
 
 if TYPE_CHECKING:
     from gencard.controller.page.server import PageServer
@@ -280,8 +280,11 @@ def _page(controller_state: ControllerState, operations: Operations) -> "PageSer
     if table is None or tls is None:
         return None
     # a service without a page neither needs these libraries nor waits for them
-    from gencard.controller.page.server import start_page  # noqa: PLC0415
-
+    try:
+        from gencard.controller.page.server import start_page  # noqa: PLC0415
+    except ModuleNotFoundError:
+        problem = "needs more libraries: pip install 'gencard[page]'"
+        raise InvalidInputError(field="page", problem=problem) from None
     desk = controller_state.desk(Way("page"), operations=operations)
     return start_page(table, controller_state, desk, tls, report)
 
