@@ -3,7 +3,8 @@
 ``python -m benchmarks.reviewed_runs``: at a controller on loopback with Fair's survey. A program runs
 here on the rows of a release, once in the controller's sandbox on the 6,366 records, waits, and is
 released by the steward's shell but for its red numbers; the analyst fetches the signed answer. The
-seconds of a review are those of three commands, not of a person who reads.
+seconds of a review are those of three commands, not of a person who reads. Hostile programs run in the
+same sandbox: what comes out of each is the second table.
 """
 
 import json
@@ -17,8 +18,11 @@ from benchmarks import bench
 from examples.local_controller import start
 from gencard.client import Analyst
 from gencard.client.card import Card
-from gencard.core.errors import AnswerWaitingError
+from gencard.core.errors import AnswerWaitingError, BlackBoxError
+from gencard.core.program_outputs import Output, OutputKind
 from gencard.wire.signatures.canonical import sha256
+from tests.system.programs import HOSTILE, HOSTILE_R, has_r, sandboxed, schema
+from tests.system.programs import rows as rows_of_survey
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "examples" / "analyses").glob("*.py"))
 LIBRARIES = ["scikit-learn", "scipy", "statsmodels"]
@@ -28,6 +32,8 @@ GRANTED = (
 )
 OTHERS = ("rate_marriage", "age", "yrs_married", "children", "religious", "educ")
 MARGINALS = tuple((name, "affairs") for name in OTHERS)
+ONE_NUMBER = (Output(OutputKind.SCALAR, "x", ("value",), ("value",), ((1.0,),)),)
+FAILED = "its run at the records did not finish correctly"
 _SHELL = Path(sys.executable).with_name("gencard-controller")
 
 
@@ -44,6 +50,9 @@ def run(quick: bool) -> bench.Result:
             rows = [_row(card, program, settings) for program in programs]
     finally:
         local.stop()
+    hostile = [*HOSTILE.items()][:2] if quick else [*HOSTILE.items()]
+    in_r = [*HOSTILE_R.items()][: 2 if quick else None] if has_r() else []
+    outcomes = [_outcome("Python", *one) for one in hostile] + [_outcome("R", *one) for one in in_r]
     columns = (
         "program",
         "numbers",
@@ -56,8 +65,19 @@ def run(quick: bool) -> bench.Result:
         "review s",
     )
     return bench.Result(
-        tables=[bench.Table("Programs through dry run, run on the records, review", columns, rows)],
+        tables=[
+            bench.Table("Programs through dry run, run on the records, review", columns, rows),
+            bench.Table(
+                "What comes out of hostile programs", ("language", "tries", "comes out", "s"), outcomes
+            ),
+        ],
         targets=[
+            bench.Target(
+                "hostile programs of which more than the one failure comes out",
+                sum(text != FAILED for _, _, text, _ in outcomes),
+                0,
+                "at most",
+            ),
             bench.Target("programs with a signed answer", len(rows), len(programs), "at least"),
         ],
     )
@@ -112,6 +132,20 @@ def _row(card: Card, program: Path, settings: Path) -> tuple[str | int | float, 
     counts = (marks.count(colour) for colour in ("green", "amber", "red"))
     seconds = (dry_seconds, run_seconds, time.perf_counter() - begin)
     return (program.stem, dry.numbers, *counts, released, *(round(one, 1) for one in seconds))
+
+
+def _outcome(language: str, name: str, text: str) -> tuple[str, str, str, float]:
+    """What an analyst would see of a program that does harm, in the sandbox of the service."""
+    limits = {"cpu_seconds": 3} if name == "never ends" else {}
+    libraries = ("R",) if language == "R" else ()
+    begin = time.perf_counter()
+    try:
+        box = sandboxed(text, libraries, **limits)
+        outputs = box.agreed_outputs(rows_of_survey(), schema(), ONE_NUMBER, seed=0)
+        result = f"{sum(output.numbers for output in outputs)} numbers, for a steward to see"
+    except BlackBoxError as error:
+        result = error.fields["problem"]
+    return language, name, result, round(time.perf_counter() - begin, 1)
 
 
 def _steward(settings: Path, *words: str) -> str:
