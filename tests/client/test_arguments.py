@@ -5,12 +5,12 @@ import inspect
 import pytest
 
 import gencard.client
-from gencard.client import Analyst, Audit, Card, Plan, Release, all_marginals, mean
+from gencard.client import Analyst, Audit, Card, Plan, Release, Steward, all_marginals, mean
 from gencard.client.arguments import CHECKS, checked
 from gencard.client.terms import Measured
 from gencard.core import errors
 
-CLASSES = (Analyst, Card, Plan, Release, Audit, gencard.client.FidelityReport)
+CLASSES = (Analyst, Steward, Card, Plan, Release, Audit, gencard.client.FidelityReport)
 RECEIVERS = {"self", "cls"}
 PUBLIC = {
     f"{kind.__name__}.{name}": member

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gencard.client.planning.plan import Plan
     from gencard.client.release import Release
     from gencard.client.report.fidelity import FidelityReport
+    from gencard.client.steward import Steward
     from gencard.client.terms import (
         all_marginals,
         covariance,
@@ -41,6 +42,7 @@ _HOME = {
     "FidelityReport": "report.fidelity",
     "Plan": "planning.plan",
     "Release": "release",
+    "Steward": "steward",
     "all_marginals": "terms",
     "answer": "answers.answering",
     "covariance": "terms",
@@ -62,6 +64,7 @@ __all__ = [
     "FidelityReport",
     "Plan",
     "Release",
+    "Steward",
     "all_marginals",
     "answer",
     "covariance",

@@ -28,16 +28,11 @@ from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.identity import Identity
 
 
-class Analyst:
-    """A connection to a controller. Use it in a ``with`` block, or close it.
+class Party:
+    """A connection to a controller, in the role that the certificate states."""
 
-    Names of datasets may be short: ``census`` for ``datasets/census``.
-    """
-
-    @checked(connection=instance("Connection", advice="Use Analyst.connect(folder=...)."))
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.log = LogWatch(connection)
 
     @classmethod
     @checked()
@@ -72,7 +67,8 @@ class Analyst:
         """
         if certificate is None:
             if folder is None:
-                advice = 'Write Analyst.connect(folder="..."), the folder that `gencard enrol` made.'
+                call = f'{cls.__name__}.connect(folder="...")'
+                advice = f"Write {call}, the folder that `gencard enrol` made."
                 problem = "is required unless certificate is given"
                 raise InvalidInputError(field="folder", problem=problem, advice=advice)
             certificate = Path(folder) / "certificate.pem"
@@ -96,12 +92,24 @@ class Analyst:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Analyst {self.identity.uri} at {self._connection.address}>"
+        return f"<{type(self).__name__} {self.identity.uri} at {self._connection.address}>"
 
     @property
     def identity(self) -> Identity:
         """The identity in the client certificate."""
         return self._connection.credentials.identity()
+
+
+class Analyst(Party):
+    """A connection to a controller. Use it in a ``with`` block, or close it.
+
+    Names of datasets may be short: ``census`` for ``datasets/census``.
+    """
+
+    @checked(connection=instance("Connection", advice="Use Analyst.connect(folder=...)."))
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.log = LogWatch(connection)
 
     def datasets(self) -> Listed[CatalogueEntry]:
         """All datasets, without attributes and policy."""

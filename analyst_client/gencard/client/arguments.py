@@ -16,6 +16,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import Moment
+from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm
 
@@ -187,6 +188,11 @@ def text(field: str, value: Any) -> str:
     return refuse(field, value, "text that is not empty", f'Write {field}="...".')
 
 
+def optional_text(field: str, value: Any) -> str:
+    """Text that may be empty."""
+    return value and text(field, value)
+
+
 def flag(field: str, value: Any) -> bool:
     """True or False, and no number or text that reads like it."""
     if isinstance(value, bool):
@@ -246,6 +252,17 @@ def statistics(field: str, value: Any) -> Any:
         problem = "is a flat list of names: it could mean one joint table, or one table for each name"
         raise InvalidInputError(field=field, problem=problem, advice=_marginals_advice(field, listed))
     return [_statistic(field, one) for one in listed]
+
+
+def cliques(field: str, value: Any) -> list[tuple[str, ...]]:
+    """A list of marginals, each a list of attributes."""
+    advice = _marginals_advice(field, ["a", "b"])
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        refuse(field, value, "a list of marginals", advice)
+    listed = list(value)
+    if any(isinstance(one, str) or not isinstance(one, Iterable) for one in listed):
+        refuse(field, value, "a list of marginals, each a tuple of attribute names", advice)
+    return [tuple(text(field, name) for name in one) for one in listed]
 
 
 def _statistic(field: str, value: Any) -> Any:
@@ -351,7 +368,7 @@ _WEIGHTS = 'Write weights={("sex", "health"): 3}.'
 CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("dataset", "purpose", "generator", "formula", "name"), text),
     **dict.fromkeys(("release", "black_box", "address", "attribute", "by", "one", "other"), text),
-    **dict.fromkeys(("resume", "role", "project"), lambda field, value: value and text(field, value)),
+    **dict.fromkeys(("resume", "role", "project"), optional_text),
     **dict.fromkeys(("folder", "certificate", "key", "authority", "signing_key"), path),
     **dict.fromkeys(("controller_key", "log_key", "scratch", "path", "program"), path),
     **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
@@ -369,6 +386,18 @@ CHECKS: Mapping[str, Check] = {
     "answer": lambda field, value: value if isinstance(value, bytes) else path(field, value),
     "progress": progress,
     "audit": instance(AuditTerms.__name__, advice="Write audit=AuditTerms(runs=..., order=...)."),
+    **dict.fromkeys(("reason", "resource", "fingerprint", "action", "shown"), text),
+    **dict.fromkeys(("query", "remark", "code"), optional_text),
+    "request": path,
+    "card": instance("str", "CardReview", advice="Write card=steward.review(name)."),
+    "preview": instance("Preview", advice="Write preview=steward.preview(...)."),
+    "arguments": instance("Mapping", "dict", advice='Write arguments={"black_box": "trees"}.'),
+    "drop": cliques,
+    "withhold": names_only,
+    "red": flag,
+    "digits": whole(1, DIGITS),
+    "last": whole(1, 1_000_000),
+    "index": whole(0, LARGEST_WORD),
     **dict.fromkeys(("alpha", "value", "typ", "smoothing"), number),
     **dict.fromkeys(("test", "method", "matrix"), text),
     "missing": choice("level", "drop"),

@@ -56,7 +56,7 @@ class Facts:
 
     def html(self) -> str:
         rows = "".join(
-            f'<tr><th scope="row" style="{_CELL_STYLE};{_NAME_STYLE}">{html_escape(name)}</th>'
+            f'<tr><th scope="row" style="{_CELL_STYLE};{_NAME_STYLE}">{_escaped(name)}</th>'
             f"{_cells((value,))}</tr>"
             for name, value in self.lines
         )
@@ -81,7 +81,7 @@ class Grid:
 
     def html(self) -> str:
         head = "".join(
-            f'<th scope="col" style="{_style(place, self.numbers)};opacity:.75">{html_escape(text)}</th>'
+            f'<th scope="col" style="{_style(place, self.numbers)};opacity:.75">{_escaped(text)}</th>'
             for place, text in enumerate(self.heads)
         )
         body = "".join(f"<tr>{_cells(line, self.numbers)}</tr>" for line in self.lines)
@@ -115,14 +115,14 @@ class Diff:
 
     def html(self) -> str:
         head = "".join(
-            f'<th scope="col" style="{_CELL_STYLE};opacity:.75">{html_escape(text)}</th>'
+            f'<th scope="col" style="{_CELL_STYLE};opacity:.75">{_escaped(text)}</th>'
             for text in self.heads
         )
         body = "".join(f"<tr>{self._cells(line)}</tr>" for line in self.lines)
         return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def _cells(self, line: Sequence[str]) -> str:
-        what, old, new, *others = map(html_escape, line)
+        what, old, new, *others = map(_escaped, line)
         marked = (what, _mark("del", old), new if new == LEFT_OUT else _mark("ins", new), *others)
         return "".join(f'<td style="{_CELL_STYLE}">{cell}</td>' for cell in marked)
 
@@ -183,7 +183,11 @@ class Listed(list[Item]):
         line: Callable[[Item], Sequence[str]],
     ) -> None:
         super().__init__(items)
-        self._title, self._heads, self._line = title, heads, line
+        self._title, self.heads, self._line = title, heads, line
+
+    def lines(self) -> list[Sequence[str]]:
+        """The cells of each line, under ``heads``."""
+        return [self._line(item) for item in self]
 
     def _repr_html_(self) -> str:
         return _framed(self._title, [self._grid()])
@@ -193,7 +197,7 @@ class Listed(list[Item]):
 
     def __repr__(self) -> str:
         """Columns of text; long cells are cut."""
-        lines = [[_cut(cell) for cell in line] for line in (self._heads, *map(self._line, self))]
+        lines = [[_cut(cell) for cell in line] for line in (self.heads, *self.lines())]
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         table = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -202,12 +206,12 @@ class Listed(list[Item]):
         return "\n".join(table) if self else f"<{self._title}: none>"
 
     def _grid(self) -> Grid:
-        return Grid(self._heads, [self._line(item) for item in self])
+        return Grid(self.heads, self.lines())
 
 
 def _framed(title: str, parts: Sequence[Part]) -> str:
     """A panel for a notebook."""
-    head = f'<div style="font-weight:600;font-size:1.05em">{html_escape(title)}</div>'
+    head = f'<div style="font-weight:600;font-size:1.05em">{_escaped(title)}</div>'
     return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
 
 
@@ -230,8 +234,15 @@ def notebook_bar(title: str) -> Iterator[Progress]:
 
 def _bar(title: str, stage: str, share: float) -> str:
     return (
-        f'{html_escape(title)} <progress max="1" value="{min(max(share, 0.0), 1.0):.3f}"></progress> '
-        f"{html_escape(stage)}"
+        f'{_escaped(title)} <progress max="1" value="{min(max(share, 0.0), 1.0):.3f}"></progress> '
+        f"{_escaped(stage)}"
+    )
+
+
+def _escaped(text: str) -> str:
+    """Text for a page without markup; what reorders or hides what is read becomes a question mark."""
+    return html_escape(
+        "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
     )
 
 
@@ -259,14 +270,13 @@ def listing(heads: Sequence[str], lines: Sequence[Sequence[str]], width: int) ->
 
 def _html(part: Part) -> str:
     if isinstance(part, str):
-        return f'<p style="margin:.3em 0">{html_escape(part)}</p>' if part else ""
+        return f'<p style="margin:.3em 0">{_escaped(part)}</p>' if part else ""
     return part.html()
 
 
 def _cells(line: Sequence[str], numbers: bool = False) -> str:
     return "".join(
-        f'<td style="{_style(place, numbers)}">{html_escape(text)}</td>'
-        for place, text in enumerate(line)
+        f'<td style="{_style(place, numbers)}">{_escaped(text)}</td>' for place, text in enumerate(line)
     )
 
 

@@ -185,15 +185,19 @@ class LogWatch:
             VerificationError: The entry is not the receipt's, or not in the log.
         """
         check_release_entry(body, receipt, controller)
-        return self._proved(body, receipt.log_index)
+        return self.proved(body, receipt.log_index)
 
     def answer_entry(self, body: bytes, answer: SignedAnswer) -> tuple[LogEntry, Checkpoint]:
         """The same of a signed answer; raises as ``release_entry`` does."""
         check_answer_entry(body, answer)
-        return self._proved(body, answer.log_index)
+        return self.proved(body, answer.log_index)
 
-    def _proved(self, body: bytes, index: int) -> tuple[LogEntry, Checkpoint]:
-        """An entry with its proof that it is in the newest checkpoint, and that checkpoint."""
+    def proved(self, body: bytes, index: int) -> tuple[LogEntry, Checkpoint]:
+        """An entry with its proof that it is in the newest checkpoint, and that checkpoint.
+
+        Raises:
+            VerificationError: The log does not hold these bytes at ``index``.
+        """
         checkpoint = self.checkpoint()
         request = pb.GetInclusionProofRequest(index=index, size=checkpoint.size)
         proof = self._connection.call(self._connection.log.GetInclusionProof, request)

@@ -13,6 +13,7 @@ CHECKING = "gencard.client.shell.checking"
 ENROLLING = "gencard.client.shell.enrolling"
 NEGOTIATION = "gencard.client.shell.negotiation"
 REPORTS = "gencard.client.shell.reports"
+STEWARDING = "gencard.client.shell.stewarding"
 SYNTHESIS = "gencard.client.shell.synthesis"
 
 _INTERRUPTED = 130
@@ -106,6 +107,7 @@ class Commands(LazyGroup):
             "log",
             "Verify the log's newest checkpoint, and that it extends the last one seen.",
         ),
+        "steward": Home(STEWARDING, "app", "For stewards: see what waits, look at it, decide."),
     }
 
     def invoke(self, ctx: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,8 +55,22 @@ def say_next(command: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print one JSON value on standard output."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON value on standard output; what is no printable character is escaped."""
+    typer.echo(visible(json.dumps(value, indent=2, ensure_ascii=False), _json_escape))
+
+
+def visible(text: str, escape: Callable[[str], str]) -> str:
+    """The text with everything escaped but printable characters and line ends.
+
+    Analysts write purposes and programs: a terminal must not obey what stands in them.
+    """
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else escape(letter) for letter in text
+    )
+
+
+def _json_escape(letter: str) -> str:
+    return json.dumps(letter)[1:-1] if letter != "\x7f" else "\\u007f"
 
 
 def say_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:

@@ -1,0 +1,325 @@
+"""steward: decisions. Each names the digest of what was shown, and the reason for the log."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gencard.client.connection.credentials import read
+from gencard.client.display import Facts
+from gencard.client.files.folder import write_bytes
+from gencard.client.shell.stewarding import CardToReview, Review, at_desk, document, say_review
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    Folder,
+    console,
+    is_interactive,
+    names_in,
+    say,
+    say_json,
+    say_next,
+)
+from gencard.client.steward import Steward
+from gencard.client.stewards.card_review import Decision
+from gencard.client.stewards.registers import Preview
+from gencard.core.errors import InvalidInputError
+from gencard.core.program_outputs import DIGITS
+from gencard.wire.documents.enrolment import LARGEST, grouped, request_of_document
+
+Reason = Annotated[
+    str | None, typer.Option(help="Why, in one line, for the log. Asked for in a terminal.")
+]
+Shown = Annotated[
+    str | None,
+    typer.Option(metavar="DIGEST", help="What you looked at: the digest that `show` prints."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --shown: do not ask for confirmation.")]
+Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
+AnswerName = Annotated[
+    str, typer.Argument(help="datasets/DATASET/cards/CARD/answers/ANSWER", metavar="ANSWER")
+]
+PersonName = Annotated[str, typer.Argument(help="As `gencard steward people` lists it.", metavar="NAME")]
+Line = Annotated[int, typer.Argument(help="Number of the ledger line.", min=0)]
+
+_LOOK_FIRST = "Look first: the digest stands behind Shown. Then repeat with --shown DIGEST --yes."
+_NO_REASON = 'Write --reason "...": the log keeps it.'
+
+
+def approve(
+    name: CardToReview,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Offer what was asked, or the nearest that the policy allows.
+
+    Without --shown, a terminal shows the card and asks. Where two stewards decide, the first decision
+    waits for another steward, and has no effect until then.
+    """
+    with at_desk(connection) as desk:
+        digest, why = _confirmed("Approve", desk.review, name, shown, reason, yes)
+        _say(desk.approve(name, reason=why, shown=digest), as_json)
+
+
+def counter(
+    name: CardToReview,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Marginal to leave out, such as sex,age. Repeatable.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Offer less than was asked."""
+    if not drop and rows is None:
+        raise InvalidInputError(field="counter", problem="needs --drop or --rows; else approve")
+    dropped = list(map(names_in, drop)) if drop else None
+    with at_desk(connection) as desk:
+        digest, why = _confirmed("Counter", desk.review, name, shown, reason, yes)
+        _say(desk.counter(name, reason=why, drop=dropped, rows=rows, shown=digest), as_json)
+
+
+def reject(
+    name: CardToReview,
+    remark: Remark = "",
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Reject a proposal."""
+    with at_desk(connection) as desk:
+        digest, why = _confirmed("Reject", desk.review, name, shown, reason, yes)
+        _say(desk.reject(name, reason=why, remark=remark, shown=digest), as_json)
+
+
+def revoke(
+    name: CardToReview,
+    remark: Remark = "",
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke an agreed card for good, by a signed revocation."""
+    with at_desk(connection) as desk:
+        digest, why = _confirmed("Revoke", desk.review, name, shown, reason, yes)
+        _say(desk.revoke(name, reason=why, remark=remark, shown=digest), as_json)
+
+
+def release(
+    name: AnswerName,
+    withhold: Annotated[
+        list[str] | None,
+        typer.Option(help="Numbers to hold back: OUTPUT, OUTPUT/ROW or OUTPUT/ROW/COLUMN. Repeatable."),
+    ] = None,
+    digits: Annotated[
+        int | None, typer.Option(min=1, max=DIGITS, help="Round all numbers to so many digits.")
+    ] = None,
+    red: Annotated[
+        bool, typer.Option("--red", help="Release red numbers too; by default they are held back.")
+    ] = False,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Release an answer: green and amber numbers, unless options say otherwise."""
+    with at_desk(connection) as desk:
+        digest, why = _confirmed("Release", desk.answer, name, shown, reason, yes)
+        part = desk.release(name, reason=why, shown=digest, withhold=withhold, digits=digits, red=red)
+        _say(part, as_json)
+
+
+def refuse(
+    name: AnswerName,
+    code: Annotated[str, typer.Option(help="Code of the reason, which the analyst gets.")] = "",
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Refuse an answer: no number leaves."""
+    with at_desk(connection) as desk:
+        digest, why = _confirmed("Refuse", desk.answer, name, shown, reason, yes)
+        _say(desk.refuse(name, reason=why, code=code, shown=digest), as_json)
+
+
+def settle(
+    line: Line,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Charge a reservation for good: something may have been released for it."""
+    _other("settle", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+
+
+def void(
+    line: Line,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Refund a reservation for which nothing was released."""
+    _other("void", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+
+
+def disable(
+    name: PersonName,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Refuse a person's certificate from the next call on."""
+    _other("disable", f"people/{name}", (shown, reason, yes), connection, as_json)
+
+
+def enable(
+    name: PersonName,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Accept a person's certificate again."""
+    _other("enable", f"people/{name}", (shown, reason, yes), connection, as_json)
+
+
+def dismiss(
+    operation: Annotated[str, typer.Argument(help="operations/OPERATION", metavar="OPERATION")],
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Stop counting a failure at the records against its analyst."""
+    _other("dismiss-refusal", operation, (shown, reason, yes), connection, as_json)
+
+
+def enrol(
+    request: Annotated[Path, typer.Argument(help="Enrolment request, made by: gencard enrol NAME.")],
+    role: Annotated[str, typer.Option(help="Role to give. Default: that of the enrolled person.")] = "",
+    project: Annotated[
+        str, typer.Option(help="Project, whose members share one budget. Default: as before.")
+    ] = "",
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="Fingerprint that the person told you. Default: you are asked to compare."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File for the answer. Default: NAME-answer.json.")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="host:port for the person. Default: as the settings say.")
+    ] = "",
+    again: Annotated[bool, typer.Option("--again", help="Replace an enrolled person's keys.")] = False,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Enrol a person who sent a request, and write the answer for the person to install."""
+    person = request_of_document(read(request, "request")[: LARGEST + 1])
+    told = fingerprint or _compared(person.name, person.fingerprint)
+    with at_desk(connection) as desk:
+        preview = desk.enrolment(request, told, role=role, project=project, address=address, again=again)
+        decision = _decided(desk, "Enrol", preview, shown, reason, yes)
+    answer = decision.result.get("answer")
+    if answer is not None:
+        file = output or Path(f"{person.name}-answer.json")
+        write_bytes(file, answer.encode())
+        if not as_json:
+            say(f"Written: {file}. {person.name} installs it: gencard enrol --answer {file.name}")
+    _say(decision, as_json)
+
+
+def _compared(name: str, fingerprint: str) -> str:
+    """The request's fingerprint, once the steward says that the person has the same."""
+    if not is_interactive():
+        advice = f"Ask {name} for it over a channel that nobody else can change."
+        raise InvalidInputError(field="--fingerprint", problem="is required here", advice=advice)
+    say(f"{name} must have: {grouped(fingerprint)}")
+    typer.confirm("Did the person tell you this fingerprint?", abort=True)
+    return fingerprint
+
+
+def _other(
+    kind: str, resource: str, decision: tuple[str | None, str | None, bool], folder: Path, as_json: bool
+) -> None:
+    """A decision on what is neither a card nor an answer."""
+    with at_desk(folder) as desk:
+        preview = desk.preview(kind, resource)
+        _say(_decided(desk, kind.capitalize(), preview, *decision), as_json)
+
+
+def _decided(
+    desk: Steward, verb: str, preview: Preview, shown: str | None, reason: str | None, yes: bool
+) -> Decision:
+    digest, why = _confirmed(verb, lambda _: preview, preview.resource, shown, reason, yes)
+    return desk.decide(replace(preview, shown=digest), reason=why)
+
+
+def _confirmed(
+    verb: str,
+    look: Callable[[str], Review],
+    name: str,
+    shown: str | None,
+    reason: str | None,
+    yes: bool,
+) -> tuple[str, str]:
+    """The digest of what was looked at, and the reason; a terminal shows it and asks.
+
+    Raises:
+        InvalidInputError: Nobody can be asked, and --shown, --yes or --reason is missing.
+    """
+    if yes or not is_interactive():
+        for option, value, advice in (
+            ("--shown", shown, _LOOK_FIRST),
+            ("--yes", yes, _LOOK_FIRST),
+            ("--reason", reason, _NO_REASON),
+        ):
+            if not value:
+                problem = "is required where nobody is asked"
+                raise InvalidInputError(field=option, problem=problem, advice=advice)
+    if shown is None:
+        review = look(name)
+        say_review(review)
+        shown = review.shown
+    why = reason or str(typer.prompt("Reason, for the log"))
+    if not yes:
+        typer.confirm(f"{verb} what has this digest: {shown}?", abort=True)
+    return shown, why
+
+
+def _say(decision: Decision, as_json: bool) -> None:
+    """Print what became of a decision, and what another steward types."""
+    if as_json:
+        say_json(document(decision))
+        return
+    console.print(Facts(decision.lines()).rich())
+    if not decision.done:
+        say("Another steward looks at it, and types:")
+        for command in decision.commands:
+            say_next(command)

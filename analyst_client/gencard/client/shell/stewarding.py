@@ -1,0 +1,263 @@
+"""steward: what stewards look at, from any machine with a steward's certificate."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from gencard.client.display import Listed
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    Folder,
+    console,
+    say,
+    say_facts,
+    say_json,
+    say_next,
+    say_table,
+    visible,
+)
+from gencard.client.steward import Steward
+from gencard.client.stewards.card_review import CardReview
+from gencard.client.stewards.registers import AnswerReview, Preview
+from gencard.core.card.budget import Price
+from gencard.core.card.card import Card
+from gencard.core.card.terms import Proposal
+from gencard.shell import Home, LazyGroup
+from gencard.wire.codecs.privacy_codec import price_document
+from gencard.wire.documents.card_document import terms_document
+from gencard.wire.signatures.canonical import time_text
+
+_HERE, _DECIDING = "gencard.client.shell.stewarding", "gencard.client.shell.deciding"
+
+CardToReview = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
+
+
+Review = CardReview | AnswerReview | Preview
+
+
+class Commands(LazyGroup):
+    """Commands of stewards."""
+
+    homes: ClassVar = {
+        "queue": Home(_HERE, "queue", "List what waits, oldest first, and for whom."),
+        "show": Home(_HERE, "show", "Show a card: what is asked, and what approving would offer."),
+        "approve": Home(
+            _DECIDING, "approve", "Offer what was asked, or the nearest that the policy allows."
+        ),
+        "counter": Home(_DECIDING, "counter", "Offer less than was asked."),
+        "reject": Home(_DECIDING, "reject", "Reject a proposal."),
+        "revoke": Home(_DECIDING, "revoke", "Revoke an agreed card for good, by a signed revocation."),
+        "answers": Home(
+            _HERE, "answers", "List answers that wait for a steward, or show one by numbers."
+        ),
+        "release": Home(
+            _DECIDING,
+            "release",
+            "Release an answer: green and amber numbers, unless options say otherwise.",
+        ),
+        "refuse": Home(_DECIDING, "refuse", "Refuse an answer: no number leaves."),
+        "ledger": Home(_HERE, "ledger", "Show budgets, and lines of the ledger, newest first."),
+        "settle": Home(
+            _DECIDING,
+            "settle",
+            "Charge a reservation for good: something may have been released for it.",
+        ),
+        "void": Home(_DECIDING, "void", "Refund a reservation for which nothing was released."),
+        "people": Home(_HERE, "people", "List everybody enrolled."),
+        "enrol": Home(
+            _DECIDING, "enrol", "Enrol a person who sent a request, and write the answer to install."
+        ),
+        "disable": Home(_DECIDING, "disable", "Refuse a person's certificate from the next call on."),
+        "enable": Home(_DECIDING, "enable", "Accept a person's certificate again."),
+        "refusals": Home(
+            _HERE, "refusals", "List failures at the records that count against their analysts."
+        ),
+        "dismiss": Home(_DECIDING, "dismiss", "Stop counting a failure at the records."),
+        "log": Home(_HERE, "log", "Search the log, newest first, or prove one entry."),
+    }
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="See what waits, look at it, decide. Needs a steward's certificate; `gencard-controller` is "
+    "the emergency way on the controller's machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _stewards() -> None:
+    """Needed by typer, whose help is that of ``app``."""
+
+
+def at_desk(folder: Path) -> Steward:
+    """A connection as the steward who owns the folder, for a ``with`` block."""
+    return Steward.connect(folder=folder)
+
+
+def queue(
+    mine: Annotated[bool, typer.Option("--mine", help="Only what waits for a steward.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """List what waits, oldest first, and for whom."""
+    with at_desk(connection) as desk:
+        listed = desk.queue()
+    shown = [one for one in listed if not mine or one.waits_for != "the analyst"]
+    if as_json:
+        say_json(document(shown))
+    elif shown:
+        say_table(listed.heads, [one.line() for one in shown])
+        cards = (one.resource for one in shown if one.kind == "proposal")
+        say_next(f"gencard steward show {next(cards, 'CARD')}")
+    else:
+        say("Nothing waits.")
+
+
+def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """Show a card: what is asked, and what approving would offer, its price, who decided what.
+
+    A decision names the digest behind "Shown": it holds for what was shown, and for nothing else.
+    """
+    with at_desk(connection) as desk:
+        review = desk.review(name)
+    say_review(review, as_json)
+    if not as_json and review.waits and not review.refusal:
+        say_next(f"gencard steward approve {review.name} --shown {review.shown}")
+
+
+def answers(
+    name: Annotated[str | None, typer.Argument(help="Answer to show; default: list all.")] = None,
+    program: Annotated[bool, typer.Option("--program", help="Print the program's text alone.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """List answers that wait for a steward, or show one by numbers."""
+    with at_desk(connection) as desk:
+        if name is None:
+            say_list(desk.answers(), as_json)
+            return
+        review = desk.answer(name)
+    if program:
+        typer.echo(visible(review.program.replace("\t", "    "), ascii_escape))
+        return
+    say_review(review, as_json)
+    if not as_json:
+        say_next(f"gencard steward release {review.name} --shown {review.shown}")
+
+
+def ledger(
+    dataset: Annotated[str, typer.Option(help="Budgets of this dataset only.")] = "",
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show budgets, and lines of the ledger, newest first."""
+    with at_desk(connection) as desk:
+        accounts, lines = desk.accounts(dataset), desk.ledger()
+    if as_json:
+        say_json({"budgets": document(accounts), "lines": document(lines)})
+        return
+    say_list(accounts, as_json)
+    say_list(lines, as_json)
+
+
+def people(connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """List everybody enrolled."""
+    with at_desk(connection) as desk:
+        say_list(desk.people(), as_json)
+
+
+def refusals(connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """List failures at the records that count against their analysts, oldest first."""
+    with at_desk(connection) as desk:
+        say_list(desk.refusals(), as_json)
+
+
+def log(
+    query: Annotated[
+        str, typer.Argument(help="Words that each entry holds. Default: every entry.")
+    ] = "",
+    entry: Annotated[int | None, typer.Option(help="Prove this entry, and show it whole.")] = None,
+    last: Annotated[int, typer.Option(min=1, max=10_000, help="Entries at most.")] = 50,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Search the log, newest first, or prove one entry."""
+    with at_desk(connection) as desk:
+        if entry is None:
+            say_list(desk.log(query, last=last), as_json)
+            return
+        proved = desk.entry(entry)
+    body = proved.body.decode()
+    if as_json:
+        path = [part.hex() for part in proved.path]
+        say_json({"entry": json.loads(body), "size": proved.size, "path": path})
+    else:
+        say_facts([("Entry", body), ("Proved in", f"the log of {proved.size:,} entries")])
+
+
+def ascii_escape(letter: str) -> str:
+    """A character that is not printable, so that it can be seen."""
+    return letter.encode("unicode_escape").decode()
+
+
+def say_list(listed: "Listed[Any]", as_json: bool) -> None:
+    """Print a list as a table or as JSON."""
+    if as_json:
+        say_json(document(listed))
+    elif listed:
+        say_table(listed.heads, listed.lines())
+    else:
+        say(repr(listed).strip("<>"))
+
+
+def say_review(review: Review, as_json: bool = False) -> None:
+    """Print what is to be decided on; the digest stands alone, unbroken for copying."""
+    if as_json:
+        say_json(document(review))
+        return
+    console.print(review.panel(without="Shown"))
+    say(f"Shown: {review.shown}")
+
+
+def document(value: Any) -> Any:
+    """What the desk shows, as JSON."""
+    for kind, written in _WRITTEN.items():
+        if isinstance(value, kind):
+            return written(value)
+    if is_dataclass(value):
+        listed = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return {_camel(name): document(one) for name, one in listed}
+    return {name: document(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _listed(values: Iterable[Any]) -> list[Any]:
+    return [document(one) for one in values]
+
+
+def _card(card: Card) -> dict[str, Any]:
+    return {name: document(getattr(card, name)) for name in _OF_CARD}
+
+
+_OF_CARD = ("name", "state", "turn", "analyst", "proposed", "history")
+_WRITTEN: dict[type, Callable[[Any], Any]] = {
+    datetime: time_text,
+    Price: price_document,
+    Proposal: terms_document,
+    Card: _card,
+    list: _listed,
+    tuple: _listed,
+}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)

@@ -1,0 +1,368 @@
+"""The entry point of stewards: what waits, what it would release, and decisions on it."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from gencard.client.analyst import Party
+from gencard.client.arguments import checked, instance, optional_text
+from gencard.client.catalogue import list_spends
+from gencard.client.checking.history import LogWatch
+from gencard.client.connection.connection import Connection, pages
+from gencard.client.connection.credentials import read
+from gencard.client.display import Listed
+from gencard.client.stewards import reading
+from gencard.client.stewards.card_review import CardReview, Decision
+from gencard.client.stewards.registers import (
+    ACCOUNT_HEADS,
+    ANSWER_HEADS,
+    LINE_HEADS,
+    LOG_HEADS,
+    PEOPLE_HEADS,
+    QUEUE_HEADS,
+    REFUSAL_HEADS,
+    Account,
+    AnswerReview,
+    AnswerSummary,
+    Failure,
+    LogLine,
+    Person,
+    Preview,
+    Waiting,
+    spend_line,
+)
+from gencard.core.card.budget import Spend
+from gencard.core.errors import InvalidInputError
+from gencard.v1 import steward_pb2 as pb
+from gencard.wire.documents.enrolment import LARGEST, request_of_document
+from gencard.wire.log.log_entry import LogEntry
+from gencard.wire.signatures.canonical import json_bytes
+
+_MOST = 500
+"""Entries of one page."""
+
+_REVIEWED = instance("str", "AnswerReview", advice="Write answer=steward.answer(name).")
+_NOT_GIVEN: tuple[Any, ...] = (None, False, "", [])
+
+
+class Steward(Party):
+    """A steward's connection to a controller. Use it in a ``with`` block, or close it.
+
+    Each decision names what was looked at: pass the review, or the name with ``shown``, its digest.
+    If it has changed since, the decision is refused with StaleEtagError.
+
+    with Steward.connect(folder="sam") as steward:
+        review = steward.review(steward.queue()[0].resource)
+        steward.approve(review, reason="Pairs of public attributes")
+    """
+
+    @checked(connection=instance("Connection", advice="Use Steward.connect(folder=...)."))
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._watch = LogWatch(connection)
+
+    def queue(self) -> Listed[Waiting]:
+        """What waits, oldest first, and for whom."""
+        answers = self._pages("ListQueue", pb.ListQueueRequest(page_size=_MOST))
+        waiting = (reading.waiting_of(one) for page in answers for one in page.waiting)
+        return Listed(waiting, "Queue", QUEUE_HEADS, Waiting.line)
+
+    @checked()
+    def review(self, name: str) -> CardReview:
+        """A card: what is asked, what approving would offer, and what was decided on it.
+
+        Raises:
+            NotFoundError: No such card.
+        """
+        request = pb.GetReviewRequest(name=name)
+        return reading.card_review_of(self._call("GetReview", request), name)
+
+    @checked()
+    def approve(self, card: str | CardReview, *, reason: str, shown: str | None = None) -> Decision:
+        """Offer what was asked, or the nearest that the policy allows, as the review shows it.
+
+        Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
+            shown: SHA-256, in hex, of what was shown.
+
+        Raises:
+            StaleEtagError: The card has changed since it was shown.
+            SecondStewardError: Another steward has to decide.
+            CardStateError: The card does not wait for a steward.
+        """
+        return self._on("approve", card, reason, shown)
+
+    @checked()
+    def counter(
+        self,
+        card: str | CardReview,
+        *,
+        reason: str,
+        drop: Sequence[Sequence[str]] | None = None,
+        rows: int | None = None,
+        shown: str | None = None,
+    ) -> Decision:
+        """Offer less than was asked; raises as ``approve`` does.
+
+        Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
+            drop: Marginals to leave out, each a list of attributes.
+            rows: Most rows in one release.
+            shown: SHA-256, in hex, of what was shown.
+        """
+        dropped = None if drop is None else [list(one) for one in drop]
+        return self._on("counter", card, reason, shown, drop=dropped, rows=rows)
+
+    @checked()
+    def reject(
+        self, card: str | CardReview, *, reason: str, remark: str = "", shown: str | None = None
+    ) -> Decision:
+        """Reject a proposal; raises as ``approve`` does.
+
+        Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
+            remark: Shown to the analyst.
+            shown: SHA-256, in hex, of what was shown.
+        """
+        return self._on("reject", card, reason, shown, remark=remark)
+
+    @checked()
+    def revoke(
+        self, card: str | CardReview, *, reason: str, remark: str = "", shown: str | None = None
+    ) -> Decision:
+        """Revoke an agreed card for good, by a signed revocation; raises as ``approve`` does.
+
+        Args:
+            card: A review, or a card's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
+            remark: Shown to the analyst.
+            shown: SHA-256, in hex, of what was shown.
+        """
+        return self._on("revoke", card, reason, shown, remark=remark)
+
+    @checked()
+    def answer(self, name: str) -> AnswerReview:
+        """A run on the records that waits, number by number; raises NotFoundError."""
+        request = pb.GetAnswerReviewRequest(name=name)
+        return reading.answer_review_of(self._call("GetAnswerReview", request), name)
+
+    @checked(answer=_REVIEWED)
+    def release(
+        self,
+        answer: str | AnswerReview,
+        *,
+        reason: str,
+        withhold: Sequence[str] | None = None,
+        digits: int | None = None,
+        red: bool = False,
+        shown: str | None = None,
+    ) -> Decision:
+        """Release a waiting answer: green and amber numbers, unless arguments say otherwise.
+
+        Args:
+            answer: A review, or an answer's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
+            withhold: Numbers to hold back: OUTPUT, OUTPUT/ROW or OUTPUT/ROW/COLUMN.
+            digits: Significant digits to round to.
+            red: Release red numbers too.
+            shown: SHA-256, in hex, of what was shown.
+
+        Raises:
+            StaleEtagError: The answer has changed since it was shown.
+            SecondStewardError: Another steward has to decide.
+        """
+        given = {"withhold": list(withhold or ()), "digits": digits, "red": red}
+        return self._on("release-answer", answer, reason, shown, **given)
+
+    @checked(answer=_REVIEWED)
+    def refuse(
+        self, answer: str | AnswerReview, *, reason: str, code: str = "", shown: str | None = None
+    ) -> Decision:
+        """Refuse a waiting answer: no number leaves; raises as ``release`` does.
+
+        Args:
+            answer: A review, or an answer's name together with ``shown``.
+            reason: Why, in one line; it goes into the log.
+            code: Of the reason, which the analyst gets; default: the steward's decision.
+            shown: SHA-256, in hex, of what was shown.
+        """
+        return self._on("refuse-answer", answer, reason, shown, code=code)
+
+    def answers(self) -> Listed[AnswerSummary]:
+        """Runs on the records that wait for a steward, oldest first."""
+        answers = self._pages("ListAnswersToReview", pb.ListAnswersToReviewRequest(page_size=_MOST))
+        waiting = (reading.summary_of(one) for page in answers for one in page.answers)
+        return Listed(waiting, "Answers", ANSWER_HEADS, AnswerSummary.line)
+
+    @checked(dataset=optional_text)
+    def accounts(self, dataset: str = "") -> Listed[Account]:
+        """Budgets: caps, what was spent, what is reserved.
+
+        Args:
+            dataset: Name of a dataset; default: all.
+        """
+        name = f"datasets/{dataset.removeprefix('datasets/')}" if dataset else ""
+        answers = self._pages("ListAccounts", pb.ListAccountsRequest(dataset=name, page_size=_MOST))
+        accounts = (reading.account_of(one) for page in answers for one in page.accounts)
+        return Listed(accounts, "Budgets", ACCOUNT_HEADS, Account.line)
+
+    def ledger(self) -> Listed[Spend]:
+        """Lines of the ledger, of everybody, newest first."""
+        return Listed(list_spends(self._connection), "Ledger", LINE_HEADS, spend_line)
+
+    def people(self) -> Listed[Person]:
+        """Everybody enrolled."""
+        answers = self._pages("ListPeople", pb.ListPeopleRequest(page_size=_MOST))
+        people = (reading.person_of(one) for page in answers for one in page.people)
+        return Listed(people, "People", PEOPLE_HEADS, Person.line)
+
+    def refusals(self) -> Listed[Failure]:
+        """Failures at the records that count against their analysts, oldest first."""
+        answers = self._pages("ListRefusals", pb.ListRefusalsRequest(page_size=_MOST))
+        failures = (reading.failure_of(one) for page in answers for one in page.refusals)
+        return Listed(failures, "Refusals", REFUSAL_HEADS, Failure.line)
+
+    @checked()
+    def log(self, query: str = "", *, last: int = 50) -> Listed[LogLine]:
+        """Entries of the log, newest first, as the controller says them; ``entry`` proves one.
+
+        Args:
+            query: Words that each entry holds; default: every entry.
+            last: Entries at most.
+        """
+        request = pb.SearchLogRequest(query=query, page_size=min(last, _MOST))
+        answers = self._pages("SearchLog", request)
+        entries = (reading.log_line_of(one) for page in answers for one in page.entries)
+        return Listed(islice(entries, last), "Log", LOG_HEADS, LogLine.line)
+
+    @checked()
+    def entry(self, index: int) -> LogEntry:
+        """One entry, proved to be in the log's newest checkpoint, which continues the last one seen.
+
+        Raises:
+            InvalidNumberError: The log has no such entry.
+            VerificationError: The proof does not hold, or the log was shortened, forked or rewritten.
+        """
+        answer = self._call("GetLogEntry", pb.GetLogEntryRequest(index=index))
+        return self._watch.proved(answer.entry, index)[0]
+
+    @checked()
+    def preview(self, action: str, resource: str, arguments: Mapping[str, Any] | None = None) -> Preview:
+        """What a decision is about that is not on a card or an answer, and its digest.
+
+        Args:
+            action: settle, void, dismiss-refusal, clear-audits, enrol, disable, enable or rotate.
+            resource: ledger/{line}, an operation, a dataset, people/{name} or keys/{use}.
+            arguments: What goes with it, such as ``{"black_box": "trees"}``.
+        """
+        document = json_bytes(dict(arguments or {}))
+        request = pb.GetPreviewRequest(kind=action, resource=resource, arguments=document)
+        return reading.preview_of(self._call("GetPreview", request), request)
+
+    @checked()
+    def decide(self, preview: Preview, *, reason: str) -> Decision:
+        """Decide on what was previewed; raises StaleEtagError where it has changed since.
+
+        Args:
+            preview: From ``preview``.
+            reason: Why, in one line; it goes into the log.
+        """
+        about = preview.kind, preview.resource, preview.arguments
+        return self._decided(*about, reason, preview.shown)
+
+    @checked(address=optional_text)
+    def enrolment(
+        self,
+        request: str | Path,
+        fingerprint: str,
+        *,
+        role: str = "",
+        project: str = "",
+        address: str = "",
+        again: bool = False,
+    ) -> Preview:
+        """What enrolling from a request would do; ``decide`` enrols, and its result holds the answer.
+
+        Args:
+            request: The person's request, a file.
+            fingerprint: As the person told it over a channel that nobody else can change.
+            role: Role to give; default: that of the enrolled person.
+            project: Project to give, likewise.
+            address: Where the person reaches the service; default: as the settings say.
+            again: The person's keys are replaced.
+
+        Raises:
+            InvalidInputError: The fingerprint is not the request's, which may have been changed.
+        """
+        document = read(Path(request), "request")[: LARGEST + 1]
+        person = request_of_document(document)
+        if "".join(fingerprint.split()).lower() != person.fingerprint:
+            problem = "does not match the request, which may have been changed in transit"
+            raise InvalidInputError(field="fingerprint", problem=problem)
+        arguments = {"role": role, "project": project, "address": address, "again": again}
+        given = {name: value for name, value in arguments.items() if value}
+        given |= {"request": document.decode(), "fingerprint": person.fingerprint}
+        return self.preview("enrol", f"people/{person.name}", given)
+
+    @checked()
+    def disable(self, name: str, *, reason: str) -> Decision:
+        """Refuse a person's certificate from the next call on.
+
+        Args:
+            name: As ``people`` lists it.
+            reason: Why, in one line; it goes into the log.
+        """
+        return self.decide(self.preview("disable", f"people/{name}"), reason=reason)
+
+    @checked()
+    def enable(self, name: str, *, reason: str) -> Decision:
+        """Accept a person's certificate again.
+
+        Args:
+            name: As ``people`` lists it.
+            reason: Why, in one line; it goes into the log.
+        """
+        return self.decide(self.preview("enable", f"people/{name}"), reason=reason)
+
+    def _pages(self, method: str, request: Any) -> Any:
+        return pages(self._connection, getattr(self._connection.steward, method), request)
+
+    def _call(self, method: str, request: Any) -> Any:
+        return self._connection.call(getattr(self._connection.steward, method), request)
+
+    def _on(
+        self,
+        kind: str,
+        subject: str | CardReview | AnswerReview,
+        reason: str,
+        shown: str | None,
+        **arguments: Any,
+    ) -> Decision:
+        """A decision on what was looked at; arguments that are None, false or empty are left out."""
+        if isinstance(subject, str) and shown is None:
+            advice = "Pass the review that you looked at, or its digest as shown=."
+            raise InvalidInputError(field="shown", problem="is required with a name", advice=advice)
+        name = subject if isinstance(subject, str) else subject.name
+        digest = subject.shown if shown is None and not isinstance(subject, str) else shown or ""
+        given = {
+            option: value for option, value in arguments.items() if value not in (None, False, "", [])
+        }
+        return self._decided(kind, name, given, reason, digest)
+
+    def _decided(
+        self, kind: str, resource: str, arguments: Mapping[str, Any], reason: str, shown: str
+    ) -> Decision:
+        request = pb.DecideRequest(
+            kind=kind,
+            resource=resource,
+            arguments=json_bytes(dict(arguments)),
+            reason=reason,
+            shown=shown,
+            request_id=str(uuid4()),
+        )
+        return reading.decision_of(self._call("Decide", request), request)

@@ -1,0 +1,1 @@
+"""What stewards see and decide: queue, cards, answers, budgets, people and log."""
