@@ -285,3 +285,9 @@ def free_port():
     with socket.socket() as held:
         held.bind(("localhost", 0))
         return held.getsockname()[1]
+
+
+@pytest.mark.parametrize("name", Commands.homes)
+def test_a_summary_begins_the_help_of_its_command(name):
+    home = Commands.homes[name]
+    assert " ".join(home.load(name).help.split()).startswith(home.summary.rstrip("."))

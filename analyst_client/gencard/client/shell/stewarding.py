@@ -71,7 +71,9 @@ class Commands(LazyGroup):
         "void": Home(_DECIDING, "void", "Refund a reservation for which nothing was released."),
         "people": Home(_HERE, "people", "List everybody enrolled."),
         "enrol": Home(
-            _DECIDING, "enrol", "Enrol a person who sent a request, and write the answer to install."
+            _DECIDING,
+            "enrol",
+            "Enrol a person who sent a request, and write the answer for the person to install.",
         ),
         "disable": Home(_DECIDING, "disable", "Refuse a person's certificate from the next call on."),
         "enable": Home(_DECIDING, "enable", "Accept a person's certificate again."),
@@ -85,8 +87,8 @@ class Commands(LazyGroup):
 
 app = typer.Typer(
     cls=Commands,
-    help="See what waits, look at it, decide. Needs a steward's certificate; `gencard-controller` is "
-    "the emergency way on the controller's machine.",
+    help="For stewards: see what waits, look at it, decide. `gencard-controller` on its machine is the "
+    "emergency way.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
