@@ -34,6 +34,7 @@ from gencard.core.errors import (
     NegotiationError,
     NotFoundError,
     OperationError,
+    PermissionDeniedError,
     ServiceBusyError,
     TooLargeError,
     UnauthenticatedError,
@@ -54,6 +55,20 @@ _STATUS: Sequence[tuple[type[GencardError], int]] = (
     (InternalError, 500),
     (OperationError, 503),
 )
+
+
+_WORDS: Mapping[type[GencardError], tuple[str, str]] = {
+    UnauthenticatedError: (
+        "You are not signed in, or the passkey or its link was not accepted.",
+        "Sign in again. A link for a new passkey works once, within 15 minutes.",
+    ),
+    PermissionDeniedError: (
+        "The request did not come from a form of this page in your session.",
+        "Load the page again, then repeat what you did.",
+    ),
+    ServiceBusyError: ("There are too many requests.", "Wait a moment, then load the page again."),
+}
+"""Text and advice of errors whose usual words are about certificates and calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +166,9 @@ class Page:
 
     def _refusal(self, error: GencardError) -> Response:
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-        context = {"title": "Not done", "error": error, "who": None}
+        message, advice = _WORDS.get(type(error), (error.message, error.advice))
+        advice = error.fields.get("advice", advice)
+        context = {"title": "Not done", "message": message, "advice": advice, "who": None}
         return HTMLResponse(rendered("error.html", context), status)
 
     def _static(self, request: Request) -> Response:
