@@ -3,12 +3,20 @@
 Records are drawn from a population in which the model holds, measured with Laplace noise (replace-one),
 and analysed from psi alone, again and again. Beside ours stand the intervals that do not know the noise,
 from psi and from synthetic rows, those of a parametric bootstrap, and those on the records.
+
+The claim is that each coefficient's interval covers with a probability between 0.93 and 0.97. It is
+judged by what so many draws can tell: a coefficient contradicts it where its hits are too few for 0.93,
+or too many for 0.97, by binomial tests of all coefficients together at one per cent. The table has
+these bounds; coverages below 0.93 or above 0.97 that lie within them are counted, too.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
+from scipy import stats
 
 from benchmarks import bench
 from benchmarks.answers_cases import Case, cases
@@ -27,6 +35,9 @@ from gencard.core.types import FloatArray, IntArray
 EPSILONS = ("0.5", "1", "4")
 LEAST, MOST = 0.93, 0.97
 """Between which the coverage of each coefficient is to lie."""
+
+_FALSE_ALARMS = 0.01
+"""Chance that, of coefficients which all keep the claim, any is said to contradict it."""
 
 _SEED = 20_26
 
@@ -101,11 +112,23 @@ class Row:
     rows: Intervals
     bootstrap: Intervals
 
-    @property
-    def cells(self) -> tuple[bench.Cell, ...]:
+    def bounds(self, alarms: float) -> tuple[float, float]:
+        """Between which observed coverages may lie.
+
+        Args:
+            alarms: Chance that one coefficient which keeps the claim lies outside.
+        """
+        draws = len(self.ours.covers)
+        low = float(stats.binom.ppf(alarms / 2, draws, LEAST))
+        high = float(stats.binom.ppf(1 - alarms / 2, draws, MOST))
+        return low / draws, high / draws
+
+    def cells(self, alarms: float) -> tuple[bench.Cell, ...]:
+        """As the table shows it."""
         return (
             *(self.case.name, self.epsilon, self.drowned),
             *(float(self.ours.coverage.min()), float(self.ours.coverage.max())),
+            *self.bounds(alarms),
             *(float(one.coverage.min()) for one in (self.records, self.blind, self.rows)),
             float(np.median(self.ours.width / self.records.width)),
             float(np.median(self.ours.width / self.bootstrap.width)),
@@ -113,34 +136,65 @@ class Row:
 
 
 _COLUMNS = (
-    *("analysis", "epsilon", "drowned", "least", "most", "records", "blind to noise", "synthetic rows"),
+    *(
+        "analysis",
+        "epsilon",
+        "drowned",
+        "least",
+        "most",
+        "from",
+        "to",
+        "records",
+        "blind to noise",
+        "synthetic rows",
+    ),
     *("width / records", "width / bootstrap"),
 )
 
 
 def run(quick: bool) -> bench.Result:
     draws = QUICK if quick else FULL
-    rows = [row(case, epsilon, draws) for case in cases() for epsilon in EPSILONS]
+    rows = [row(*one, draws) for one in _counted(list(product(cases(), EPSILONS)))]
+    alarms = _FALSE_ALARMS / sum(len(one.ours.coverage) for one in rows)
     title = (
         f"Coverage of 95 % intervals over {draws.noise:,} draws, least and most of all coefficients, "
-        f"beside the least of others; median widths"
+        f"from and to where it may lie, beside the least of others; median widths"
     )
     return bench.Result(
-        [bench.Table(title, _COLUMNS, [one.cells for one in rows])],
-        _targets(rows, draws),
-        {"rows": [_figures(one) for one in rows]},
+        [bench.Table(title, _COLUMNS, [one.cells(alarms) for one in rows])],
+        _targets(rows, draws, alarms),
+        {"rows": [_figures(one) for one in rows], "outside": _outside(rows)},
     )
 
 
-def _targets(rows: Sequence[Row], draws: Draws) -> list[bench.Target]:
-    few = "" if draws is FULL else "so few draws say little"
-    least = min(float(one.ours.coverage.min()) for one in rows)
-    most = max(float(one.ours.coverage.max()) for one in rows)
+def _counted(items: Sequence[tuple[Case, str]]) -> Iterator[tuple[Case, str]]:
+    """Each item, named on standard error before it is worked on."""
+    for number, (case, epsilon) in enumerate(items, start=1):
+        print(f"{number} of {len(items)}: {case.name}, epsilon {epsilon}", file=sys.stderr, flush=True)
+        yield case, epsilon
+
+
+def _outside(rows: Sequence[Row]) -> int:
+    """Coefficients with an observed coverage outside the claim, by chance or not."""
+    return sum(int(((one.ours.coverage < LEAST) | (one.ours.coverage > MOST)).sum()) for one in rows)
+
+
+def _contradicting(rows: Sequence[Row], alarms: float) -> int:
+    """Coefficients with an observed coverage that the claim cannot explain."""
+    count = 0
+    for one in rows:
+        low, high = one.bounds(alarms)
+        count += int(((one.ours.coverage < low) | (one.ours.coverage > high)).sum())
+    return count
+
+
+def _targets(rows: Sequence[Row], draws: Draws, alarms: float) -> list[bench.Target]:
+    contradicting, outside = float(_contradicting(rows, alarms)), _outside(rows)
     narrowest = min(float((one.ours.width / one.records.width).min()) for one in rows)
     drowned = max(one.drowned for one in rows) / draws.noise
+    name = f"coefficients that contradict {LEAST} to {MOST} ({outside} lie outside by chance or not)"
     return [
-        bench.Target("least coverage", least, LEAST, "at least", unchecked=few),
-        bench.Target("most coverage", most, MOST, "at most", unchecked=few),
+        bench.Target(name, contradicting, 0, "at most"),
         bench.Target("median width beside the records", narrowest, 1.0, "at least"),
         bench.Target("drowned", drowned, 0.01, "at most", "of the draws"),
     ]

@@ -289,6 +289,11 @@ def test_a_run_under_noise_spends_its_own_budget(tmp_path):
         assert (line.kind, line.state) == ("run", SpendState.SETTLED)
         assert (line.price.statistics, line.price.epsilon) == (0, Decimal("0.25"))
         assert "noise" in answer.estimates.noise
+        tiny = {"analyses": asked | {"epsilon": "0.001"}, "neighbouring": "replace-one"}
+        card = propose(ana, epsilon="0.4", **tiny).accept()
+        with pytest.raises(RunRefusedError, match="noise-drowns") as refused:
+            card.run("age ~ health", "linear", progress=False)
+        assert "more budget" in str(refused.value)
 
 
 def test_rules_that_the_policy_makes_stricter(tmp_path):

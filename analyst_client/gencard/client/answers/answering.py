@@ -11,6 +11,7 @@ from gencard.client.arguments import checked, level_values, text
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
 from gencard.client.checking.replay import check_psi
 from gencard.client.checking.signing import card_of_statement
+from gencard.client.connection.connection import progress_bar
 from gencard.client.connection.credentials import Credentials
 from gencard.core.answers.noise.bootstrap import Bootstrap
 from gencard.core.answers.noise.reconciled import margins_of
@@ -21,6 +22,7 @@ from gencard.core.errors import GencardError, LackingMarginalsError, Verificatio
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.statistics.psi import Psi
+from gencard.core.types import Progress
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures import dsse
@@ -53,24 +55,25 @@ def answer_from(
     """
     from gencard.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
 
-    estimates = answer_of(
-        question.formula,
-        analysis_of(question.kind),
-        margins_of(psi),
-        coding,
-        values=question.values,
-        where=question.where,
-        missing=question.missing,
-        options=question.options,
-        bootstrap=_bootstrap(question, mechanism),
-    )
+    with progress_bar("Bootstrap", bool(question.bootstrap)) as progress:
+        estimates = answer_of(
+            question.formula,
+            analysis_of(question.kind),
+            margins_of(psi),
+            coding,
+            values=question.values,
+            where=question.where,
+            missing=question.missing,
+            options=question.options,
+            bootstrap=_bootstrap(question, mechanism, progress),
+        )
     return Answer(estimates, (*about, ("psi SHA-256", sha256(psi_document(psi)))))
 
 
-def _bootstrap(question: Question, mechanism: Mechanism) -> Bootstrap | None:
+def _bootstrap(question: Question, mechanism: Mechanism, progress: Progress) -> Bootstrap | None:
     if not question.bootstrap:
         return None
-    return Bootstrap(rng_of(question.bootstrap_seed), mechanism, question.bootstrap)
+    return Bootstrap(rng_of(question.bootstrap_seed), mechanism, question.bootstrap, progress)
 
 
 def answer_of_card(card: "Card", question: Question) -> Answer:

@@ -16,9 +16,11 @@ from gencard.core.answers import answer as core_answer
 from gencard.core.errors import (
     AnswerWaitingError,
     InvalidInputError,
+    NoiseDrownsError,
     RunRefusedError,
     VerificationError,
 )
+from gencard.core.output_checks.rules import Rule
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codecs.card_codec import datetime_of
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
@@ -118,7 +120,10 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
         raise VerificationError(problem="the signed answer is to another question")
     logged = LogWatch(connection).answer_entry(got.log_entry, signed)
     if signed.verdict is Verdict.REFUSED:
-        raise RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
+        refused = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
+        if Rule.DROWNED in signed.reasons:
+            refused.advice = NoiseDrownsError.advice
+        raise refused
     about = (*_about(signed), ("Paid", f"{got.answer.statistics:,} statistics"))
     proof = partial(agreement.proof, *logged)
     return Answer(core_answer.Answer.of_json(signed.answer), about, envelope, proof)

@@ -21,7 +21,7 @@ from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.answers.stored import stored_answer, stored_groups
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, NoiseDrownsError
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import (
@@ -129,6 +129,8 @@ def _noisy(job: Job, run: RunQuestion, coding: Coding) -> Job:
             missing=job["missing"],
             options=question.options,
         )
+    except NoiseDrownsError:
+        return _refused([Rule.DROWNED])
     except GencardError:
         return _refused([NO_ANSWER])
     return _passed(result)

@@ -58,6 +58,8 @@ class Rule(StrEnum):
     """A group with missing values."""
     DIFFERENCING = "differencing"
     """With an earlier output, the number would describe too few records."""
+    DROWNED = "noise-drowns"
+    """The noise of a run is too large for the analysis, which the noisy counts alone say."""
     UNKNOWN = "no-rule"
     """No rule covers the number: a person has to look."""
 
