@@ -34,7 +34,7 @@ from tests.system.stewards import Steward
 
 PAIRS = [("sex", "health"), ("sex", "work"), ("age",)]
 GRANTED = {"kinds": ["linear", "crosstab"], "checked_runs": 12}
-POLICY = '{ kinds = ["crosstab", "linear", "means"], checked_runs = 80, numbers = 200 }'
+POLICY = '{ kinds = ["crosstab", "linear", "means"], checked_runs = 80, numbers = 200, stored = true }'
 FORMULA = "age ~ sex + health"
 RUN = "/gencard.v1.AnswersService/RunAnalysis"
 
@@ -300,12 +300,16 @@ def test_rules_that_the_policy_makes_stricter(tmp_path):
     made = build(tmp_path, survey(900))
     made.raise_caps()
     configure(
-        made, "datasets.policy", analyses=POLICY.replace(" }", ", threshold = 600, rounding = 50 }")
+        made,
+        "datasets.policy",
+        analyses=POLICY.replace("stored = true }", "threshold = 600, rounding = 50 }"),
     )
     made.start()
     try:
         with made.analyst() as ana:
             card = proposed(ana, kinds=["means"])
+            with state_unchanged(made), pytest.raises(RecordsProtectedError, match="stored"):
+                card.run("age ~ 1", "means", response="stored", progress=False)
             assert card.run("age ~ 1", "means", progress=False).nobs % 50 == 0
             with pytest.raises(RunRefusedError, match="threshold"):
                 card.run("age ~ sex", "means", progress=False)

@@ -209,6 +209,9 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
     run = RunQuestion.of(asdict(question), dataset_entry.schema.coding)
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
+    if run.stored and not policy.analyses.stored:
+        why = "the policy offers coded responses alone (analyses.stored)"
+        raise RecordsProtectedError(what='response="stored"', why=why)
     if (apart := policy.kept_apart(run.attributes)) is not None:
         why = f"the policy keeps {' and '.join(apart)} apart"
         raise RecordsProtectedError(what="The analysis", why=why)

@@ -71,11 +71,13 @@ class AnalysesPolicy:
         most: Kinds and libraries on offer, most runs and numbers of a card; it names no program.
         steward: Answers of checked runs wait for a steward, as those of reviewed runs always do.
         rules: By which every number of a checked run is judged.
+        stored: Means and quantiles may be those of numbers as they are stored, not by levels.
     """
 
     most: Analyses = NO_ANALYSES
     steward: bool = False
     rules: Rules = USUAL_RULES
+    stored: bool = False
 
 
 RUNS_NOTHING = AnalysesPolicy()

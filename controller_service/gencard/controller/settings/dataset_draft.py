@@ -65,7 +65,7 @@ remainder_percent = 10, rounding = 5 }}
 # every answer waits for you; answers of analysts' programs always do. Libraries are those of Python,
 # R, and packages of R such as R-survival. See docs/controllers.md.
 # analyses = {{ kinds = ["linear", "logistic", "crosstab"], checked_runs = 5, numbers = 100, \
-threshold = 10, rounding = 5, release = "policy", \
+threshold = 10, rounding = 5, release = "policy", stored = false, \
 reviewed_runs = 0, libraries = [], program_numbers = 500 }}
 
 # Most that may ever be spent: review me. What everybody together may learn from noisy counts is

@@ -171,6 +171,7 @@ class AnalysesTable(Section):
     reviewed_runs: int = 0
     libraries: tuple[str, ...] = ()
     program_numbers: int = NO_ANALYSES.program_numbers
+    stored: bool = False
     release: Release = Release.POLICY
     threshold: Annotated[int, Field(ge=_CHECKS.threshold, le=_MOST_RECORDS)] = _CHECKS.threshold
     rounding: Annotated[int, Field(ge=_CHECKS.rounding, le=_MOST_RECORDS)] = _CHECKS.rounding
@@ -183,11 +184,11 @@ class AnalysesTable(Section):
     def policy(self) -> AnalysesPolicy:
         """Raises InvalidInputError or InvalidNumberError where it offers what there cannot be."""
         names = {name: tuple(sorted(map(str, getattr(self, name)))) for name in ("kinds", "libraries")}
-        others = {"release", "threshold", "rounding"}
+        others = {"release", "threshold", "rounding", "stored"}
         most = {name: value for name, value in dict(self).items() if name not in others} | names
         checks = replace(_CHECKS, threshold=self.threshold, rounding=self.rounding)
         rules = Rules(checks, survival=max(USUAL_RULES.survival, self.threshold))
-        return AnalysesPolicy(Analyses(**most), self.release is Release.STEWARD, rules)
+        return AnalysesPolicy(Analyses(**most), self.release is Release.STEWARD, rules, self.stored)
 
 
 class PolicyTable(Section):
