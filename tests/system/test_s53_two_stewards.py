@@ -9,9 +9,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from typer.testing import CliRunner
 
 from gencard.client.connection.enrolment import new_request
 from gencard.controller.people.enrolment import examined
+from gencard.controller.shell.main import app as shell
 from gencard.controller.state.events import event_of
 from gencard.controller.state.first_decisions import LIFE, FirstDecisions
 from gencard.controller.stewards.actions import Action, Kind
@@ -21,6 +23,7 @@ from gencard.wire.documents.enrolment import request_document, request_of_docume
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
 from tests.system.house import build, request_id
+from tests.system.people import steward
 from tests.system.raw_calls import enrolled
 from tests.system.stewards import Caller, Steward
 
@@ -199,6 +202,18 @@ class TestTheLocalWay:
             ann[1].decide(Kind.APPROVE, card)
         bob = Steward(state, "spiffe://gencard.local/service/steward/bob", Way("local", "bob"))
         assert bob.decide(Kind.APPROVE, card).done
+
+    def test_s53_the_local_shell_asks_for_another_steward_too(self, house, card):
+        first = steward(house, "approve", card, "--reason", "harmless")
+        assert first.exit_code == 0
+        assert f"Two stewards decide: {card} waits for another one" in first.output
+        other = ("approve", card, "--config", house.settings_file, "--steward", "zoe")
+        second = CliRunner().invoke(shell, [str(word) for word in other])
+        assert isinstance(second.exception, SecondStewardError)
+        assert state_of(house, card) == "requested"
+        alone = CliRunner().invoke(shell, [*(str(word) for word in other), "--emergency"])
+        assert (alone.exit_code, state_of(house, card)) == (0, "offered")
+        assert "decide-emergency" in [event.action for event in events_on(house, card)]
 
     def test_s53_an_account_of_a_steward_s_name_is_that_steward(self, house, people, card):
         state = house.controller.controller_state

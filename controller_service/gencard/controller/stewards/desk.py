@@ -83,7 +83,13 @@ class Desk(Deciding):
             and one.certificate_until < self.clock() + SOON
         ]
         with self.database.reading() as tx:
-            return queue.page(tx, limit, token, ending, lambda first: self._stands(tx, first))
+            return queue.page(
+                tx,
+                limit,
+                token,
+                ending,
+                lambda one: self.reader.known(tx, one.digest, lambda: self._stands(tx, one)),
+            )
 
     def _stands(self, tx: Connection, first: FirstDecision) -> bool:
         """Whether somebody could still agree: what was shown would be shown now."""

@@ -232,6 +232,7 @@ class LogReader:
         self._read = 0
         self._seen: dict[str, datetime] = {}
         self._certified: dict[str, datetime] = {}
+        self._known: tuple[int, dict[str, bool]] = 0, {}
         self._lock = threading.Lock()
 
     def search(self, tx: Connection, query: str, limit: int, token: str) -> Page[Event]:
@@ -247,6 +248,17 @@ class LogReader:
         if index >= self._log.size(tx):  # a number beyond 63 bits would be an error of the database
             raise InvalidNumberError(field="index", expected="that of an entry of the log")
         return event_of(self._log.entry(tx, index))
+
+    def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:
+        """An answer that stays until the log grows: nothing changes that it does not hold first."""
+        size = self._log.size(tx)
+        with self._lock:
+            if self._known[0] != size:
+                self._known = size, {}
+            answers = self._known[1]
+        if question not in answers:
+            answers[question] = answer()
+        return answers[question]
 
     def times(self, tx: Connection) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:
         """When each URI last acted, and when each name was last given a certificate."""
