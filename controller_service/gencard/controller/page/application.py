@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -15,7 +14,7 @@ from starlette.types import ASGIApp
 
 from gencard.controller.page.decisions import Decisions, fields_of
 from gencard.controller.page.passkeys import SIGN_IN, Ceremonies
-from gencard.controller.page.registry import Change, Done, View
+from gencard.controller.page.registry import Change, Context, Done, View
 from gencard.controller.page.rendering import asset_response, rendered
 from gencard.controller.page.security import (
     Form,
@@ -220,36 +219,49 @@ class Page:
         return _json(options) if options else Response(status_code=204)
 
     def _decide(self, session: Session, request: Request) -> Response:
-        return _done(session, Decisions(self.desk, self.ceremonies).decide(session, Form(request)))
+        return self._done(session, Decisions(self.desk, self.ceremonies).decide(session, Form(request)))
 
     def _change(self, change: Change, session: Session, request: Request) -> Response:
-        return _done(session, change.make(Form(request), self.desk, session.who))
+        return self._done(session, change.make(Form(request), self.desk, session.who))
+
+    def _done(self, session: Session, done: Done) -> Response:
+        if done.template:
+            return self._shown(session, done.template, done.location, done.context)
+        if done.notice:
+            session.notices.append(done.notice)
+        return RedirectResponse(done.location, 303)
 
     def _view(self, view: View, session: Session, request: Request) -> Response:
-        shown = view.show(request, self.desk, session.who)
-        notices: list[str] = []
-        if request.headers.get("hx-request") != "true":  # a part of a page does not show them
-            notices, session.notices[:] = list(session.notices), []
-        context: Mapping[str, Any] = {
-            "title": view.title,
+        context = {"title": view.title, **view.show(request, self.desk, session.who)}
+        # a part of a page does not show them
+        notices = request.headers.get("hx-request") != "true"
+        place = view.under or view.path
+        return self._shown(session, view.template, place, context, notices=notices)
+
+    def _shown(
+        self,
+        session: Session,
+        template: str,
+        place: str,
+        context: Context,
+        *,
+        notices: bool = True,
+    ) -> Response:
+        texts: list[str] = []
+        if notices:
+            texts, session.notices[:] = list(session.notices), []
+        common: Context = {
             "who": session.who,
             "csrf": session.csrf,
             "navigation": [one for one in self.views if one.label],
-            "view": view,
-            "notices": notices,
+            "place": place,
+            "notices": texts,
             "now": self.sessions.clock(),
             "request_id": lambda: str(uuid4()),
             "fields_of": fields_of,
-            **shown,
         }
-        return HTMLResponse(rendered(view.template, context))
+        return HTMLResponse(rendered(template, {**common, **context}))
 
 
 def _json(text: str) -> Response:
     return Response(text, media_type="application/json")
-
-
-def _done(session: Session, done: Done) -> Response:
-    if done.notice:
-        session.notices.append(done.notice)
-    return RedirectResponse(done.location, 303)

@@ -13,6 +13,7 @@ from gencard.controller.page.sessions import Session
 from gencard.controller.stewards.actions import Action, Decision, Kind
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
+from gencard.wire.documents.enrolment import grouped
 
 _LONGEST_NUMBER = 12
 
@@ -150,7 +151,12 @@ class Decisions:
         if self.desk.needs_two(session.who, action):
             self._check_assertion(session, action, form.text("assertion"))
         decision = self.desk.decide(session.who, action, request_id, {session.passkey})
-        return Done(_PLACES.get(action.kind, f"/cards/{action.resource}"), _notice(decision))
+        place = _PLACES.get(action.kind, f"/cards/{action.resource}")
+        if "answer" in decision.result:
+            name = action.resource.rpartition("/")[2]
+            context = {"title": f"{name} is enrolled", "name": name, "grouped": grouped}
+            return Done(place, template="enrolled.html", context={**context, **decision.result})
+        return Done(place, _notice(decision))
 
     def _check_assertion(self, session: Session, action: Action, answer: str) -> None:
         try:

@@ -1,7 +1,7 @@
 """What a module of the page offers: views that are shown, changes that are made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -24,6 +24,7 @@ class View:
         title: Of the page.
         label: In the navigation; empty for views that are not in it.
         key: Of the keyboard, after g.
+        under: Path of the view in the navigation that this one belongs to.
     """
 
     path: str
@@ -32,14 +33,22 @@ class View:
     title: str
     label: str = ""
     key: str = ""
+    under: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What comes of a change: where the browser goes, and what the next page says."""
+    """What comes of a change: where the browser goes, and what the next page says.
+
+    Args:
+        template: Shown at once instead, where what came of it stands on no page.
+        context: What the template is given besides what all views are given.
+    """
 
     location: str
     notice: str = ""
+    template: str = ""
+    context: Context = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,23 @@ from gencard.controller.controller_state import ControllerState
 from gencard.controller.page.application import Page, Report
 from gencard.controller.page.passkeys import Ceremonies
 from gencard.controller.page.sessions import Sessions
-from gencard.controller.page.views import cards, queue, risk
+from gencard.controller.page.views import (
+    answers,
+    budget,
+    cards,
+    log,
+    people,
+    queue,
+    releases,
+    risk,
+)
 from gencard.controller.service.server import TlsFiles
 from gencard.controller.settings.settings import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.wire.signatures.identity import Identity
 
-MODULES = (queue, cards, risk)
+MODULES = (queue, cards, risk, answers, releases, budget, people, log)
 """Modules of views, in the order of the navigation."""
 
 MOST_CONNECTIONS = 100

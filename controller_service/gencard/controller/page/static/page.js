@@ -145,3 +145,20 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-help]")) help().showModal();
 });
+
+// A chosen file becomes the text of a field; a text of the page is saved as a file.
+document.addEventListener("change", async (event) => {
+  const field = document.getElementById(event.target.dataset.into);
+  const file = event.target.files && event.target.files[0];
+  if (field && file) field.value = await file.slice(0, 65537).text();
+});
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-save]");
+  if (!button) return;
+  const link = document.createElement("a");
+  const content = document.getElementById(button.dataset.save).textContent;
+  link.href = URL.createObjectURL(new Blob([content], { type: "application/json" }));
+  link.download = button.dataset.file;
+  link.click();
+  URL.revokeObjectURL(link.href);
+});

@@ -1,0 +1,228 @@
+"""Figures of the page: geometry alone, which templates draw as SVG; no text goes through here unescaped.
+
+A figure is as wide as its place: x goes from 0 to ``WIDTH`` and y from 0, on top, to ``HEIGHT``, both
+stretched by the browser, so lines are drawn with a stroke that does not scale, and words stand beside.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from math import ceil
+
+from gencard.controller.stewards.budget import Amount, Course
+
+WIDTH, HEIGHT = 1000.0, 200.0
+
+_FLAT = Decimal("0.2")
+"""Below this part of its cap, spending would be a flat line under the cap: the cap is left out then."""
+
+_ROOM = 1.08
+"""Of the largest value, so that no line lies on the upper edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A bar of what is spent of a cap.
+
+    Args:
+        label: What it shows, in words.
+        settled, reserved: Lengths; together at most ``WIDTH``.
+        percent: Of the cap, rounded up to a whole per cent; None without a cap.
+        over: More is spent than the cap, which was lowered, allows.
+    """
+
+    label: str
+    settled: float
+    reserved: float
+    percent: int | None
+    over: bool
+
+
+def gauge(amount: Amount, whose: str) -> Gauge:
+    """The bar of one currency of an account.
+
+    >>> gauge(Amount("epsilon", Decimal(3), Decimal(1), Decimal(8)), "all").label
+    'all: epsilon 3 of 8 spent, 1 of it reserved'
+    """
+    whole = max(amount.spent, amount.cap or amount.spent)
+    settled, reserved = (
+        float(part / whole) * WIDTH if whole else 0.0
+        for part in (amount.spent - amount.reserved, amount.reserved)
+    )
+    of_cap = "" if amount.cap is None else f" of {number(amount.cap)}"
+    held = f", {number(amount.reserved)} of it reserved" if amount.reserved else ""
+    label = f"{whose}: {amount.currency} {number(amount.spent)}{of_cap} spent{held}"
+    over = amount.cap is not None and amount.spent > amount.cap
+    percent = ceil(100 * amount.spent / amount.cap) if amount.cap else None
+    return Gauge(label, round(settled, 2), round(reserved, 2), percent, over)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Spending over time, as a line of steps.
+
+    Args:
+        label: What it shows, in words.
+        spent, forecast: Points, as SVG writes them; ``forecast`` is empty where there is none.
+        cap: Height of the cap's line; None where the cap is far above.
+        today: Where today stands.
+        first, last, top: Words of the axes; ``top`` is the value at the upper edge.
+    """
+
+    label: str
+    spent: str
+    forecast: str
+    cap: float | None
+    today: float
+    first: str
+    last: str
+    top: str
+
+
+def curve(course: Course, now: datetime) -> Curve | None:
+    """The line of one currency of an account; None where nothing was ever spent."""
+    if not course.days:
+        return None
+    today = now.astimezone(UTC)
+    start = _noon(course.days[0][0]) - timedelta(hours=12)
+    passed = max(today - start, timedelta(days=1))
+    end = today + max(passed / 3, timedelta(days=7))
+    ahead = _ahead(course, today, end)
+    largest = max(value for _, value in (*course.days, *ahead))
+    cap = course.amount.cap
+    shown = cap is not None and largest >= _FLAT * cap
+    top = float(max(largest, cap if shown and cap is not None else largest)) * _ROOM
+    across, up = _scale(start, end), _height(top)
+    return Curve(
+        label=_in_words(course),
+        spent=_points(_steps(course, today, across, up)),
+        forecast=_points([(across(when), up(value)) for when, value in ahead]),
+        cap=up(cap) if shown and cap is not None else None,
+        today=across(today),
+        first=f"{start:%Y-%m-%d}",
+        last=f"{end:%Y-%m-%d}",
+        top=f"the cap, {number(cap)}" if shown and cap is not None else number(_rounded(largest)),
+    )
+
+
+def _ahead(course: Course, today: datetime, end: datetime) -> list[tuple[datetime, Decimal]]:
+    """Where the spending would go until the end of the figure, at most up to the cap."""
+    plan = course.forecast
+    if plan is None:
+        return []
+    until = end if plan.ends is None else min(end, plan.ends)
+    days = Decimal((until - today) / timedelta(days=1))
+    spent = course.amount.spent
+    return [(today, spent), (until, spent + max(days, Decimal(0)) * plan.daily)]
+
+
+def _steps(
+    course: Course,
+    today: datetime,
+    across: Callable[[datetime], float],
+    up: Callable[[Decimal], float],
+) -> list[tuple[float, float]]:
+    points = [(0.0, up(Decimal(0)))]
+    for day, value in course.days:
+        place = across(min(_noon(day), today))
+        points += [(place, points[-1][1]), (place, up(value))]
+    return [*points, (across(today), points[-1][1])]
+
+
+def _in_words(course: Course) -> str:
+    first, total = course.days[0][0], course.days[-1][1]
+    spent = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
+    return f"{spent}; {in_words(course)}"
+
+
+def in_words(course: Course) -> str:
+    """What the forecast says."""
+    plan, cap = course.forecast, course.amount.cap
+    if plan is None:
+        return "nothing spent in the last four weeks"
+    rate = f"about {number(_rounded(plan.daily))} a day"
+    if cap is None:
+        return rate
+    if course.amount.spent >= cap:
+        return f"{rate}; the cap is reached"
+    if plan.ends is None:
+        return f"{rate}; the cap is more than ten years away"
+    return f"{rate}; the cap is reached on {plan.ends:%Y-%m-%d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Runs of one group on a common scale.
+
+    Args:
+        marks: Where each run stands.
+        mean: Where their mean does.
+    """
+
+    name: str
+    label: str
+    marks: tuple[float, ...]
+    mean: float
+
+
+def lanes(groups: Sequence[tuple[str, Sequence[float]]]) -> tuple[Lane, ...]:
+    """One lane for each group that has runs, all on the same scale."""
+    filled = [(name, values) for name, values in groups if values]
+    low = min((min(values) for _, values in filled), default=0.0)
+    high = max((max(values) for _, values in filled), default=0.0)
+    room = 0.04 * (high - low) or 1.0
+
+    def place(value: float) -> float:
+        return round((value - low + room) / (high - low + 2 * room) * WIDTH, 2)
+
+    return tuple(
+        Lane(
+            name,
+            f"{name}: {len(values)} runs, mean {_mean(values):.4g}, "
+            f"from {min(values):.4g} to {max(values):.4g}",
+            tuple(map(place, values)),
+            place(_mean(values)),
+        )
+        for name, values in filled
+    )
+
+
+def bar(value: float, largest: float) -> float:
+    """Length of a bar among others, of which the longest fills the figure."""
+    return round(min(max(value / largest, 0.0), 1.0) * WIDTH, 2) if largest > 0 else 0.0
+
+
+def number(amount: Decimal) -> str:
+    """Digits in groups, no exponent, no trailing zeros.
+
+    >>> number(Decimal("12345.50"))
+    '12,345.5'
+    """
+    text = f"{amount:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _rounded(amount: Decimal) -> Decimal:
+    """Three significant digits."""
+    return amount.quantize(Decimal(1).scaleb(min(amount.adjusted() - 2, 0)))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _noon(day: date) -> datetime:
+    return datetime.combine(day, time(12), UTC)
+
+
+def _scale(start: datetime, end: datetime) -> Callable[[datetime], float]:
+    return lambda when: round((when - start) / (end - start) * WIDTH, 2)
+
+
+def _height(top: float) -> Callable[[Decimal], float]:
+    return lambda value: round(HEIGHT - float(value) / top * HEIGHT, 2)
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in points)

@@ -1,0 +1,135 @@
+"""The view of answers that wait: number by number, beside the dry run, with the rule that marks it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from starlette.requests import Request
+
+from gencard.controller.answers.decisions import question_of
+from gencard.controller.answers.review import Cell
+from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.stewards.desk import Desk
+from gencard.core.answers.answer import Answer
+from gencard.core.output_checks.rules import Colour, Rule
+from gencard.core.program_outputs import DIGITS, Number
+from gencard.wire.signatures.identity import Identity
+
+RULES: Mapping[Rule, str] = {
+    Rule.THRESHOLD: "too few records stand behind it",
+    Rule.ZERO: "an empty cell says something of everybody in its row",
+    Rule.DOMINANCE: "a few contributions are most of the sum",
+    Rule.REMAINDER: "the sum says what its largest contribution is",
+    Rule.NEGATIVE: "contributions may be negative: dominance is not defined",
+    Rule.FREEDOM: "the model leaves too few degrees of freedom",
+    Rule.SATURATED: "the model is the table of its features",
+    Rule.LEVERAGE: "a fitted value rests on too few records",
+    Rule.SAME: "all records of the group have the same value",
+    Rule.EXTREME: "a smallest or largest value is that of one record",
+    Rule.RANK: "a quantile with too few records on one side",
+    Rule.SURVIVAL: "too few at risk, or too few events for a step",
+    Rule.MISSING: "a group with missing values",
+    Rule.DIFFERENCING: "with an earlier output it would describe too few records",
+    Rule.UNKNOWN: "no rule covers it: you have to judge",
+}
+"""What a broken rule means, for whoever decides."""
+
+TONES = {Colour.GREEN: "good", Colour.AMBER: "warn", Colour.RED: "bad"}
+"""Classes of the style sheet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """One number of a program's output, as it is shown.
+
+    Args:
+        name: As a decision names it.
+        difference: To the dry run, in per cent of it; empty where that is not defined.
+        rules: What marks it, in words.
+    """
+
+    name: str
+    row: str
+    column: str
+    value: str
+    dry: str
+    difference: str
+    colour: Colour
+    rules: tuple[str, ...]
+
+
+def _answers(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG001
+    waiting = [{"row": row, "question": question_of(row)} for row in desk.answers(who)]
+    decided = desk.archive(who).decided_answers()
+    return {
+        "waiting": waiting,
+        "decided": [{"row": row, "question": question_of(row)} for row in decided],
+    }
+
+
+def _answer(request: Request, desk: Desk, who: Identity) -> Context:
+    view = desk.answer(who, request.path_params["name"])
+    cells = [_marked(cell) for cell in view.cells]
+    outputs = groupby(zip(view.cells, cells, strict=True), key=lambda pair: pair[0].output)
+    return {
+        "title": f"Answer for {view.row.submitter.rpartition('/')[2]}",
+        "answer": view,
+        "outputs": [(name, [marked for _, marked in pairs]) for name, pairs in outputs],
+        "counts": {str(colour): sum(one.colour is colour for one in cells) for colour in Colour},
+        "numbers": len(cells),
+        "tables": [] if view.answer is None else list(_tables(Answer.of_json(view.answer))),
+        "marks": [(*_mark(mark), mark["part"]) for mark in view.marks or ()],
+        "digits": range(1, DIGITS + 1),
+        "tones": TONES,
+    }
+
+
+def _marked(cell: Cell) -> Marked:
+    return Marked(
+        f"{cell.output}/{cell.row}/{cell.column}",
+        cell.row,
+        cell.column,
+        _text(cell.value),
+        _text(cell.dry),
+        _difference(cell.value, cell.dry),
+        cell.verdict.colour,
+        tuple(RULES[rule] for rule in cell.verdict.broken),
+    )
+
+
+def _mark(mark: Mapping[str, Any]) -> tuple[str, str]:
+    """Colour and words of what the rules say of a part of a checked run's answer."""
+    known = {str(rule): text for rule, text in RULES.items()}
+    return str(mark["colour"]), "; ".join(known.get(rule, rule) for rule in mark["rules"])
+
+
+def _tables(answer: Answer) -> Iterator[tuple[str, Sequence[str], Sequence[tuple[str, list[str]]]]]:
+    """Title, heads and lines of each part of a checked run's answer."""
+    if (fit := answer.coefficients) is not None:
+        lines = zip(fit.names, fit.params, fit.bse.tolist(), strict=True)
+        heads = ("estimate", "standard error")
+        yield "Coefficients", heads, [(name, [_text(one), _text(error)]) for name, one, error in lines]
+    if answer.scalars:
+        yield "Numbers", ("value",), [(one.name, [_text(one.value)]) for one in answer.scalars]
+    for table in answer.tables:
+        rows = zip(table.row_names, table.values, strict=True)
+        yield table.name, table.column_names, [(name, list(map(_text, row))) for name, row in rows]
+
+
+def _text(value: Number) -> str:
+    return "missing" if value is None else f"{value:,.{DIGITS}g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _difference(value: Number, dry: Number) -> str:
+    if value is None or not dry:
+        return ""
+    percent = f"{100 * (value - dry) / abs(dry):+.3g} %"
+    return percent.replace("-", "\N{MINUS SIGN}")
+
+
+VIEWS = (
+    View("/answers", "answers.html", _answers, "Answers", label="Answers", key="a"),
+    View("/answers/{name:path}", "answer.html", _answer, "Answer", under="/answers"),
+)
+CHANGES: tuple[Change, ...] = ()

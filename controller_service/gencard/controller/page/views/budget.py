@@ -1,0 +1,110 @@
+"""The view of budgets: every account as a gauge and over time, and the lines that it was spent on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from starlette.requests import Request
+
+from gencard.controller.page.charts import Curve, Gauge, curve, gauge, in_words, number
+from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.records.catalogue import PREFIX
+from gencard.controller.state.accounts import Account, Scope
+from gencard.controller.stewards.budget import Course, amounts, courses
+from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.reading import AccountView
+from gencard.core.errors import NotFoundError
+from gencard.wire.signatures.identity import Identity
+
+_TITLES = {Scope.DATASET: "All together", Scope.PROJECT: "Projects", Scope.ANALYST: "Analysts"}
+_LINES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One currency of one account, as it is drawn.
+
+    Args:
+        holder, project: Names of whom it belongs to; empty for all together.
+    """
+
+    holder: str
+    project: str
+    course: Course
+    gauge: Gauge
+    curve: Curve | None
+    forecast: str
+
+    @property
+    def spent(self) -> str:
+        return number(self.course.amount.spent)
+
+    @property
+    def reserved(self) -> str:
+        return number(self.course.amount.reserved) if self.course.amount.reserved else ""
+
+    @property
+    def cap(self) -> str:
+        """Empty where nobody says it."""
+        return "" if self.course.amount.cap is None else number(self.course.amount.cap)
+
+    @property
+    def left(self) -> str:
+        """What may still be spent; empty without a cap."""
+        amount = self.course.amount
+        return "" if amount.cap is None else number(max(amount.cap - amount.spent, Decimal(0)))
+
+
+def _budget(request: Request, desk: Desk, who: Identity) -> Context:
+    archive = desk.archive(who)
+    dataset = _dataset(request.path_params.get("name", ""), archive.datasets)
+    accounts, now = desk.accounts(who, dataset), archive.clock()
+    days = archive.days(dataset)
+    shown: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
+    for one in accounts:
+        spending = days.get(Account(one.scope, dataset, one.holder), {})
+        course = courses(amounts(one.spent, one.reserved, one.cap), spending, now)
+        shown[one.scope] += _shown(one, course, now)
+    page = desk.lines(who, dataset, _LINES, request.query_params.get("before", ""))
+    return {
+        "datasets": archive.datasets,
+        "dataset": dataset,
+        "whole": shown[Scope.DATASET],
+        "holders": [(_TITLES[scope], shown[scope]) for scope in (Scope.PROJECT, Scope.ANALYST)],
+        "lines": page,
+        "card_of": card_of,
+    }
+
+
+def _dataset(name: str, datasets: tuple[str, ...]) -> str:
+    """The dataset of a path; the first where it names none."""
+    wanted = name or next(iter(datasets), "")
+    if wanted not in datasets:
+        raise NotFoundError(what=f"dataset '{wanted.removeprefix(PREFIX)}'")
+    return wanted
+
+
+def _shown(account: AccountView, course: tuple[Course, ...], now: datetime) -> Iterator[Shown]:
+    *path, holder = account.holder.split("/")
+    project = path[-2] if account.scope is Scope.ANALYST and len(path) > 1 else ""
+    for one in course:
+        drawn = gauge(one.amount, holder or "all together")
+        yield Shown(holder, project, one, drawn, curve(one, now), in_words(one))
+
+
+def card_of(resource: str) -> str:
+    """The card that a resource belongs to; empty where it belongs to none.
+
+    >>> card_of("datasets/fair/cards/c1/audits/a1")
+    'datasets/fair/cards/c1'
+    """
+    parts = resource.split("/")
+    return "/".join(parts[:4]) if len(parts) >= 4 and parts[2] == "cards" else ""
+
+
+VIEWS = (
+    View("/budget", "budget.html", _budget, "Budget", label="Budget", key="b"),
+    View("/budget/{name:path}", "budget.html", _budget, "Budget", under="/budget"),
+)
+CHANGES: tuple[Change, ...] = ()

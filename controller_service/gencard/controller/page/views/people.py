@@ -1,0 +1,82 @@
+"""The view of people: who may call, as what, until when; enrol from a request, disable, enable."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from starlette.requests import Request
+
+from gencard.controller.page.registry import Change, Context, Done, View
+from gencard.controller.page.security import Form
+from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.people import PersonView
+from gencard.core.errors import InvalidInputError
+from gencard.wire.documents.enrolment import PERSONS, grouped
+from gencard.wire.signatures.identity import Identity
+
+SOON = timedelta(days=14)
+"""A certificate that ends within it is marked."""
+
+_EFFECTS = {
+    "new": "A new person.",
+    "renewed": "Enrolled already: the certificate is renewed, the keys stay as they are.",
+    "replaced": "Enrolled already: the keys are replaced. The old signing key signs no more; what it "
+    "signed stays valid.",
+}
+_ORDER = ("steward", "auditor", "analyst")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Somebody enrolled, as the table shows them."""
+
+    person: PersonView
+    state: str
+    tone: str
+
+
+def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG001
+    people = sorted(desk.people(who), key=_by_role)
+    return {"rows": list(_rows(people, desk.clock())), "roles": PERSONS, "grouped": grouped}
+
+
+def _by_role(person: PersonView) -> tuple[int, str]:
+    place = _ORDER.index(person.role) if person.role in _ORDER else len(_ORDER)
+    return place, person.name
+
+
+def _rows(people: list[PersonView], now: datetime) -> Iterator[Row]:
+    for person in people:
+        until = person.certificate_until
+        if person.disabled:
+            yield Row(person, "disabled", "bad")
+        elif until is not None and until < now:
+            yield Row(person, "certificate has ended", "bad")
+        elif until is not None and until < now + SOON:
+            yield Row(person, "certificate ends soon", "warn")
+        else:
+            yield Row(person, "enabled", "good")
+
+
+def _request(form: Form, desk: Desk, who: Identity) -> Done:
+    """What enrolling from a request would do, with the fingerprint to compare."""
+    given = {name: form.text(name) for name in ("request", "role", "project")}
+    if not given["request"]:
+        raise InvalidInputError(field="request", problem="is empty; choose the file or paste its text")
+    arguments: dict[str, Any] = {name: text for name, text in given.items() if text}
+    if form.text("again"):
+        arguments["again"] = True
+    view = desk.request(who, arguments)
+    context = {
+        "title": f"Enrol {view.name}",
+        "request": view,
+        "arguments": arguments,
+        "effect": _EFFECTS[view.kind],
+        "grouped": grouped,
+    }
+    return Done("/people", template="request.html", context=context)
+
+
+VIEWS = (View("/people", "people.html", _people, "People", label="People", key="p"),)
+CHANGES = (Change("/people/request", _request),)

@@ -1,0 +1,166 @@
+"""The views of releases and audits: receipts with their signatures, verdicts with their evidence."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from gencard.controller.page.charts import Lane, bar, lanes
+from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.outcomes import BoxEvidence
+from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.report import AuditReport, CheckResult, Verdict
+from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits
+from gencard.wire.documents.receipt import Receipt
+from gencard.wire.signatures.identity import Identity
+
+_MOST_BLOCKS = 20
+
+
+def _releases(request: Request, desk: Desk, who: Identity) -> Context:
+    archive = desk.archive(who)
+    query = request.query_params
+    return {
+        "releases": archive.releases(token=query.get("before", "")),
+        "audits": archive.audits(token=query.get("audits-before", "")),
+        "evidence": [
+            {
+                "box": one,
+                "shown": _clearing(desk, who, one),
+            }
+            for one in archive.evidence()
+        ],
+    }
+
+
+def _clearing(desk: Desk, who: Identity, box: BoxEvidence) -> str:
+    """The digest for a decision to clear the evidence."""
+    return desk.preview(who, Kind.CLEAR_AUDITS, box.dataset, {"black_box": box.black_box}).shown
+
+
+def _release(request: Request, desk: Desk, who: Identity) -> Context:
+    view = desk.archive(who).release(request.path_params["name"])
+    return {
+        "title": f"Release {view.row.name.rpartition('/')[2]}",
+        "view": view,
+        "facts": list(_facts(view.receipt)),
+        "document": view.row.receipt.decode(),
+    }
+
+
+def _facts(receipt: Receipt) -> Iterator[tuple[str, str]]:
+    yield "Rows", f"{receipt.rows:,}"
+    yield "Made", receipt.time
+    if receipt.seed is not None:
+        yield "Seed", str(receipt.seed)
+    yield "Replicated uniques", "removed and redrawn" if receipt.without_uniques else "as drawn"
+    yield "Software", ", ".join(f"{name} {version}" for name, version in receipt.versions)
+    digests = {
+        "Rows' SHA-256": receipt.rows_digest,
+        "Card's SHA-256": receipt.card_digest,
+        "psi's SHA-256": receipt.psi_digest,
+        "Private box's SHA-256": receipt.private_box,
+        "Black box's SHA-256": receipt.audited.digest if receipt.audited else "",
+        "Verdict's SHA-256": receipt.audited.verdict_digest if receipt.audited else "",
+    }
+    yield from ((name, digest) for name, digest in digests.items() if digest)
+
+
+def _audit(request: Request, desk: Desk, who: Identity) -> Context:
+    view = desk.archive(who).audit(request.path_params["name"])
+    report = view.report
+    return {
+        "title": f"Audit of {view.row.black_box}",
+        "view": view,
+        "leaked": view.row.verdict is Verdict.LEAKAGE,
+        "report": None if report is None else _drawn(report),
+    }
+
+
+def _drawn(report: AuditReport) -> Mapping[str, Any]:
+    shown = report.blocks[:_MOST_BLOCKS]
+    largest = max((one.strength for one in shown), default=0.0)
+    return {
+        "effect": effect_sentence(report),
+        "limits": limits(report),
+        "sides": lanes(
+            (
+                ("low side", report.g_low),
+                ("high side", report.g_high),
+                ("dataset", report.g_original),
+            )
+        ),
+        "planted": _planted(report),
+        "uniques": _uniques(report),
+        "checks": [_check(result, report) for result in report.checks],
+        "blocks": [_block(one, largest, report.plan.level) for one in shown],
+        "more": len(report.blocks) - len(shown),
+        "p_value": f"{report.p_value:.2g}",
+        "level": f"{report.plan.level:.2g}",
+        "settings": list(_settings(report)),
+    }
+
+
+def _planted(report: AuditReport) -> tuple[Lane, ...]:
+    if report.planted is None:
+        return ()
+    sides = (("even side", report.planted.even), ("odd side", report.planted.odd))
+    return lanes(
+        [
+            (f"{side}: planted {where}", [float(value) for value in values])
+            for side, runs in sides
+            for where, values in (("there", runs.own), ("on the other side", runs.other))
+        ]
+    )
+
+
+def _uniques(report: AuditReport) -> tuple[Lane, ...]:
+    if report.uniques is None:
+        return ()
+    groups = (("on the dataset", report.uniques.original), ("on its twins", report.uniques.twins))
+    return lanes([(name, [float(value) for value in values]) for name, values in groups])
+
+
+def _check(result: CheckResult, report: AuditReport) -> Mapping[str, Any]:
+    bound = result.share * report.plan.level
+    return {
+        "question": QUESTIONS[result.check],
+        "name": str(result.check),
+        "p_value": "–" if result.not_run else f"{result.p_value:.2g}",
+        "bound": f"{bound:.2g}",
+        "differs": result.p_value <= bound and not result.not_run,
+        "not_run": result.not_run,
+    }
+
+
+def _block(block: BlockEvidence, largest: float, level: float) -> Mapping[str, Any]:
+    return {
+        "names": " × ".join(block.clique),
+        "length": bar(block.strength, largest),
+        "strength": f"{block.strength:.1f}",
+        "strong": block.p_value <= level,
+        "reproduced": f"{100 * block.reproduced:.3g} %".replace("-", "\N{MINUS SIGN}"),
+        "p_value": f"{block.p_value:.2g}",
+    }
+
+
+def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
+    plan = report.plan
+    yield "Rows in each run", f"{plan.rows:,}"
+    yield "Runs on each side of each step", str(plan.terms.runs)
+    yield "Interactions", f"up to {plan.terms.order} attributes"
+    yield "This attempt", f"number {plan.attempt}, at level {plan.level:.2g}"
+    yield "Earlier tries pooled", str(len(report.earlier))
+    yield "Seed", str(plan.seed)
+    yield "Time", f"{report.seconds:.1f} s"
+    yield "Software", ", ".join(f"{name} {version}" for name, version in report.versions)
+
+
+VIEWS = (
+    View("/releases", "releases.html", _releases, "Releases and audits", label="Releases", key="r"),
+    View("/releases/{name:path}", "release.html", _release, "Release", under="/releases"),
+    View("/audits/{name:path}", "audit.html", _audit, "Audit", under="/releases"),
+)
+CHANGES: tuple[Change, ...] = ()
