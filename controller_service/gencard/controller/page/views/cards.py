@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.records.catalogue import dataset_of
+from gencard.controller.state.accounts import Scope
 from gencard.controller.stewards.cards import Together
 from gencard.controller.stewards.desk import Desk
-from gencard.core.card.card import CardState
+from gencard.core.card.budget import FREE, ZERO, Price
+from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Change as TermsChange
 from gencard.core.card.terms import Proposal
 from gencard.core.transform import AS_COUNTED
@@ -90,13 +93,16 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
     agreed = None if card.offer is None else card.offer.terms
     offered = agreed if view.offer is None else view.offer.terms
     changes = view.changes if card.offer is None else card.offer.changes
+    price = view.offer.price if view.offer else card.offer.price if card.offer else None
     return {
         "title": f"Card of {card.analyst.rpartition('/')[2]}",
         "card": card,
         "desk_view": view,
         "waits": card.state is CardState.REQUESTED,
         "revocable": bool(card.envelope) and card.state is not CardState.REVOKED,
-        "price": view.offer.price if view.offer else card.offer.price if card.offer else None,
+        "price": price,
+        "besides": [] if card.offer is None else besides(card.offer),
+        "budgets": budgets(desk, who, card, price if view.offer else None),
         "terms": terms_diff(card.proposed, offered, changes),
         "statistics": statistics_diff(card.proposed, offered, changes),
         "map": heat_map(view.together),
@@ -104,6 +110,49 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
         "seconds": [first for first in view.firsts if first.shown == view.shown],
         "stale": [first for first in view.firsts if first.shown != view.shown],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What is left of a budget before the card is agreed.
+
+    Args:
+        short: The card's price does not fit.
+    """
+
+    label: str
+    left: Price
+    short: bool
+
+
+def budgets(desk: Desk, who: Identity, card: Card, price: Price | None) -> list[Budget]:
+    """Of dataset, project and analyst, as far as anything was spent there."""
+    analyst = Identity.of(card.analyst)
+    own = {Scope.DATASET: "", Scope.PROJECT: analyst.project, Scope.ANALYST: analyst.uri}
+    return [
+        Budget(f"Left of the {one.scope}'s budget", left, price is not None and not price.fits(left))
+        for one in desk.accounts(who, dataset_of(card.name))
+        if own[one.scope] == one.holder
+        for left in [_left(one.cap, one.spent)]
+    ]
+
+
+def _left(cap: Price, spent: Price) -> Price:
+    return Price(
+        max(0, cap.statistics - spent.statistics),
+        max(ZERO, cap.epsilon - spent.epsilon),
+        max(ZERO, cap.rho - spent.rho),
+    )
+
+
+def besides(offer: Offer) -> list[tuple[str, str]]:
+    """What an offer says besides terms and price."""
+    lines = [
+        ("Evaluations, besides", offer.measures_price),
+        ("Runs, besides at most", offer.analyses_price),
+    ]
+    texts = [(label, str(price)) for label, price in lines if price != FREE]
+    return [*texts, ("Offer ends", f"{offer.expire_time:%Y-%m-%d}")]
 
 
 def terms_diff(asked: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]) -> list[Line]:
