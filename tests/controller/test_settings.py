@@ -183,6 +183,14 @@ def test_a_refusal_says_what_is_allowed(tmp_path, text, problem):
     assert problem in str(refused(tmp_path, SMALLEST + text))
 
 
+@pytest.mark.parametrize("line", ["stewards = 2", 'two_stewards = ["exact-counts"]'])
+def test_where_two_stewards_decide_nothing_is_offered_at_once(tmp_path, line):
+    dataset = SMALLEST + DATASET.replace("[datasets.caps]", f"{line}\n[datasets.caps]")
+    assert load(tmp_path, dataset).datasets[0].policy.policy().decided_by_two
+    automatic = dataset.replace(line, f"{line}\nautomatic = true")
+    assert "where two stewards decide" in str(refused(tmp_path, automatic))
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read"):
         Settings.load(tmp_path / "controller.toml")

@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 
 from gencard.client.connection.enrolment import new_request
 from gencard.controller.people.enrolment import examined
+from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.shell.main import app as shell
 from gencard.controller.state.events import event_of
 from gencard.controller.state.first_decisions import LIFE, FirstDecisions
+from gencard.controller.state.runs import RunRow, RunTier
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
@@ -27,6 +29,7 @@ from tests.system.people import steward
 from tests.system.raw_calls import enrolled
 from tests.system.stewards import Caller, Steward
 
+ANA = "spiffe://gencard.local/pilot/analyst/ana"
 SAM = "spiffe://gencard.local/pilot/steward/{}"
 
 
@@ -188,6 +191,64 @@ class TestS53:
         with house.analyst() as ana:
             policy = ana.dataset("survey").policy
         assert dict(policy.lines())["Two stewards decide"] == "exact-counts, reviewed-runs, revocation"
+
+
+class TestSingleRules:
+    """Where a policy names kinds of decisions, and settings those on the whole controller."""
+
+    @pytest.fixture
+    def ruled(self, house):
+        """Sets ``two_stewards`` of the policy in force, and gives a desk."""
+        state = house.controller.controller_state
+        before = list(state.cards.catalogue)
+
+        def ruled(*names):
+            policy = replace(before[0].policy, stewards=1, two_stewards=tuple(map(TwoStewards, names)))
+            state.cards.catalogue.set([replace(before[0], policy=policy), *before[1:]])
+            return state.desk()
+
+        yield ruled
+        state.cards.catalogue.set(before)
+
+    @pytest.mark.parametrize("name", ["exact-counts", "reviewed-runs", "revocation"])
+    def test_s53_a_kind_that_the_policy_names_needs_two(self, house, ruled, card, name):
+        run = f"{card}/answers/{'0' * 16}"
+        state = house.controller.controller_state
+        kept = {"dataset": "datasets/survey", "version": "", "question": "", "request": b"{}"}
+        with state.database.transaction() as tx:
+            row = RunRow(
+                run, card, submitter=ANA, tier=RunTier.REVIEWED, created=state.cards.clock(), **kept
+            )
+            state.decisions.store.insert(tx, row)
+        decisions = {
+            "exact-counts": (Kind.APPROVE, card),
+            "reviewed-runs": (Kind.RELEASE_ANSWER, run),
+            "revocation": (Kind.REVOKE, card),
+        }
+        desk, sam = ruled(name), Identity.of(SAM.format("sam"))
+        needing = {
+            rule
+            for rule, (kind, resource) in decisions.items()
+            if desk.needs_two(sam, Action(kind, resource, {}, "seen"))
+        }
+        assert needing == {name}
+        assert not desk.needs_two(sam, Action(Kind.REJECT, card, {}, "seen"))
+        assert not desk.needs_two(sam, Action(Kind.REFUSE_ANSWER, run, {}, "seen"))
+        with state.database.transaction() as tx:
+            state.decisions.store.forget(tx, run)
+
+    def test_s53_keys_are_rotated_by_two_where_the_settings_say_so(self, house, ruled):
+        desk = replace(ruled(), two=frozenset({"rotation"}))
+        sam, sue = (Identity.of(SAM.format(name)) for name in ("sam", "sue"))
+        sue = replace(sue, project="survey")
+        shown = desk.preview(sam, Kind.ROTATE, "keys/log", {}).shown
+        action = Action(Kind.ROTATE, "keys/log", {}, "yearly", shown)
+        assert not desk.decide(sam, action, request_id()).done
+        with pytest.raises(SecondStewardError):
+            desk.decide(sam, action, request_id())
+        assert desk.decide(sue, action, request_id()).result["key"]
+        with pytest.raises(StaleEtagError):
+            desk.decide(sue, action, request_id())
 
 
 class TestTheLocalWay:
