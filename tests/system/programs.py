@@ -17,6 +17,7 @@ from gencard.controller.sandbox.analyses import SandboxedAnalysis, analysis_reci
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.r_packages import home
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 
 FOLDER = Path(__file__).parents[2] / "examples" / "analyses"
@@ -80,7 +81,7 @@ INTO_DIGITS = START + "output.scalar('x', 0.123456789012345)\noutput.scalar('y',
 
 
 @cache
-def schema():
+def schema() -> Coding:
     folder = Path(tempfile.mkdtemp(prefix="gencard-schema-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "schema.toml").write_text(SCHEMA)
