@@ -29,7 +29,8 @@ def house(tmp_path_factory):
     built = build(tmp_path_factory.mktemp("stewards"))
     built.edit({"automatic": "false\nstewards = 2"})
     built.raise_caps()
-    built.enrol("eve", Role.STEWARD, "service")
+    for name in ("eve", "zoe"):
+        built.enrol(name, Role.STEWARD, "service")
     yield built.start()
     built.stop()
 
@@ -103,25 +104,21 @@ class TestTwoStewards:
         assert card.name in run("eve", "queue")
 
     def test_a_steward_who_is_disabled_meanwhile_no_longer_counts(self, run, card):
-        decided(run, "sam", "approve", card.name)
-        words = ("--shown", preview(run, "disable", "sam"), "--reason", "left", "--yes")
-        run("eve", "disable", "sam", *words)
-        try:
-            assert "UNAUTHENTICATED" in run("sam", "queue", code=1)
-            assert "waits for another" in decided(
-                run, "eve", "approve", card.name, digest=shown(run, card.name, "eve")
-            )
-        finally:
-            words = ("--shown", preview(run, "enable", "sam"), "--reason", "back", "--yes")
-            run("eve", "enable", "sam", *words)
+        decided(run, "zoe", "approve", card.name)
+        run("eve", "disable", "zoe", "--shown", person(run, "zoe"), "--reason", "left", "--yes")
+        assert "UNAUTHENTICATED" in run("zoe", "queue", code=1)
+        assert "waits for another" in decided(run, "eve", "approve", card.name)
+        words = ("--shown", person(run, "zoe"), "--reason", "back", "--yes")
+        assert "waits for another" in run("eve", "enable", "zoe", *words)  # two make a steward
+        assert "done" in run("sam", "enable", "zoe", *words)
 
 
-def preview(run, kind, name):
+def person(run, name):
     """The digest of a person, as `people` gives it."""
-    (person,) = (
+    (listed,) = (
         one for one in json.loads(run("eve", "people", "--json")) if one["uri"].endswith(f"/{name}")
     )
-    return person["shown"]
+    return listed["shown"]
 
 
 class TestWhatWasShown:
@@ -171,6 +168,7 @@ class TestWhatWasShown:
 CALLS = {
     "queue": (),
     "show": ("CARD",),
+    "risk": ("CARD",),
     "answers": (),
     "ledger": (),
     "people": (),
@@ -200,11 +198,26 @@ class TestOthers:
         assert "PERMISSION_DENIED" in run(who, command, *words, code=1)
 
     def test_every_command_is_tried(self):
-        assert CALLS.keys() == Commands.homes.keys() - {"enrol", "risk"}
+        assert CALLS.keys() == Commands.homes.keys() - {"enrol"}
 
     def test_hostile_words_of_an_analyst_are_not_obeyed(self, run, house):
         with house.analyst() as analyst, pytest.raises(errors.InvalidInputError):
             analyst.propose("survey", PAIR, purpose=HOSTILE, rows=100)
+
+
+class TestRisk:
+    def test_a_look_is_kept_and_shown(self, run, card):
+        said = run("sam", "risk", card.name)
+        for words in ("3,000 records", "Small counts", "Certain: who knows", "for stewards only"):
+            assert words in said
+        first, second = (json.loads(run(who, "risk", card.name, "--json")) for who in ("sam", "eve"))
+        assert first["time"] == second["time"]
+        assert first["records"] == 3_000
+
+    def test_it_is_for_stewards_alone(self, house, card):
+        ana = Steward.connect(house.address, folder=house.person("ana"))
+        with ana, pytest.raises(errors.PermissionDeniedError):
+            ana.risk(card.name, again=True)
 
 
 class TestPeople:

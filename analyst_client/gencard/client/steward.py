@@ -6,11 +6,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from google.protobuf.empty_pb2 import Empty
+
 from gencard.client.analyst import Party
 from gencard.client.arguments import checked, instance, optional_text
 from gencard.client.catalogue import list_spends
 from gencard.client.checking.history import LogWatch
-from gencard.client.connection.connection import Connection, pages
+from gencard.client.connection.connection import (
+    Connection,
+    ProgressDisplay,
+    pages,
+    progress_bar,
+    result_of,
+)
 from gencard.client.connection.credentials import read
 from gencard.client.display import Listed
 from gencard.client.stewards import reading
@@ -33,6 +41,7 @@ from gencard.client.stewards.registers import (
     Waiting,
     spend_line,
 )
+from gencard.client.stewards.risk_review import RiskReview
 from gencard.core.card.budget import Spend
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
@@ -42,6 +51,9 @@ from gencard.wire.signatures.canonical import json_bytes
 
 _MOST = 500
 """Entries of one page."""
+
+_READY = "ready"
+"""State of a report of risk that is of the present cards."""
 
 _REVIEWED = instance("str", "AnswerReview", advice="Write answer=steward.answer(name).")
 _NOT_GIVEN: tuple[Any, ...] = (None, False, "", [])
@@ -250,6 +262,30 @@ class Steward(Party):
         """
         answer = self._call("GetLogEntry", pb.GetLogEntryRequest(index=index))
         return self._watch.proved(answer.entry, index)[0]
+
+    @checked()
+    def risk(self, name: str, *, again: bool = False, progress: ProgressDisplay = True) -> RiskReview:
+        """What the exact counts of a card, with all granted before, reveal about the records.
+
+        Reads the records once for a card, which may take minutes; the log says who looked.
+
+        Args:
+            name: datasets/{dataset}/cards/{card}.
+            again: Look again, even where the newest look is of the present cards.
+            progress: Whether to show a progress bar, or a function that receives the progress.
+
+        Raises:
+            InvalidInputError: There are no exact counts to look at.
+            CardStateError: The card has ended.
+        """
+        view = self._call("GetRisk", pb.GetRiskRequest(name=name))
+        if again or view.state != _READY:
+            request = pb.RunRiskRequest(name=name, request_id=str(uuid4()))
+            with progress_bar("Looking at the records", progress) as reported:
+                operation = self._call("RunRisk", request)
+                result_of(self._connection, operation, Empty, reported)
+            view = self._call("GetRisk", pb.GetRiskRequest(name=name))
+        return reading.risk_of(view, name)
 
     @checked()
     def preview(self, action: str, resource: str, arguments: Mapping[str, Any] | None = None) -> Preview:

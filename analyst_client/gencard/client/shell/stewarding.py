@@ -53,6 +53,9 @@ class Commands(LazyGroup):
         "counter": Home(_DECIDING, "counter", "Offer less than was asked."),
         "reject": Home(_DECIDING, "reject", "Reject a proposal."),
         "revoke": Home(_DECIDING, "revoke", "Revoke an agreed card for good, by a signed revocation."),
+        "risk": Home(
+            _HERE, "risk", "Show what the exact counts of a card would reveal about the records."
+        ),
         "answers": Home(
             _HERE, "answers", "List answers that wait for a steward, or show one by numbers."
         ),
@@ -134,6 +137,24 @@ def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False)
     say_review(review, as_json)
     if not as_json and review.waits and not review.refusal:
         say_next(f"gencard steward approve {review.name} --shown {review.shown}")
+
+
+def risk(
+    name: CardToReview,
+    again: Annotated[bool, typer.Option("--again", help="Look at the records again.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the exact counts of a card would reveal about the records.
+
+    All exact counts granted before are taken with it. Decides nothing; the log says who looked.
+    """
+    with at_desk(connection) as desk:
+        report = desk.risk(name, again=again)
+    if as_json:
+        say_json(report.document())
+    else:
+        console.print(report)
 
 
 def answers(

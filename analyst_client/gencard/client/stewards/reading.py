@@ -1,5 +1,6 @@
 """Messages of the stewards' service as what a steward looks at."""
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -18,9 +19,12 @@ from gencard.client.stewards.registers import (
     Preview,
     Waiting,
 )
+from gencard.client.stewards.risk_review import RiskReview
 from gencard.core.card.terms import Change
-from gencard.core.errors import VerificationError
+from gencard.core.errors import GencardError, VerificationError
 from gencard.core.output_checks.rules import Colour
+from gencard.core.psi_risk.risk import PsiRisk
+from gencard.core.typed_json import PLAIN
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, datetime_of
 from gencard.wire.codecs.privacy_codec import price_of
@@ -136,6 +140,16 @@ def log_line_of(message: pb.LogEntry) -> LogLine:
     """An entry of the log."""
     about = message.actor, message.action, message.resource, dict(message.details)
     return LogLine(message.index, datetime_of(message.time), *about)
+
+
+def risk_of(message: pb.GetRiskResponse, name: str) -> RiskReview:
+    """What the exact counts of a card reveal; raises VerificationError where there is no such report."""
+    try:
+        report = PLAIN.read(PsiRisk, json.loads(message.report), field="risk")
+    except (ValueError, GencardError):
+        raise VerificationError(problem="the controller sent no report of risk") from None
+    worst = tuple((one.known, one.certain, one.records) for one in message.worst)
+    return RiskReview(name, report, tuple(message.cards), worst, datetime_of(message.time))
 
 
 def _cell(message: pb.ReviewedNumber) -> Cell:
